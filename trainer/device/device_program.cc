@@ -43,7 +43,8 @@ class Program {
                               kHeaders.data(), kHeaderNames.data());
     if (created != nvrtc::kSuccess) return created;
     const std::string option = "--gpu-architecture=" + architecture;
-    const std::array options = {option.c_str(), "--std=c++17"};
+    const std::array options = {option.c_str(), "--std=c++17",
+                                "--device-as-default-execution-space"};
     return nvrtc_.compile_program(program_, options.size(), options.data());
   }
 

@@ -25,10 +25,7 @@
 #include "common/base/check.h"
 #include "trainer/kernels/device/passes.cuh"
 
-// NOLINTBEGIN(bugprone-reserved-identifier): CUDA's names.
-#define __device__
-#define __shared__ static
-// NOLINTEND(bugprone-reserved-identifier)
+#define __shared__ static  // NOLINT(bugprone-reserved-identifier): CUDA's name
 
 namespace hpctl::device {
 

@@ -4,18 +4,18 @@
 #pragma once
 
 // Memory of the block, as much as the launch asks for.
-__device__ inline float* dynamic_shared() {
+inline float* dynamic_shared() {
   extern __shared__ float memory[];
   return memory;
 }
 
 // IEEE binary16 by its bits; NVRTC has the type only with the toolkit's headers.
-__device__ inline float float_of_half(unsigned short bits) {
+inline float float_of_half(unsigned short bits) {
   float value;
   asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
   return value;
 }
-__device__ inline unsigned short half_of_float(float value) {
+inline unsigned short half_of_float(float value) {
   unsigned short bits;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
   return bits;

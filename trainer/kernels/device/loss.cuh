@@ -8,10 +8,10 @@
 namespace hpctl::device {
 
 // What logits are taken relative to: none is -inf beside one that is finite.
-__device__ inline float base_of(float top) { return top == -infinity() ? 0.0F : top; }
+inline float base_of(float top) { return top == -infinity() ? 0.0F : top; }
 
 template <typename T>
-__device__ inline void log_sums(const LogSums& p) {
+inline void log_sums(const LogSums& p) {
   const T* const logits = static_cast<const T*>(p.logits) + blockIdx.x * p.vocab;
   float top = -infinity();
   float sum = 0;
@@ -32,7 +32,7 @@ __device__ inline void log_sums(const LogSums& p) {
 }
 
 template <typename T>
-__device__ inline void losses(const Losses& p) {
+inline void losses(const Losses& p) {
   const T* const logits = static_cast<const T*>(p.logits);
   double entropy = 0;
   double squares = 0;
@@ -52,7 +52,7 @@ __device__ inline void losses(const Losses& p) {
 }
 
 template <typename T>
-__device__ inline void cross_entropy_backward(const CrossEntropyBackward& p) {
+inline void cross_entropy_backward(const CrossEntropyBackward& p) {
   const long long row = blockIdx.x;
   const T* const logits = static_cast<const T*>(p.logits) + row * p.vocab;
   T* const gradient = static_cast<T*>(p.logits_gradient) + row * p.vocab;

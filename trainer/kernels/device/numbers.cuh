@@ -18,24 +18,22 @@ struct Fp16 {
   unsigned short bits;
 };
 
-__device__ inline float widened(float x) { return x; }
-__device__ inline float widened(Bf16 x) {
-  return __uint_as_float(static_cast<unsigned>(x.bits) << 16);
-}
-__device__ inline float widened(Fp16 x) { return float_of_half(x.bits); }
+inline float widened(float x) { return x; }
+inline float widened(Bf16 x) { return __uint_as_float(static_cast<unsigned>(x.bits) << 16); }
+inline float widened(Fp16 x) { return float_of_half(x.bits); }
 
-__device__ inline void put(float& to, float x) { to = x; }
+inline void put(float& to, float x) { to = x; }
 // As trainer/parallel/bf16_rounding.h.
-__device__ inline void put(Bf16& to, float x) {
+inline void put(Bf16& to, float x) {
   const unsigned bits = __float_as_uint(x);
   const unsigned nearest = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
   const bool nan = (bits & 0x7fffffffU) > 0x7f800000U;
   to.bits = static_cast<unsigned short>(nan ? 0x7fc0U : nearest);
 }
-__device__ inline void put(Fp16& to, float x) { to.bits = half_of_float(x); }
+inline void put(Fp16& to, float x) { to.bits = half_of_float(x); }
 
-__device__ inline float infinity() { return __uint_as_float(0x7f800000U); }
-__device__ inline float not_a_number() { return __uint_as_float(0x7fc00000U); }
+inline float infinity() { return __uint_as_float(0x7f800000U); }
+inline float not_a_number() { return __uint_as_float(0x7fc00000U); }
 
 // `N` elements that a thread moves at once.
 template <typename T, int N>
@@ -50,7 +48,7 @@ template <typename T>
 inline constexpr int kPack = kPackBytes / sizeof(T);
 
 template <int N, typename T>
-__device__ inline Floats<N> load(const T* from) {
+inline Floats<N> load(const T* from) {
   const Pack<T, N> pack = *reinterpret_cast<const Pack<T, N>*>(from);
   Floats<N> values;
   for (int k = 0; k < N; ++k) values.at[k] = widened(pack.at[k]);
@@ -58,7 +56,7 @@ __device__ inline Floats<N> load(const T* from) {
 }
 
 template <int N, typename T>
-__device__ inline void store(T* to, const Floats<N>& values) {
+inline void store(T* to, const Floats<N>& values) {
   Pack<T, N> pack;
   for (int k = 0; k < N; ++k) put(pack.at[k], values.at[k]);
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
@@ -71,7 +69,7 @@ struct Number {
 
 // work(Number<N>, i) for elements [i, i + N) of a row, those of thread `lane` of `lanes`.
 template <typename T, int kLanes, typename Work>
-__device__ inline void for_row(int lane, long long count, bool packed, const Work& work) {
+inline void for_row(int lane, long long count, bool packed, const Work& work) {
   if (packed) {
     constexpr int n = kPack<T>;
     for (long long i = static_cast<long long>(lane) * n; i < count; i += kLanes * n) {
@@ -85,7 +83,7 @@ __device__ inline void for_row(int lane, long long count, bool packed, const Wor
 // work(Number<N>, i) for the `n` elements that this thread has of all of the grid's, as far as
 // there are some.
 template <int n, typename Work>
-__device__ inline void for_own(long long count, bool packed, const Work& work) {
+inline void for_own(long long count, bool packed, const Work& work) {
   const long long thread = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x;
   const long long first = thread * n;
   if (packed && first + n <= count) {
@@ -97,16 +95,16 @@ __device__ inline void for_own(long long count, bool packed, const Work& work) {
 
 struct Add {
   template <typename S>
-  __device__ S operator()(S a, S b) const {
+  S operator()(S a, S b) const {
     return a + b;
   }
 };
 struct Greater {
-  __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
+  float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
 template <typename S, typename Operation>
-__device__ inline S over_warp(S value, const Operation& operation) {
+inline S over_warp(S value, const Operation& operation) {
   for (int distance = kWarp / 2; distance > 0; distance /= 2) {
     value = operation(value, __shfl_xor_sync(0xffffffffU, value, distance));
   }
@@ -115,7 +113,7 @@ __device__ inline S over_warp(S value, const Operation& operation) {
 
 // Of the values of kLanes neighbouring threads, a warp or the block; all of them have the result.
 template <int kLanes, typename S, typename Operation>
-__device__ inline S over_lanes(S value, const Operation& operation) {
+inline S over_lanes(S value, const Operation& operation) {
   static_assert(kLanes == kWarp || kLanes == kThreads);
   S result = over_warp(value, operation);
   if constexpr (kLanes == kThreads) {

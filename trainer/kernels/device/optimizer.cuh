@@ -10,7 +10,7 @@
 namespace hpctl::device {
 
 template <typename M, int n>
-__device__ inline void adamw_elements(const AdamW& p, long long i) {
+inline void adamw_elements(const AdamW& p, long long i) {
   const Floats<n> param = load<n>(p.param + i);
   const Floats<n> m = load<n>(static_cast<const M*>(p.exp_avg) + i);
   const Floats<n> v = load<n>(static_cast<const M*>(p.exp_avg_sq) + i);
@@ -36,14 +36,14 @@ __device__ inline void adamw_elements(const AdamW& p, long long i) {
 }
 
 template <typename M>
-__device__ inline void adamw(const AdamW& p) {
+inline void adamw(const AdamW& p) {
   for_own<kAdamElements>(p.count, p.packed, [&](auto number, long long i) {
     adamw_elements<M, decltype(number)::value>(p, i);
   });
 }
 
 // A thread takes the same elements in the same order, whether it may load them at once or not.
-__device__ inline void squares(const Squares& p) {
+inline void squares(const Squares& p) {
   constexpr int n = kPack<float>;
   const long long begin = blockIdx.x * kSquaresOfBlock;
   const long long end = begin + kSquaresOfBlock < p.count ? begin + kSquaresOfBlock : p.count;
@@ -62,7 +62,7 @@ __device__ inline void squares(const Squares& p) {
   if (threadIdx.x == 0) p.partials[blockIdx.x] = sum;
 }
 
-__device__ inline void sum_partials(const SumPartials& p) {
+inline void sum_partials(const SumPartials& p) {
   double sum = 0;
   for (long long i = threadIdx.x; i < p.count; i += kThreads) sum += p.partials[i];
   sum = over_lanes<kThreads>(sum, Add{});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the host hands to the kernels of this directory: one structure each, passed by value. Read
 // by the host's compiler and by NVRTC, which has no headers of its own: no includes here, and types
-// that both have.
+// that both have. There a function is the device's unless it says otherwise.
 //
 // Pointers are the device's. Operands without a type here have the one in the kernel's name: fp32,
 // bf16 or fp16. `packed` says that all of them are aligned to, and rows as long as a multiple of,

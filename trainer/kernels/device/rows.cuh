@@ -9,7 +9,7 @@ namespace hpctl::device {
 
 // kLanes threads have a row.
 template <typename T, int kLanes>
-__device__ inline void rms_norm(const RmsNorm& p) {
+inline void rms_norm(const RmsNorm& p) {
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
   const long long row =
       static_cast<long long>(blockIdx.x) * (kThreads / kLanes) + threadIdx.x / kLanes;
@@ -38,13 +38,12 @@ __device__ inline void rms_norm(const RmsNorm& p) {
 // Where a thread adds up the weight's gradient for element i + k of a row. In shared memory
 // neighbouring threads have neighbouring words.
 template <int n>
-__device__ inline long long place(const RmsNormBackward& p, long long i, int k) {
+inline long long place(const RmsNormBackward& p, long long i, int k) {
   return p.shared ? k * (p.dim / n) + i / n : i + k;
 }
 
 template <typename T, int kLanes>
-__device__ inline void rms_norm_backward_row(const RmsNormBackward& p, int lane, long long row,
-                                             float* sums) {
+inline void rms_norm_backward_row(const RmsNormBackward& p, int lane, long long row, float* sums) {
   const T* const x = static_cast<const T*>(p.x) + row * p.dim;
   const T* const weight = static_cast<const T*>(p.weight);
   const T* const y_gradient = static_cast<const T*>(p.y_gradient) + row * p.dim;
@@ -76,7 +75,7 @@ __device__ inline void rms_norm_backward_row(const RmsNormBackward& p, int lane,
 
 // Each group of kLanes threads adds up over its own rows, in memory of its own.
 template <typename T, int kLanes>
-__device__ inline void rms_norm_backward(const RmsNormBackward& p) {
+inline void rms_norm_backward(const RmsNormBackward& p) {
   constexpr int kGroups = kThreads / kLanes;
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
   const int group = static_cast<int>(threadIdx.x) / kLanes;
@@ -104,7 +103,7 @@ __device__ inline void rms_norm_backward(const RmsNormBackward& p) {
 
 // A warp has a part of the rows of kColumnsOfBlock columns.
 template <typename T>
-__device__ inline void sum_columns(const SumColumns& p) {
+inline void sum_columns(const SumColumns& p) {
   constexpr int kParts = kThreads / kColumnsOfBlock;
   __shared__ float sums[kParts][kColumnsOfBlock];
   const int at = static_cast<int>(threadIdx.x) % kColumnsOfBlock;
@@ -122,10 +121,10 @@ __device__ inline void sum_columns(const SumColumns& p) {
   put(static_cast<T*>(p.to)[column], total);
 }
 
-__device__ inline float sigmoid(float x) { return 1.0F / (1.0F + expf(-x)); }
+inline float sigmoid(float x) { return 1.0F / (1.0F + expf(-x)); }
 
 template <typename T>
-__device__ inline void swiglu(const Swiglu& p) {
+inline void swiglu(const Swiglu& p) {
   for_own<kPack<T>>(p.count, p.packed, [&](auto number, long long i) {
     constexpr int n = decltype(number)::value;
     const Floats<n> gate = load<n>(static_cast<const T*>(p.gate) + i);
@@ -137,7 +136,7 @@ __device__ inline void swiglu(const Swiglu& p) {
 }
 
 template <typename T>
-__device__ inline void swiglu_backward(const SwigluBackward& p) {
+inline void swiglu_backward(const SwigluBackward& p) {
   for_own<kPack<T>>(p.count, p.packed, [&](auto number, long long i) {
     constexpr int n = decltype(number)::value;
     const Floats<n> gate = load<n>(static_cast<const T*>(p.gate) + i);
@@ -156,7 +155,7 @@ __device__ inline void swiglu_backward(const SwigluBackward& p) {
 }
 
 template <typename T>
-__device__ inline void rotary(const Rotary& p) {
+inline void rotary(const Rotary& p) {
   for_own<kPack<T>>(p.tokens * p.heads * p.half, p.packed, [&](auto number, long long at) {
     constexpr int n = decltype(number)::value;
     const long long head = at / p.half;
