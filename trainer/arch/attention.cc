@@ -48,8 +48,7 @@ void CausalAttention::make_angles(const ModelSpec& model, int64_t seq_len, at::D
 at::Tensor CausalAttention::rotate(const at::Tensor& x, const Documents& documents) const {
   if (!rotary_.cos.defined()) return x;
   if (x.is_cuda() && has_fused_rows(x.device(), compute_)) {
-    return on_device::rotary(*device_kernels(x.device().index()), x, rotary_.cos, rotary_.sin,
-                             documents.positions);
+    return on_device::rotary(*device_kernels(), x, rotary_.cos, rotary_.sin, documents.positions);
   }
   const auto at_positions = [&](const at::Tensor& table) {
     return documents.empty() ? table

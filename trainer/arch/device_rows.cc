@@ -14,12 +14,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-Element element_of(const Tensor& x) {
-  if (x.scalar_type() == at::kBFloat16) return Element::kBf16;
-  if (x.scalar_type() == at::kHalf) return Element::kFp16;
-  HP_CHECK(x.scalar_type() == at::kFloat);
-  return Element::kFp32;
-}
+Element element_of(const Tensor& x) { return on_device::element_of(x.scalar_type()); }
 
 cuda::Stream stream_of(const Tensor& x) { return compat::current_stream(x.device()); }
 
@@ -230,6 +225,13 @@ struct Rotary : Function<Rotary> {
 };
 
 }  // namespace
+
+Element element_of(at::ScalarType type) {
+  if (type == at::kBFloat16) return Element::kBf16;
+  if (type == at::kHalf) return Element::kFp16;
+  HP_CHECK(type == at::kFloat);
+  return Element::kFp32;
+}
 
 Tensor rms_norm(const DeviceKernels& kernels, const Tensor& x, const Tensor& weight, double eps) {
   return RmsNorm::apply(x, weight, eps, &kernels);

@@ -11,6 +11,9 @@
 
 namespace hpctl::on_device {
 
+// Of at::kFloat, at::kBFloat16 and at::kHalf.
+Element element_of(at::ScalarType type);
+
 at::Tensor rms_norm(const DeviceKernels& kernels, const at::Tensor& x, const at::Tensor& weight,
                     double eps);
 at::Tensor swiglu(const DeviceKernels& kernels, const at::Tensor& gate, const at::Tensor& up);

@@ -186,23 +186,23 @@ struct CrossEntropy : Function<CrossEntropy> {
 
 bool has_fused_rows(at::Device device, at::ScalarType type) {
   if (device.is_cpu()) return true;
-  return device.is_cuda() && type != at::kDouble && device_kernels(device.index()) != nullptr;
+  const DeviceKernels* const kernels = device.is_cuda() ? device_kernels() : nullptr;
+  return kernels != nullptr && type != at::kDouble && kernels->has(on_device::element_of(type));
 }
 
 Tensor fused_rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   if (!x.is_cuda()) return RmsNorm::apply(x, weight, eps);
-  return on_device::rms_norm(*device_kernels(x.device().index()), x, weight, eps);
+  return on_device::rms_norm(*device_kernels(), x, weight, eps);
 }
 
 Tensor fused_swiglu(const Tensor& gate, const Tensor& up) {
   if (!gate.is_cuda()) return Swiglu::apply(gate, up);
-  return on_device::swiglu(*device_kernels(gate.device().index()), gate, up);
+  return on_device::swiglu(*device_kernels(), gate, up);
 }
 
 FusedLoss fused_cross_entropy(const Tensor& logits, const Tensor& targets, double z_loss) {
   if (logits.is_cuda()) {
-    return on_device::cross_entropy(*device_kernels(logits.device().index()), logits, targets,
-                                    z_loss);
+    return on_device::cross_entropy(*device_kernels(), logits, targets, z_loss);
   }
   const variable_list sums = CrossEntropy::apply(logits, targets, z_loss);
   return {sums[0], sums[1]};

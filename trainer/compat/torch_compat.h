@@ -30,8 +30,7 @@ inline std::string torch_version() {
 // A stream of our own as LibTorch's: an id that is a CUDA stream's address stands for that stream
 // (since 1.11, c10/cuda/CUDAStream.cpp), so that no header of CUDA's is needed.
 inline c10::Stream stream_over(void* cuda_stream, at::Device device) {
-  return c10::Stream::unpack3(reinterpret_cast<int64_t>(cuda_stream), device.index(),
-                              device.type());
+  return c10::Stream(c10::Stream::UNSAFE, device, reinterpret_cast<int64_t>(cuda_stream));
 }
 
 // The CUDA stream that this thread's operations on the device are given to, null for the default

@@ -2,13 +2,14 @@
 #include "trainer/device/device_kernels.h"
 
 #include <algorithm>
+#include <future>
 #include <initializer_list>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
 #include "common/base/check.h"
 #include "common/base/log.h"
-#include "trainer/device/device_program.h"
 
 namespace hpctl {
 
@@ -37,15 +38,22 @@ bool aligned(std::initializer_list<const void*> operands, uintptr_t to = device:
   });
 }
 
-Result<DeviceKernels> load_for(int device) {
+Result<DeviceKernels> load_for(int device, const std::vector<Element>& types) {
   HP_TRY_ASSIGN(const cuda::Api* const cuda, cuda::load());
   int major = 0;
   int minor = 0;
+  // That nothing is freed makes the context, if there is none yet.
   const bool known =
+      cuda->set_device(device) == cuda::kSuccess && cuda->free(nullptr) == cuda::kSuccess &&
       cuda->device_attribute(&major, cuda::kCapabilityMajor, device) == cuda::kSuccess &&
       cuda->device_attribute(&minor, cuda::kCapabilityMinor, device) == cuda::kSuccess;
   if (!known) return Error{ErrorCode::kInternal, "the GPU does not say what it is"};
-  return DeviceKernels::load(major, minor);
+  return DeviceKernels::load(major, minor, types);
+}
+
+std::optional<DeviceKernels>& kernels_of_process() {
+  static std::optional<DeviceKernels> kernels;
+  return kernels;
 }
 
 }  // namespace
@@ -69,37 +77,43 @@ std::string DeviceKernels::name_of(int kernel, int element) {
   return std::string(kNames[kernel].name) + "_" + kTypeNames[element];
 }
 
-Result<DeviceKernels> DeviceKernels::load(int major, int minor) {
+Result<DeviceKernels> DeviceKernels::load(int major, int minor, const std::vector<Element>& types) {
   HP_TRY_ASSIGN(const cuda_driver::Api* const driver, cuda_driver::load());
   HP_TRY_ASSIGN(const nvrtc::Api* const nvrtc, nvrtc::load());
-  HP_TRY_ASSIGN(const DeviceImage image, compile_device_program(*nvrtc, major, minor));
   DeviceKernels kernels(*driver);
-  kernels.label_ = image.label;
   if (driver->current_context(&kernels.context_) != cuda_driver::kSuccess ||
       kernels.context_ == nullptr) {
     return Error{ErrorCode::kFailedPrecondition, "this thread has no GPU to load kernels on"};
   }
-  cuda_driver::Module module = nullptr;  // stays until the process ends
-  const cuda_driver::Status status = driver->load_module(&module, image.code.data());
-  if (status != cuda_driver::kSuccess) {
-    return Error{ErrorCode::kInternal, "the driver refuses the kernels of " + image.label + ": " +
-                                           cuda_driver::text_of(*driver, status)};
+  std::vector<std::future<Result<DeviceImage>>> images;
+  for (const Element type : types) {
+    images.push_back(std::async(std::launch::async, [=] {
+      return compile_device_program(*nvrtc, major, minor, kTypeNames[static_cast<size_t>(type)]);
+    }));
   }
-  HP_TRY(kernels.find_functions(module));
+  for (size_t i = 0; i < types.size(); ++i) {
+    HP_TRY_ASSIGN(const DeviceImage image, images[i].get());
+    HP_TRY(kernels.load_module(image, types[i]));
+  }
   return kernels;
 }
 
-Outcome DeviceKernels::find_functions(cuda_driver::Module module) {
+Outcome DeviceKernels::load_module(const DeviceImage& image, Element type) {
+  label_ = image.label;
+  cuda_driver::Module module = nullptr;  // stays until the process ends
+  cuda_driver::Status status = driver_->load_module(&module, image.code.data());
+  if (status != cuda_driver::kSuccess) {
+    return Error{ErrorCode::kInternal, "the driver refuses the kernels of " + image.label + ": " +
+                                           cuda_driver::text_of(*driver_, status)};
+  }
+  const int element = static_cast<int>(type);
   for (int kernel = 0; kernel < kKernels; ++kernel) {
-    for (int element = 0; element < kElements; ++element) {
-      const std::string name = name_of(kernel, element);
-      if (name.empty()) continue;
-      const cuda_driver::Status status =
-          driver_->function(&functions_[kernel][element], module, name.c_str());
-      if (status == cuda_driver::kSuccess) continue;
-      return Error{ErrorCode::kInternal,
-                   "no kernel " + name + ": " + cuda_driver::text_of(*driver_, status)};
-    }
+    const std::string name = name_of(kernel, element);
+    if (name.empty()) continue;
+    status = driver_->function(&functions_[kernel][element], module, name.c_str());
+    if (status == cuda_driver::kSuccess) continue;
+    return Error{ErrorCode::kInternal,
+                 "no kernel " + name + ": " + cuda_driver::text_of(*driver_, status)};
   }
   return Ok{};
 }
@@ -222,16 +236,19 @@ void DeviceKernels::sum_partials(device::SumPartials pass, cuda::Stream stream) 
   launch(kSumPartials, Element::kFp32, 1, 0, stream, &pass);
 }
 
-const DeviceKernels* device_kernels(int device) {
-  static const Result<DeviceKernels> kernels = [device] {
-    Result<DeviceKernels> loaded = load_for(device);
-    if (!loaded.ok()) {
-      log_warning("no fused kernels on the GPU, LibTorch's operations instead: " +
-                  loaded.error().message);
-    }
-    return loaded;
-  }();
-  return kernels.ok() ? &*kernels : nullptr;
+const DeviceKernels* load_device_kernels(int device, const std::vector<Element>& types) {
+  HP_CHECK(!kernels_of_process());
+  Result<DeviceKernels> loaded = load_for(device, types);
+  if (!loaded.ok()) {
+    log_warning("no fused kernels on the GPU, LibTorch's operations instead: " +
+                loaded.error().message);
+    return nullptr;
+  }
+  return &kernels_of_process().emplace(std::move(loaded).value());
+}
+
+const DeviceKernels* device_kernels() {
+  return kernels_of_process() ? &*kernels_of_process() : nullptr;
 }
 
 }  // namespace hpctl

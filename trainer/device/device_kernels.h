@@ -11,10 +11,12 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "common/base/cuda_api.h"
 #include "common/base/result.h"
 #include "trainer/device/cuda_driver.h"
+#include "trainer/device/device_program.h"
 #include "trainer/kernels/device/passes.cuh"
 
 namespace hpctl {
@@ -23,8 +25,11 @@ enum class Element { kFp32, kBf16, kFp16 };
 
 class DeviceKernels {
  public:
-  // Of a GPU of compute capability `major`.`minor`, whose context is the calling thread's.
-  static Result<DeviceKernels> load(int major, int minor);
+  // Those of `types`, for a GPU of compute capability `major`.`minor`, whose context is the calling
+  // thread's. Each type is compiled in a thread of its own.
+  static Result<DeviceKernels> load(int major, int minor, const std::vector<Element>& types);
+
+  bool has(Element type) const { return functions_[0][static_cast<size_t>(type)] != nullptr; }
 
   // As DeviceImage::label.
   const std::string& label() const { return label_; }
@@ -74,7 +79,7 @@ class DeviceKernels {
 
   explicit DeviceKernels(const cuda_driver::Api& driver) : driver_(&driver) {}
   static std::string name_of(int kernel, int element);
-  Outcome find_functions(cuda_driver::Module module);
+  Outcome load_module(const DeviceImage& image, Element type);
   void launch(Kernel kernel, Element element, int64_t blocks, int64_t shared_bytes,
               cuda::Stream stream, void* pass) const;
 
@@ -84,8 +89,10 @@ class DeviceKernels {
   std::array<std::array<cuda_driver::Function, kElements>, kKernels> functions_{};
 };
 
-// Of this process's GPU, which has this number; null where there are none, and the log says why,
-// once. The first call is on a thread whose device it is, and takes as long as the compiler.
-const DeviceKernels* device_kernels(int device);
+// For this process's GPU, which has this number and becomes the calling thread's. Null where there
+// are none, and the log says why. Once.
+const DeviceKernels* load_device_kernels(int device, const std::vector<Element>& types);
+// What that gave; null before.
+const DeviceKernels* device_kernels();
 
 }  // namespace hpctl

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <vector>
 
 #include "trainer/kernels/device/kernels.h"
@@ -37,13 +38,15 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  nvrtc::Status compile(const std::string& architecture) {
+  nvrtc::Status compile(const std::string& architecture, std::string_view type) {
     const nvrtc::Status created =
         nvrtc_.create_program(&program_, kMain, "hpctl_kernels.cu", kHeaders.size(),
                               kHeaders.data(), kHeaderNames.data());
     if (created != nvrtc::kSuccess) return created;
     const std::string option = "--gpu-architecture=" + architecture;
-    const std::array options = {option.c_str(), "--std=c++17",
+    std::string define = "--define-macro=HP_";
+    for (const char c : type) define += static_cast<char>(std::toupper(c));
+    const std::array options = {option.c_str(), define.c_str(), "--std=c++17",
                                 "--device-as-default-execution-space"};
     return nvrtc_.compile_program(program_, options.size(), options.data());
   }
@@ -84,7 +87,8 @@ std::string version_text(const nvrtc::Api& nvrtc) {
 
 }  // namespace
 
-Result<DeviceImage> compile_device_program(const nvrtc::Api& nvrtc, int major, int minor) {
+Result<DeviceImage> compile_device_program(const nvrtc::Api& nvrtc, int major, int minor,
+                                           std::string_view type) {
   const std::string version = "nvrtc " + version_text(nvrtc);
   const int wanted = major * 10 + minor;
   int newest = 0;
@@ -98,7 +102,7 @@ Result<DeviceImage> compile_device_program(const nvrtc::Api& nvrtc, int major, i
   const bool exact = newest == wanted;
   const std::string architecture = (exact ? "sm_" : "compute_") + std::to_string(newest);
   Program program(nvrtc);
-  const nvrtc::Status status = program.compile(architecture);
+  const nvrtc::Status status = program.compile(architecture, type);
   if (status != nvrtc::kSuccess) {
     std::string log = status == nvrtc::kCompilation ? ": " + program.log() : std::string();
     log.erase(std::find(log.begin(), log.end(), '\0'), log.end());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "common/base/result.h"
 #include "trainer/device/nvrtc_api.h"
@@ -14,9 +15,11 @@ struct DeviceImage {
   std::string label;  // "nvrtc 13.0 sm_90": what the bits of the kernels' results depend on
 };
 
-// For compute capability `major`.`minor`: machine code, or where this NVRTC is older than the GPU,
+// The kernels of one type of element, "fp32", "bf16" or "fp16", for compute capability
+// `major`.`minor`: machine code, or where this NVRTC is older than the GPU,
 // code of the newest kind before it, which the driver translates. A compiler's error is
 // kInternal with its log: the text is ours.
-Result<DeviceImage> compile_device_program(const nvrtc::Api& nvrtc, int major, int minor);
+Result<DeviceImage> compile_device_program(const nvrtc::Api& nvrtc, int major, int minor,
+                                           std::string_view type);
 
 }  // namespace hpctl

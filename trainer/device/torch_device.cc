@@ -23,6 +23,16 @@ int gpu_count() {
   return c10::impl::VirtualGuardImpl(at::kCUDA).deviceCount();
 }
 
+// Of the elements of the job's activations and moments; logits and state are fp32.
+std::vector<Element> types_of(const TrainSpec& train) {
+  std::vector<Element> types = {Element::kFp32};
+  const bool bf16 =
+      train.precision == Precision::kBf16 || train.optimizer.moments == MomentType::kBf16;
+  if (bf16) types.push_back(Element::kBf16);
+  if (train.precision == Precision::kFp16) types.push_back(Element::kFp16);
+  return types;
+}
+
 template <typename M>
 constexpr at::ScalarType kMoment = std::is_same_v<M, float> ? at::kFloat : at::kBFloat16;
 
@@ -48,7 +58,6 @@ TorchDevice::TorchDevice(at::Device device, const DeviceKernels* kernels)
   c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device_);
   compat::compute_deterministically();
   make_streams();
-  if (kernels_ == nullptr) kernels_ = device_kernels(device_.index());
 }
 
 void TorchDevice::make_streams() {
@@ -316,7 +325,7 @@ std::map<std::string, std::string> TorchDevice::environment() const {
   return environment;
 }
 
-Result<Device*> open_device(int local_rank) {
+Result<Device*> open_device(int local_rank, const TrainSpec& train) {
   const int count = gpu_count();
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (count < 0 || (visible != nullptr && *visible == '\0')) return &host_device();
@@ -327,7 +336,8 @@ Result<Device*> open_device(int local_rank) {
                      "; see nvidia-smi, or set CUDA_VISIBLE_DEVICES= to train on the CPU"};
   }
   const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(local_rank));
-  return std::make_unique<TorchDevice>(device).release();
+  const DeviceKernels* const kernels = load_device_kernels(local_rank, types_of(train));
+  return std::make_unique<TorchDevice>(device, kernels).release();
 }
 
 }  // namespace hpctl

@@ -94,8 +94,9 @@ class TorchDevice : public Device {
 };
 
 // The GPU of the worker with this number on its node where LibTorch was built for GPUs, else
-// host_device(). Lives as long as the process. kInternal where LibTorch sees fewer GPUs than it
-// should: training on the CPU instead would look like a very slow node.
-Result<Device*> open_device(int local_rank);
+// host_device(). `train` tells which kernels it needs. Lives as long as the process. kInternal
+// where LibTorch sees fewer GPUs than it should: training on the CPU instead would look like a very
+// slow node.
+Result<Device*> open_device(int local_rank, const TrainSpec& train);
 
 }  // namespace hpctl

@@ -123,16 +123,25 @@ TEST(DeviceKernels, ALabelTellsCompilerAndGpu) {
   EXPECT_EQ(stub_kernels().label(), "nvrtc 12.4 sm_90");
 }
 
+TEST(DeviceKernels, AreThoseOfTheTypesThatAreAskedFor) {
+  take_stub_gpu();
+  const auto kernels = DeviceKernels::load(9, 0, {Element::kFp32, Element::kFp16});
+  ASSERT_TRUE(kernels.ok()) << kernels.error().message;
+  EXPECT_TRUE(kernels->has(Element::kFp32));
+  EXPECT_TRUE(kernels->has(Element::kFp16));
+  EXPECT_FALSE(kernels->has(Element::kBf16));
+}
+
 TEST(DeviceKernels, AGpuThatIsNewerThanTheCompilerGetsTheNewestCodeBeforeIt) {
   take_stub_gpu();
-  const auto kernels = DeviceKernels::load(10, 0);
+  const auto kernels = DeviceKernels::load(10, 0, {Element::kFp32});
   ASSERT_TRUE(kernels.ok()) << kernels.error().message;
   EXPECT_EQ(kernels->label(), "nvrtc 12.4 compute_90");
 }
 
 TEST(DeviceKernels, AGpuThatIsTooOldHasNone) {
   take_stub_gpu();
-  const auto kernels = DeviceKernels::load(7, 0);
+  const auto kernels = DeviceKernels::load(7, 0, {Element::kFp32});
   ASSERT_FALSE(kernels.ok());
   EXPECT_THAT(kernels.error().message, HasSubstr("nvrtc 12.4 does not compile for sm_70"));
 }
@@ -140,7 +149,7 @@ TEST(DeviceKernels, AGpuThatIsTooOldHasNone) {
 TEST(DeviceKernels, TheCompilersLogIsInTheError) {
   take_stub_gpu();
   setenv("STUB_NVRTC_SAYS", "rows.cuh(7): error: identifier \"x\" is undefined", 1);
-  const auto kernels = DeviceKernels::load(8, 0);
+  const auto kernels = DeviceKernels::load(8, 0, {Element::kFp32, Element::kBf16});
   unsetenv("STUB_NVRTC_SAYS");
   ASSERT_FALSE(kernels.ok());
   EXPECT_THAT(kernels.error().message,
@@ -151,7 +160,7 @@ TEST(DeviceKernels, TheCompilersLogIsInTheError) {
 TEST(DeviceKernels, AKernelThatIsMissingIsNamed) {
   take_stub_gpu();
   setenv("STUB_CUDA_WITHOUT", "swiglu_backward_bf16", 1);
-  const auto kernels = DeviceKernels::load(8, 0);
+  const auto kernels = DeviceKernels::load(8, 0, {Element::kFp32, Element::kBf16});
   unsetenv("STUB_CUDA_WITHOUT");
   ASSERT_FALSE(kernels.ok());
   EXPECT_EQ(kernels.error().message, "no kernel swiglu_backward_bf16: named symbol not found");
@@ -159,7 +168,7 @@ TEST(DeviceKernels, AKernelThatIsMissingIsNamed) {
 
 TEST(DeviceKernels, AThreadWithoutAGpuHasNone) {
   std::thread([] {
-    const auto kernels = DeviceKernels::load(8, 0);
+    const auto kernels = DeviceKernels::load(8, 0, {Element::kFp32, Element::kBf16});
     ASSERT_FALSE(kernels.ok());
     EXPECT_THAT(kernels.error().message, HasSubstr("this thread has no GPU"));
   }).join();

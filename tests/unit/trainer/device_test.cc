@@ -224,7 +224,7 @@ TEST_F(TorchOperations, AdamWInPlaceIsTheHosts) {
 
 TEST(OpenDevice, IsTheHostWhereLibTorchHasNoGpu) {
   if (c10::impl::hasDeviceGuardImpl(at::kCUDA)) GTEST_SKIP() << "this LibTorch is built for GPUs";
-  const Result<Device*> device = open_device(3);
+  const Result<Device*> device = open_device(3, TrainSpec{});
   ASSERT_TRUE(device.ok());
   EXPECT_EQ((*device)->name(), "cpu");
 }

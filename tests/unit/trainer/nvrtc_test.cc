@@ -25,6 +25,12 @@ class Nvrtc : public ::testing::Test {
   const nvrtc::Api* nvrtc_ = nullptr;
 };
 
+// The text of one kernel in PTX.
+std::string kernel_of(const std::string& ptx, const std::string& name) {
+  const size_t begin = ptx.find(".entry " + name + "(");
+  return begin == std::string::npos ? "" : ptx.substr(begin, ptx.find("\n}", begin) - begin);
+}
+
 // H100 and B200 have kernels of their own, A100 where the compiler still knows it.
 TEST_F(Nvrtc, CompilesTheKernelsForEveryGpuThatItKnows) {
   int count = 0;
@@ -34,34 +40,31 @@ TEST_F(Nvrtc, CompilesTheKernelsForEveryGpuThatItKnows) {
   int compiled = 0;
   for (const int architecture : {80, 90, 100}) {
     if (std::find(known.begin(), known.end(), architecture) == known.end()) continue;
-    const auto image = compile_device_program(*nvrtc_, architecture / 10, architecture % 10);
-    ASSERT_TRUE(image.ok()) << image.error().message;
-    EXPECT_THAT(image->label, ::testing::EndsWith("sm_" + std::to_string(architecture)));
-    EXPECT_THAT(image->code, StartsWith("\x7f"
-                                        "ELF"));
-    for (const char* name : {"rms_norm_wide_bf16", "rms_norm_backward_narrow_fp16", "losses_fp32",
-                             "rotary_bf16", "adamw_bf16", "sum_partials_fp32"}) {
-      EXPECT_THAT(image->code, HasSubstr(std::string(".text.") + name)) << architecture;
+    for (const std::string type : {"fp32", "bf16", "fp16"}) {
+      const auto image =
+          compile_device_program(*nvrtc_, architecture / 10, architecture % 10, type);
+      ASSERT_TRUE(image.ok()) << image.error().message;
+      EXPECT_THAT(image->label, ::testing::EndsWith("sm_" + std::to_string(architecture)));
+      EXPECT_EQ(image->code.substr(1, 3), "ELF");
+      for (const char* name : {"rms_norm_wide_", "rms_norm_backward_narrow_", "losses_"}) {
+        EXPECT_THAT(image->code, HasSubstr(".text." + (name + type))) << architecture;
+      }
+      ++compiled;
     }
-    ++compiled;
   }
   EXPECT_GT(compiled, 0);
 }
 
 // A GPU of the future gets PTX. Operands are moved 16 bytes at a time.
 TEST_F(Nvrtc, GivesCodeThatADriverTranslates) {
-  const auto image = compile_device_program(*nvrtc_, 99, 0);
+  const auto image = compile_device_program(*nvrtc_, 99, 0, "bf16");
   ASSERT_TRUE(image.ok()) << image.error().message;
   EXPECT_THAT(image->label, HasSubstr(" compute_"));
-  const size_t begin = image->code.find(".entry swiglu_bf16(");
-  ASSERT_NE(begin, std::string::npos);
-  const std::string swiglu = image->code.substr(begin, image->code.find("\n}", begin) - begin);
+  const std::string swiglu = kernel_of(image->code, "swiglu_bf16");
   EXPECT_THAT(swiglu, HasSubstr("ld.global.v4"));
   EXPECT_THAT(swiglu, HasSubstr("st.global.v4"));
   // No joined operations where bits are promised.
-  const size_t adamw = image->code.find(".entry adamw_fp32(");
-  ASSERT_NE(adamw, std::string::npos);
-  const std::string steps = image->code.substr(adamw, image->code.find("\n}", adamw) - adamw);
+  const std::string steps = kernel_of(image->code, "adamw_bf16");
   EXPECT_THAT(steps, ::testing::Not(HasSubstr("fma.")));
   EXPECT_THAT(steps, HasSubstr("sqrt.rn.f32"));
   EXPECT_THAT(steps, HasSubstr("div.rn.f32"));
@@ -69,7 +72,7 @@ TEST_F(Nvrtc, GivesCodeThatADriverTranslates) {
 
 TEST(NoDriver, IsSaid) {
   setenv("HPCTL_SYSROOT", "/nowhere", 1);
-  const auto kernels = DeviceKernels::load(9, 0);
+  const auto kernels = DeviceKernels::load(9, 0, {Element::kFp32});
   unsetenv("HPCTL_SYSROOT");
   ASSERT_FALSE(kernels.ok());
   EXPECT_EQ(kernels.error().code, ErrorCode::kNotFound);

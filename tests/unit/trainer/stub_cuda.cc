@@ -5,6 +5,9 @@
 #include <cstring>
 #include <mutex>
 
+#define HP_FP32
+#define HP_BF16
+#define HP_FP16
 #include "tests/unit/trainer/device_language.h"
 #include "trainer/kernels/device/kernels.cuh"
 

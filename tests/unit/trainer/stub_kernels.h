@@ -21,7 +21,7 @@ inline void take_stub_gpu() {
 inline const DeviceKernels& stub_kernels() {
   static const Result<DeviceKernels> kernels = [] {
     take_stub_gpu();
-    return DeviceKernels::load(9, 0);
+    return DeviceKernels::load(9, 0, {Element::kFp32, Element::kBf16, Element::kFp16});
   }();
   HP_CHECK(kernels.ok());
   return *kernels;

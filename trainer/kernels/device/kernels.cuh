@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every kernel, by the name under which the host finds it: NAME_TYPE, and before the type "narrow"
-// where a warp has a row or "wide" where a block has. The language comes first (language.cuh).
+// where a warp has a row or "wide" where a block has. The language comes first (language.cuh). A
+// program has the kernels of the types that are defined: HP_FP32, HP_BF16, HP_FP16.
 #pragma once
 
 #include "trainer/kernels/device/loss.cuh"
@@ -9,34 +10,33 @@
 
 namespace hpctl::device {
 
-#define HP_KERNELS(name, Pass)              \
-  HP_KERNEL(name##_fp32, Pass, name<float>) \
-  HP_KERNEL(name##_bf16, Pass, name<Bf16>)  \
-  HP_KERNEL(name##_fp16, Pass, name<Fp16>)
+#define HP_KERNELS_OF(type, T)                                                              \
+  HP_KERNEL(rms_norm_narrow_##type, RmsNorm, rms_norm<T, kWarp>)                            \
+  HP_KERNEL(rms_norm_wide_##type, RmsNorm, rms_norm<T, kThreads>)                           \
+  HP_KERNEL(rms_norm_backward_narrow_##type, RmsNormBackward, rms_norm_backward<T, kWarp>)  \
+  HP_KERNEL(rms_norm_backward_wide_##type, RmsNormBackward, rms_norm_backward<T, kThreads>) \
+  HP_KERNEL(sum_columns_##type, SumColumns, sum_columns<T>)                                 \
+  HP_KERNEL(swiglu_##type, Swiglu, swiglu<T>)                                               \
+  HP_KERNEL(swiglu_backward_##type, SwigluBackward, swiglu_backward<T>)                     \
+  HP_KERNEL(rotary_##type, Rotary, rotary<T>)                                               \
+  HP_KERNEL(log_sums_##type, LogSums, log_sums<T>)                                          \
+  HP_KERNEL(losses_##type, Losses, losses<T>)                                               \
+  HP_KERNEL(cross_entropy_backward_##type, CrossEntropyBackward, cross_entropy_backward<T>)
 
-#define HP_ROW_KERNELS(name, Pass)                         \
-  HP_KERNEL(name##_narrow_fp32, Pass, name<float, kWarp>)  \
-  HP_KERNEL(name##_narrow_bf16, Pass, name<Bf16, kWarp>)   \
-  HP_KERNEL(name##_narrow_fp16, Pass, name<Fp16, kWarp>)   \
-  HP_KERNEL(name##_wide_fp32, Pass, name<float, kThreads>) \
-  HP_KERNEL(name##_wide_bf16, Pass, name<Bf16, kThreads>)  \
-  HP_KERNEL(name##_wide_fp16, Pass, name<Fp16, kThreads>)
-
-HP_ROW_KERNELS(rms_norm, RmsNorm)
-HP_ROW_KERNELS(rms_norm_backward, RmsNormBackward)
-HP_KERNELS(sum_columns, SumColumns)
-HP_KERNELS(swiglu, Swiglu)
-HP_KERNELS(swiglu_backward, SwigluBackward)
-HP_KERNELS(rotary, Rotary)
-HP_KERNELS(log_sums, LogSums)
-HP_KERNELS(losses, Losses)
-HP_KERNELS(cross_entropy_backward, CrossEntropyBackward)
+#ifdef HP_FP32
+HP_KERNELS_OF(fp32, float)
 HP_KERNEL(adamw_fp32, AdamW, adamw<float>)
-HP_KERNEL(adamw_bf16, AdamW, adamw<Bf16>)
 HP_KERNEL(squares_fp32, Squares, squares)
 HP_KERNEL(sum_partials_fp32, SumPartials, sum_partials)
+#endif
+#ifdef HP_BF16
+HP_KERNELS_OF(bf16, Bf16)
+HP_KERNEL(adamw_bf16, AdamW, adamw<Bf16>)
+#endif
+#ifdef HP_FP16
+HP_KERNELS_OF(fp16, Fp16)
+#endif
 
-#undef HP_KERNELS
-#undef HP_ROW_KERNELS
+#undef HP_KERNELS_OF
 
 }  // namespace hpctl::device
