@@ -121,9 +121,9 @@ class Rank {
           setting_.documents ? documents_at(some_positions().narrow(0, first, rows)) : Documents());
       ASSERT_TRUE(done.ok()) << done.error().message;
     }
-    const auto own = engine_->finish_step();
-    ASSERT_TRUE(own.ok()) << own.error().message;
-    std::array<double, 2> sums = {own->gradient_squares, own->loss * kScale};
+    const auto own_sums = engine_->finish_step();
+    ASSERT_TRUE(own_sums.ok()) << own_sums.error().message;
+    std::array<double, 2> sums = {own_sums->gradient_squares, own_sums->loss * kScale};
     ASSERT_TRUE(comms_->world().all_reduce(sums).ok());
     const double norm = std::sqrt(sums[0]) / setting_.loss_scale;
     std::vector<const float*> gradients;
