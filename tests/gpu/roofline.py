@@ -58,17 +58,14 @@ def busy(events):
 def measured(path, steps, step_ms):
     """Milliseconds of a step by row."""
     with open(path) as text:
-        events = [e for e in json.load(text)["traceEvents"] if e.get("ph") == "X" and "dur" in e]
-    for event in events:
-        event["ts"], event["dur"] = float(event["ts"]), float(event["dur"])
-    on_gpu = [e for e in events if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+        events = [e for e in json.load(text)["traceEvents"] if e["ph"] == "X"]
+    on_gpu = [e for e in events if e["cat"] == "gpu"]
     times = dict.fromkeys([row for row, _ in ROWS] + [REST], 0.0)
     if on_gpu:
         used = on_gpu
         pairs = [(e["name"], e["dur"]) for e in on_gpu]
     else:
-        used = [e for e in events if e.get("cat") in ("cpu_op", "user_annotation")]
-        pairs = []
+        used, pairs = events, []
         for thread in {e["tid"] for e in used}:
             pairs += own_times([e for e in used if e["tid"] == thread])
     for name, microseconds in pairs:

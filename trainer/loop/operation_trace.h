@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What LibTorch's profiler (Kineto) sees of some steps of one rank: every operation on a CPU, every
-// kernel and copy on a GPU. In a file of the profiler's own, beside the trace of those steps
-// (metrics/trace.h). tests/gpu/measure.py makes a roofline of it.
+// kernel and copy on a GPU. As complete events of the Trace Event Format, beside the trace of those
+// steps (metrics/trace.h). tests/gpu/roofline.py makes a table of it.
 #pragma once
 
 #include <string>
