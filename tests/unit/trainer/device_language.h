@@ -3,8 +3,9 @@
 // has built in: included before kernels.cuh, in one source of a program.
 //
 // A block's threads are fibers of the calling thread, run one after another up to their next
-// barrier; which of them runs first is chosen (descending), and must not change a bit. So a barrier
-// that is missing shows: the first to run reads what the last has not yet written. Where some
+// barrier, and a warp as far as it comes without the others; which of them is first is chosen
+// (descending), and must not change a bit. So a barrier that is missing shows: the first to run
+// reads what the last has not yet written, or writes what the last has not yet read. Where some
 // threads of a warp or block wait and the others have ended, HP_CHECK fails. Memory that a launch
 // asks for begins as numbers that are none; a block's own is not cleared between blocks.
 #pragma once
@@ -82,9 +83,17 @@ class Emulation {
       makecontext(&fiber.context, &Emulation::enter, 0);
     }
     while (!all(0, kThreads, Waits::kEnded)) {
-      for (int t = 0; t < kThreads; ++t) resume(descending ? kThreads - 1 - t : t);
-      HP_CHECK(release() || all(0, kThreads, Waits::kEnded));
+      constexpr int kWarps = kThreads / kWarp;
+      for (int w = 0; w < kWarps; ++w) run_warp((descending ? kWarps - 1 - w : w) * kWarp);
+      HP_CHECK(release(0, kThreads, Waits::kBlock) || all(0, kThreads, Waits::kEnded));
     }
+  }
+
+  // As far as it comes without the others.
+  void run_warp(int first) {
+    do {
+      for (int t = 0; t < kWarp; ++t) resume(first + (descending ? kWarp - 1 - t : t));
+    } while (release(first, first + kWarp, Waits::kWarp));
   }
 
   void resume(int thread) {
@@ -100,17 +109,11 @@ class Emulation {
     return true;
   }
 
-  // Those that all wait for each other; whether there were some.
-  bool release() {
-    bool released = false;
-    const auto release_if = [&](int begin, int end, Waits waits) {
-      if (!all(begin, end, waits)) return;
-      for (int t = begin; t < end; ++t) fibers_[t].waits = Waits::kNot;
-      released = true;
-    };
-    release_if(0, kThreads, Waits::kBlock);
-    for (int t = 0; t < kThreads; t += kWarp) release_if(t, t + kWarp, Waits::kWarp);
-    return released;
+  // Whether all of them waited for each other; then they go on.
+  bool release(int begin, int end, Waits waits) {
+    if (!all(begin, end, waits)) return false;
+    for (int t = begin; t < end; ++t) fibers_[t].waits = Waits::kNot;
+    return true;
   }
 
   static inline Emulation* running_ = nullptr;
