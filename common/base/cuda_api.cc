@@ -21,6 +21,8 @@ Result<Api> open() {
   find("cudaGetDeviceCount", api.device_count);
   find("cudaSetDevice", api.set_device);
   find("cudaStreamCreateWithFlags", api.stream_create);
+  find("cudaStreamCreateWithPriority", api.stream_create_with_priority);
+  find("cudaDeviceGetStreamPriorityRange", api.stream_priorities);
   find("cudaStreamDestroy", api.stream_destroy);
   find("cudaStreamWaitEvent", api.stream_wait_event);
   find("cudaEventCreateWithFlags", api.event_create);

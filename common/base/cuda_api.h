@@ -35,6 +35,9 @@ struct Api {
   Status (*device_count)(int*);
   Status (*set_device)(int device);
   Status (*stream_create)(Stream*, unsigned flags);
+  Status (*stream_create_with_priority)(Stream*, unsigned flags, int priority);
+  // The lower the number, the sooner its work is begun.
+  Status (*stream_priorities)(int* least, int* greatest);
   Status (*stream_destroy)(Stream);
   Status (*stream_wait_event)(Stream, Event, unsigned flags);
   Status (*event_create)(Event*, unsigned flags);

@@ -20,6 +20,8 @@ import time
 
 import torch
 
+import roofline
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -78,6 +80,8 @@ class Trainer:
             "loss": {"chunk_tokens": spec.get("chunk_tokens", 0)},
             "memory": {"activation_checkpointing": spec.get("recompute", "none"),
                        "offload": spec.get("offload", [])},
+            "metrics": {"trace_from": spec.get("trace_from", 0),
+                        "trace_steps": spec.get("trace_steps", 0)},
         }
         return {
             "job": 1, "name": "gpu", "generation": spec.get("generation", 1),
@@ -219,6 +223,27 @@ def benchmark(trainer, device, points, peak_tflops):
                              result["peak_memory_bytes"], flops, tokens, peak_tflops)
 
 
+def rooflines(trainer, points, peak_tflops, gigabytes):
+    """One per point: a few steps, two of them traced."""
+    for name, m, seq_len, micro, _, extra in points:
+        traced = 2
+        spec = {"model": m, "seq_len": seq_len, "micro": micro, "steps": 7, "precision": "bf16",
+                "trace_from": 5, "trace_steps": traced, **extra}
+        what = f"{name}, {micro} x {seq_len} tokens"
+        try:
+            lines, _, checkpoints = trainer.run(spec)
+        except RuntimeError as error:
+            print(f"no roofline of {what}: {error}", flush=True)
+            continue
+        path = os.path.join(os.path.dirname(checkpoints), "trace", "g1.r0.operations.json")
+        step_ms = statistics.mean(s["step_ms"] for s in lines[4:4 + traced])
+        yield {"what": what, "step_ms": step_ms, "ms": roofline.measured(path, traced, step_ms),
+               "floor_ms": roofline.floors(m, seq_len, micro,
+                                           2 if extra.get("moments") == "bf16" else 4,
+                                           extra.get("recompute", "none"), peak_tflops,
+                                           gigabytes)}
+
+
 def markdown(results):
     lines = ["# hptrain on " + results["machine"]["device"], "",
              ", ".join(f"{k} {v}" for k, v in results["machine"].items()), "",
@@ -237,7 +262,7 @@ def markdown(results):
         mfu = "" if row["mfu"] is None else f"{100 * row['mfu']:.1f} %"
         lines.append(head + f"{row['step_ms']:.1f} | {row['tokens_per_s']:.0f} | "
                      f"{row['tflops']:.4g} | {mfu} | {row['peak_memory_bytes'] / 2**30:.1f} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines + roofline.markdown(results["roofline"])) + "\n"
 
 
 def main():
@@ -255,7 +280,7 @@ def main():
     peak = next((v for k, v in PEAK.items() if k in device), None)
     results = {"machine": {"device": device, "torch": torch.__version__,
                            "cuda": str(torch.version.cuda), "python": platform.python_version()},
-               "checks": [], "benchmark": []}
+               "checks": [], "benchmark": [], "roofline": []}
     trainer = Trainer(args.hptrain, scratch)
     cards = torch.cuda.device_count() if cuda else 0
     try:
@@ -275,6 +300,9 @@ def main():
     for row in benchmark(trainer, args.device, points, peak):
         print(json.dumps(row), flush=True)
         results["benchmark"].append(row)
+    bandwidth = next((v for k, v in roofline.BANDWIDTH.items() if k in device), None)
+    results["roofline"] = list(rooflines(trainer, points[:1] + points[-2:-1], peak, bandwidth))
+    print("\n".join(roofline.markdown(results["roofline"])), flush=True)
     shutil.rmtree(scratch)
     for name, text in (("results.json", json.dumps(results, indent=1) + "\n"),
                        ("results.md", markdown(results))):

@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "trainer/arch/device_rows.h"
 #include "trainer/arch/model.h"
 #include "trainer/arch/ops.h"
 #include "trainer/arch/rotary.h"
@@ -46,6 +47,9 @@ void CausalAttention::make_angles(const ModelSpec& model, int64_t seq_len, at::D
 // x: [B, T, heads, h]
 at::Tensor CausalAttention::rotate(const at::Tensor& x, const Documents& documents) const {
   if (!rotary_.cos.defined()) return x;
+  if (x.is_cuda() && has_fused_rows(x.device(), compute_)) {
+    return on_device::rotary(*device_kernels(), x, rotary_.cos, rotary_.sin, documents.positions);
+  }
   const auto at_positions = [&](const at::Tensor& table) {
     return documents.empty() ? table
                              : at::embedding(table.squeeze(1), documents.positions).unsqueeze(2);

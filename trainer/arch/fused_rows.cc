@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
+#include "trainer/arch/device_rows.h"
 #include "trainer/arch/model.h"
+#include "trainer/device/device_kernels.h"
 #include "trainer/kernels/rows.h"
 
 namespace hpctl {
@@ -158,7 +160,9 @@ struct CrossEntropy : Function<CrossEntropy> {
     const variable_list saved = context->get_saved_variables();
     const Tensor& logits = saved[0];
     const int64_t vocab = logits.size(1);
-    const double weight = gradients[1].item<double>();
+    const double weight = with_type(logits, [&]<typename T>(T) {
+      return static_cast<double>(*gradients[1].contiguous().data_ptr<T>());
+    });
     const Tensor slopes =
         saved[2] * (2 * context->saved_data["z_loss"].toDouble() * weight) * saved[1].ge(0);
     const Tensor gradient = at::empty(logits.sizes(), logits.options());
@@ -180,13 +184,26 @@ struct CrossEntropy : Function<CrossEntropy> {
 
 }  // namespace
 
-Tensor fused_rms_norm(const Tensor& x, const Tensor& weight, double eps) {
-  return RmsNorm::apply(x, weight, eps);
+bool has_fused_rows(at::Device device, at::ScalarType type) {
+  if (device.is_cpu()) return true;
+  const DeviceKernels* const kernels = device.is_cuda() ? device_kernels() : nullptr;
+  return kernels != nullptr && type != at::kDouble && kernels->has(on_device::element_of(type));
 }
 
-Tensor fused_swiglu(const Tensor& gate, const Tensor& up) { return Swiglu::apply(gate, up); }
+Tensor fused_rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+  if (!x.is_cuda()) return RmsNorm::apply(x, weight, eps);
+  return on_device::rms_norm(*device_kernels(), x, weight, eps);
+}
+
+Tensor fused_swiglu(const Tensor& gate, const Tensor& up) {
+  if (!gate.is_cuda()) return Swiglu::apply(gate, up);
+  return on_device::swiglu(*device_kernels(), gate, up);
+}
 
 FusedLoss fused_cross_entropy(const Tensor& logits, const Tensor& targets, double z_loss) {
+  if (logits.is_cuda()) {
+    return on_device::cross_entropy(*device_kernels(), logits, targets, z_loss);
+  }
   const variable_list sums = CrossEntropy::apply(logits, targets, z_loss);
   return {sums[0], sums[1]};
 }

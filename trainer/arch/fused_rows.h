@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// trainer/kernels/rows.h as operations with gradients, for tensors on the CPU. Each has the same
-// bits with any number of threads. Autograd keeps their operands and a number per row. In bf16 and
-// fp16 the operands are widened to fp32, and results and gradients are rounded once.
+// trainer/kernels/rows.h as operations with gradients, for tensors on the CPU, and those of a GPU's
+// kernels (device_rows.h) for tensors there. Each has the same bits with any number of threads.
+// Autograd keeps their operands and a number per row. In bf16 and fp16 the operands are widened to
+// fp32, and results and gradients are rounded once.
 #pragma once
 
 #include "trainer/compat/torch_compat.h"
 
 namespace hpctl {
+
+// Whether there are any for tensors there of this type.
+bool has_fused_rows(at::Device device, at::ScalarType type);
 
 // x: [..., dim], weight: [dim] -> as x
 at::Tensor fused_rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
@@ -17,8 +21,8 @@ struct FusedLoss {
   at::Tensor entropy;    // no gradient passes through it
   at::Tensor objective;  // entropy + z_loss * the squares of the logarithms of sums
 };
-// logits: [rows, vocab] in fp32 or fp64, targets: [rows] int64 -> sums over the rows that are
-// counted (targets.h)
+// logits: [rows, vocab], on the CPU in fp32 or fp64, targets: [rows] int64 -> sums over the rows
+// that are counted (targets.h)
 FusedLoss fused_cross_entropy(const at::Tensor& logits, const at::Tensor& targets, double z_loss);
 
 }  // namespace hpctl

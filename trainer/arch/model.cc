@@ -28,7 +28,7 @@ at::Tensor Model::layer(const std::vector<at::Tensor>& parameters, const at::Ten
 Model::Loss Model::loss(const at::Tensor& logits, const at::Tensor& targets) const {
   const at::Tensor rows = logits.view({-1, logits.size(-1)});
   const at::Tensor labels = targets.reshape({-1});
-  if (rows.is_cpu()) {
+  if (has_fused_rows(rows.device(), rows.scalar_type())) {
     const FusedLoss fused = fused_cross_entropy(rows, labels, z_loss_);
     return {fused.entropy, fused.objective};
   }

@@ -138,7 +138,11 @@ NcclCommunicator::~NcclCommunicator() {
 
 Outcome NcclCommunicator::prepare_device(int device) {
   HP_TRY(cuda_outcome("use GPU " + std::to_string(device), cuda_.set_device(device)));
-  HP_TRY(cuda_outcome("make a stream", cuda_.stream_create(&stream_, cuda::kStreamNonBlocking)));
+  int least = 0;
+  int greatest = 0;
+  HP_TRY(cuda_outcome("ask for priorities", cuda_.stream_priorities(&least, &greatest)));
+  HP_TRY(cuda_outcome("make a stream", cuda_.stream_create_with_priority(
+                                           &stream_, cuda::kStreamNonBlocking, greatest)));
   return cuda_outcome("make an event", ready_->create());
 }
 

@@ -2,12 +2,14 @@
 // Collectives over NCCL, between GPUs.
 //
 // Buffers of begin_all_gather() and begin_reduce_scatter() are device memory. A collective runs on
-// a stream of the communicator's own: it begins when what the compute stream was given so far is
-// done, and wait() lets the compute stream, not the host, wait for its end. So the host runs ahead
-// and gathers overlap computation. all_gather() and what is built on it (all_reduce, barrier,
-// texts) take host memory and are where the host waits, besides settle(), which waits for all that
-// was waited for: a peer's loss shows there, at the latest. Events on both streams tell how long
-// what was settled took, and how long computation was held for it.
+// a stream of the communicator's own, of the highest priority: its few blocks get the next free
+// processors before the many of computation, which waits for them sooner or later. It begins when
+// what the compute stream was given so far is done, and wait() lets the compute stream, not the
+// host, wait for its end. So the host runs ahead and gathers overlap computation. all_gather() and
+// what is built on it (all_reduce, barrier, texts) take host memory and are where the host waits,
+// besides settle(), which waits for all that was waited for: a peer's loss shows there, at the
+// latest. Events on both streams tell how long what was settled took, and how long computation was
+// held for it.
 //
 // The communicator is non-blocking, as NCCL demands of one that may be aborted: calls return at
 // once, and progress is polled by ncclCommGetAsyncError, which is NCCL's documented way; it has no

@@ -27,6 +27,21 @@ inline std::string torch_version() {
          std::to_string(TORCH_VERSION_PATCH);
 }
 
+// A stream of our own as LibTorch's: an id that is a CUDA stream's address stands for that stream
+// (since 1.11, c10/cuda/CUDAStream.cpp), so that no header of CUDA's is needed.
+inline c10::Stream stream_over(void* cuda_stream, at::Device device) {
+  return c10::Stream(c10::Stream::UNSAFE, device, reinterpret_cast<int64_t>(cuda_stream));
+}
+
+// The CUDA stream that this thread's operations on the device are given to, null for the default
+// one and without a GPU. Ids of LibTorch's pools are no multiples of 8.
+inline void* current_stream(at::Device device) {
+  if (!device.is_cuda()) return nullptr;
+  const int64_t id = c10::impl::VirtualGuardImpl(at::kCUDA).getStream(device).id();
+  TORCH_CHECK(id % 8 == 0, "a stream of LibTorch's own has no address that we know");
+  return reinterpret_cast<void*>(id);
+}
+
 // A flat tensor of `count` elements over memory that it does not own. `device` as LibTorch writes
 // it; naming it spares LibTorch asking the driver.
 inline at::Tensor tensor_over(void* memory, int64_t count, at::ScalarType type,

@@ -49,8 +49,9 @@ class Device {
   // As bf16_rounding.h.
   virtual void round_to_bf16(const float* from, uint16_t* to, int64_t count) = 0;
   virtual void round_to_fp16(const float* from, uint16_t* to, int64_t count) = 0;
-  // Over all parts, in fp64, added in an order that depends on their sizes alone.
-  virtual double sum_of_squares(const std::vector<std::span<const float>>& parts) = 0;
+  // To a number on the device: over all parts, in fp64, added in an order that depends on their
+  // sizes alone.
+  virtual void sum_of_squares(const std::vector<std::span<const float>>& parts, double* to) = 0;
   // As adamw.h; source and target may be the same where the device is not the host.
   virtual void adamw(const AdamStep& step, bool decayed, int64_t count,
                      const AdamSource<float>& from, const AdamTarget<float>& to) = 0;

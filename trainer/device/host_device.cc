@@ -40,12 +40,11 @@ class HostDevice final : public Device {
   void round_to_fp16(const float* from, uint16_t* to, int64_t count) override {
     hpctl::round_to_fp16(from, to, count);
   }
-  double sum_of_squares(const std::vector<std::span<const float>>& parts) override {
-    double sum = 0;
+  void sum_of_squares(const std::vector<std::span<const float>>& parts, double* to) override {
+    *to = 0;
     for (const std::span<const float> part : parts) {
-      sum += hpctl::sum_of_squares(part.data(), static_cast<int64_t>(part.size()));
+      *to += hpctl::sum_of_squares(part.data(), static_cast<int64_t>(part.size()));
     }
-    return sum;
   }
   void adamw(const AdamStep& step, bool decayed, int64_t count, const AdamSource<float>& from,
              const AdamTarget<float>& to) override {

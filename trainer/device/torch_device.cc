@@ -23,6 +23,16 @@ int gpu_count() {
   return c10::impl::VirtualGuardImpl(at::kCUDA).deviceCount();
 }
 
+// Of the elements of the job's activations and moments; logits and state are fp32.
+std::vector<Element> types_of(const TrainSpec& train) {
+  std::vector<Element> types = {Element::kFp32};
+  const bool bf16 =
+      train.precision == Precision::kBf16 || train.optimizer.moments == MomentType::kBf16;
+  if (bf16) types.push_back(Element::kBf16);
+  if (train.precision == Precision::kFp16) types.push_back(Element::kFp16);
+  return types;
+}
+
 template <typename M>
 constexpr at::ScalarType kMoment = std::is_same_v<M, float> ? at::kFloat : at::kBFloat16;
 
@@ -42,13 +52,27 @@ void adamw_step(const AdamStep& s, bool decayed, const at::Tensor& gradient, con
 
 }  // namespace
 
-TorchDevice::TorchDevice(at::Device device) : device_(device) {
+TorchDevice::TorchDevice(at::Device device, const DeviceKernels* kernels)
+    : device_(device), kernels_(kernels) {
   if (!device_.is_cuda()) return;
   c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device_);
   compat::compute_deterministically();
-  const c10::impl::VirtualGuardImpl cuda(at::kCUDA);
-  downloads_ = cuda.getStreamFromGlobalPool(device_);
-  uploads_ = cuda.getStreamFromGlobalPool(device_);
+  make_streams();
+}
+
+void TorchDevice::make_streams() {
+  const c10::impl::VirtualGuardImpl libtorch(at::kCUDA);
+  downloads_ = libtorch.getStreamFromGlobalPool(device_);
+  uploads_ = libtorch.getStreamFromGlobalPool(device_);
+  computation_ = libtorch.getDefaultStream(device_);
+  const auto cuda = cuda::load();
+  if (!cuda.ok() || (*cuda)->stream_create(&compute_, cuda::kStreamNonBlocking) != cuda::kSuccess) {
+    log_warning("computation is on the default stream: no CUDA runtime to make another");
+    compute_ = nullptr;
+    return;
+  }
+  computation_ = compat::stream_over(compute_, device_);
+  libtorch.exchangeStream(*computation_);
 }
 
 std::string TorchDevice::product() const {
@@ -86,8 +110,28 @@ void TorchDevice::round_to_fp16(const float* from, uint16_t* to, int64_t count) 
   view(to, count, at::kHalf).copy_(view(from, count, at::kFloat));
 }
 
-double TorchDevice::sum_of_squares(const std::vector<std::span<const float>>& parts) {
-  at::Tensor sum = at::zeros({}, at::TensorOptions(at::kDouble).device(device_));
+void TorchDevice::sum_of_squares(const std::vector<std::span<const float>>& parts, double* to) {
+  const auto fp64 = at::TensorOptions(at::kDouble).device(device_);
+  if (kernels_ != nullptr) {
+    int64_t blocks = 0;
+    for (const auto& part : parts) {
+      blocks += DeviceKernels::square_blocks(static_cast<int64_t>(part.size()));
+    }
+    if (!partials_.defined() || partials_.numel() < blocks) partials_ = at::empty({blocks}, fp64);
+    const auto stream = compat::current_stream(device_);
+    auto* const partials = partials_.data_ptr<double>();
+    int64_t done = 0;
+    for (const auto& part : parts) {
+      const auto count = static_cast<int64_t>(part.size());
+      kernels_->squares(
+          {.count = count, .packed = 0, .values = part.data(), .partials = partials + done},
+          stream);
+      done += DeviceKernels::square_blocks(count);
+    }
+    kernels_->sum_partials({.count = blocks, .partials = partials, .total = to}, stream);
+    return;
+  }
+  at::Tensor sum = view(to, 1, at::kDouble).zero_();
   for (const std::span<const float> part : parts) {
     const auto count = static_cast<int64_t>(part.size());
     for (int64_t first = 0; first < count; first += kChunk) {
@@ -95,11 +139,41 @@ double TorchDevice::sum_of_squares(const std::vector<std::span<const float>>& pa
       sum.add_(view(part.data() + first, size, at::kFloat).to(at::kDouble).square_().sum());
     }
   }
-  return sum.item<double>();
+}
+
+// The factors in fp32, as adamw.cc rounds them.
+template <typename M>
+void TorchDevice::adamw_by_kernel(Element moments, const AdamStep& step, bool decayed,
+                                  int64_t count, const AdamSource<float, M>& from,
+                                  const AdamTarget<float, M>& to) const {
+  const auto narrow = [](double value) { return static_cast<float>(value); };
+  kernels_->adamw(moments,
+                  {.count = count,
+                   .packed = 0,
+                   .beta1 = narrow(step.beta1),
+                   .beta2 = narrow(step.beta2),
+                   .one_minus_beta1 = narrow(1.0 - step.beta1),
+                   .one_minus_beta2 = narrow(1.0 - step.beta2),
+                   .eps = narrow(step.eps),
+                   .decay = narrow(decayed ? step.decay : 1.0),
+                   .step_size = narrow(step.step_size),
+                   .inverse_root_correction2 = narrow(step.inverse_root_correction2),
+                   .gradient_scale = narrow(step.gradient_scale),
+                   .param = from.param,
+                   .exp_avg = from.exp_avg,
+                   .exp_avg_sq = from.exp_avg_sq,
+                   .gradient = from.gradient,
+                   .new_param = to.param,
+                   .new_exp_avg = to.exp_avg,
+                   .new_exp_avg_sq = to.exp_avg_sq},
+                  compat::current_stream(device_));
 }
 
 void TorchDevice::adamw(const AdamStep& step, bool decayed, int64_t count,
                         const AdamSource<float>& from, const AdamTarget<float>& to) {
+  if (kernels_ != nullptr) {
+    return adamw_by_kernel(Element::kFp32, step, decayed, count, from, to);
+  }
   const bool in_place = from.param == to.param;
   if (device_.is_cuda() && in_place && compat::kHasFusedAdamW) {
     const auto options = at::TensorOptions(at::kFloat).device(device_);
@@ -124,6 +198,9 @@ void TorchDevice::adamw(const AdamStep& step, bool decayed, int64_t count,
 void TorchDevice::adamw(const AdamStep& step, bool decayed, int64_t count,
                         const AdamSource<float, uint16_t>& from,
                         const AdamTarget<float, uint16_t>& to) {
+  if (kernels_ != nullptr) {
+    return adamw_by_kernel(Element::kBf16, step, decayed, count, from, to);
+  }
   for (int64_t at = 0; at < count; at += kChunk) {
     const int64_t n = std::min(kChunk, count - at);
     const auto part = [&](const float* memory) { return view(memory + at, n, at::kFloat); };
@@ -166,13 +243,9 @@ void TorchDevice::wait_for(const c10::Stream& first, const c10::Stream& then) co
   done.block(then);
 }
 
-c10::Stream TorchDevice::computation() const {
-  return c10::impl::VirtualGuardImpl(at::kCUDA).getDefaultStream(device_);
-}
-
 void TorchDevice::begin_download(const void* from, void* host, size_t bytes) {
   if (!downloads_) return download(from, host, bytes);
-  wait_for(computation(), *downloads_);
+  wait_for(*computation_, *downloads_);
   const c10::StreamGuard guard(*downloads_);
   const auto count = static_cast<int64_t>(bytes);
   compat::tensor_over(host, count, at::kByte, "cpu")
@@ -180,7 +253,7 @@ void TorchDevice::begin_download(const void* from, void* host, size_t bytes) {
 }
 
 void TorchDevice::after_downloads() {
-  if (downloads_) wait_for(*downloads_, computation());
+  if (downloads_) wait_for(*downloads_, *computation_);
 }
 
 void TorchDevice::await_downloads() {
@@ -189,7 +262,7 @@ void TorchDevice::await_downloads() {
 
 void TorchDevice::begin_upload(const void* host, void* to, size_t bytes) {
   if (!uploads_) return upload(host, to, bytes);
-  wait_for(computation(), *uploads_);
+  wait_for(*computation_, *uploads_);
   wait_for(*downloads_, *uploads_);
   const c10::StreamGuard guard(*uploads_);
   const auto count = static_cast<int64_t>(bytes);
@@ -199,7 +272,7 @@ void TorchDevice::begin_upload(const void* host, void* to, size_t bytes) {
 }
 
 void TorchDevice::after_uploads() {
-  if (uploads_) wait_for(*uploads_, computation());
+  if (uploads_) wait_for(*uploads_, *computation_);
 }
 
 void TorchDevice::upload(const void* host, void* to, size_t bytes) {
@@ -216,9 +289,9 @@ void TorchDevice::download(const void* from, void* host, size_t bytes) {
 Result<std::unique_ptr<Communicator>> TorchDevice::make_communicator(
     const CommunicatorOptions& options) {
   if (!device_.is_cuda() || options.world_size == 1) return hpctl::make_communicator(options);
-  // The default stream is CUDA's null stream.
+  // Null is the default stream in CUDA, too.
   HP_TRY_ASSIGN(std::unique_ptr<Communicator> made,
-                NcclCommunicator::create(options, device_.index(), nullptr));
+                NcclCommunicator::create(options, device_.index(), compute_));
   return made;
 }
 
@@ -248,10 +321,11 @@ std::map<std::string, std::string> TorchDevice::environment() const {
                             attribute(cuda::kMultiprocessors) + " multiprocessors";
   }
   environment["nccl"] = nccl::label();
+  environment["device_kernels"] = kernels_ != nullptr ? kernels_->label() : "LibTorch's";
   return environment;
 }
 
-Result<Device*> open_device(int local_rank) {
+Result<Device*> open_device(int local_rank, const TrainSpec& train) {
   const int count = gpu_count();
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (count < 0 || (visible != nullptr && *visible == '\0')) return &host_device();
@@ -262,7 +336,8 @@ Result<Device*> open_device(int local_rank) {
                      "; see nvidia-smi, or set CUDA_VISIBLE_DEVICES= to train on the CPU"};
   }
   const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(local_rank));
-  return std::make_unique<TorchDevice>(device).release();
+  const DeviceKernels* const kernels = load_device_kernels(local_rank, types_of(train));
+  return std::make_unique<TorchDevice>(device, kernels).release();
 }
 
 }  // namespace hpctl

@@ -2,16 +2,21 @@
 // A device whose memory and arithmetic are LibTorch's: a GPU, or, for tests of exactly this code,
 // the CPU.
 //
-// Streams. Computation is on LibTorch's default stream of the device, and so is all that this class
-// does, in the order of the calls. Collectives are on the NCCL communicator's stream: one begins
-// when what the default stream was given before is done, and the default stream waits for it where
-// its Collective::wait() is called (nccl_communicator.h). A checkpoint's copies of the state are on
-// a third stream; the next change of the state waits for them. What comes from host memory
+// Streams. Computation is on a stream of our own, which is made LibTorch's current one for the
+// constructor's thread, the step loop's, and so is all that this class does, in the order of the
+// calls. The default stream would wait for every other library's work on it, and cannot be recorded
+// as a graph. Collectives are on the NCCL communicator's stream, of the highest priority: one
+// begins when what the compute stream was given before is done, and the compute stream waits for it
+// where its Collective::wait() is called (nccl_communicator.h). A checkpoint's copies of the state
+// are on a third stream; the next change of the state waits for them. What comes from host memory
 // (memory.offload) is on a fourth. Hence the engine's order of calls is
 // the schedule: the gather of block i+1 is begun before block i computes and waited for after it,
 // so it runs beside it, and a buffer that is taken again is first written behind its last use.
-// Nothing here needs record_stream. The host waits twice a step and micro-batch: for the loss, and
-// for the gradient's norm. docs/decisions/1402-device.md.
+// Nothing here needs record_stream. The host waits for the GPU once a step, in
+// FullySharded::finish_step(). docs/decisions/1402-device.md, 1404-gpu-hot-path.md.
+//
+// AdamW and the sum of squares are kernels of our own where there are some (device_kernels.h), else
+// LibTorch's operations.
 #pragma once
 
 #include <map>
@@ -22,14 +27,15 @@
 
 #include "trainer/compat/torch_compat.h"
 #include "trainer/device/device.h"
+#include "trainer/device/device_kernels.h"
 
 namespace hpctl {
 
 class TorchDevice : public Device {
  public:
   // Makes it the calling thread's device. On a GPU, only deterministic kernels are used from here
-  // on.
-  explicit TorchDevice(at::Device device);
+  // on. `kernels`: not owned; null where there are none.
+  explicit TorchDevice(at::Device device, const DeviceKernels* kernels = nullptr);
 
   std::string name() const override { return device_.str(); }
   bool is_host() const override { return false; }
@@ -41,7 +47,7 @@ class TorchDevice : public Device {
   void add(const float* from, float* to, int64_t count) override;
   void round_to_bf16(const float* from, uint16_t* to, int64_t count) override;
   void round_to_fp16(const float* from, uint16_t* to, int64_t count) override;
-  double sum_of_squares(const std::vector<std::span<const float>>& parts) override;
+  void sum_of_squares(const std::vector<std::span<const float>>& parts, double* to) override;
   void adamw(const AdamStep& step, bool decayed, int64_t count, const AdamSource<float>& from,
              const AdamTarget<float>& to) override;
   void adamw(const AdamStep& step, bool decayed, int64_t count,
@@ -65,9 +71,16 @@ class TorchDevice : public Device {
   at::Tensor view(const void* memory, int64_t count, at::ScalarType type) const;
   // On a GPU: what `then` is given from here on comes behind what `first` was given so far.
   void wait_for(const c10::Stream& first, const c10::Stream& then) const;
-  c10::Stream computation() const;
+  template <typename M>
+  void adamw_by_kernel(Element moments, const AdamStep& step, bool decayed, int64_t count,
+                       const AdamSource<float, M>& from, const AdamTarget<float, M>& to) const;
+  void make_streams();
 
   at::Device device_;
+  const DeviceKernels* kernels_;
+  cuda::Stream compute_ = nullptr;  // stays until the process ends; null: LibTorch's default one
+  std::optional<c10::Stream> computation_;    // of a GPU
+  mutable at::Tensor partials_;               // of the sum of squares
   std::map<void*, at::Tensor> tensors_;       // allocate()'s
   std::map<void*, at::Tensor> host_tensors_;  // allocate_host()'s without a GPU
   std::optional<c10::Stream> downloads_;      // of a GPU
@@ -81,8 +94,9 @@ class TorchDevice : public Device {
 };
 
 // The GPU of the worker with this number on its node where LibTorch was built for GPUs, else
-// host_device(). Lives as long as the process. kInternal where LibTorch sees fewer GPUs than it
-// should: training on the CPU instead would look like a very slow node.
-Result<Device*> open_device(int local_rank);
+// host_device(). `train` tells which kernels it needs. Lives as long as the process. kInternal
+// where LibTorch sees fewer GPUs than it should: training on the CPU instead would look like a very
+// slow node.
+Result<Device*> open_device(int local_rank, const TrainSpec& train);
 
 }  // namespace hpctl

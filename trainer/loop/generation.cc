@@ -23,9 +23,9 @@ std::string data_name(const DataSpec& data) {
   return data.blend.empty() ? data.path : "of data.blend";
 }
 
-std::string trace_path(const Workload& workload) {
+std::string trace_path(const Workload& workload, const char* what) {
   return job_directory(workload) + "/trace/g" + std::to_string(workload.generation) + ".r" +
-         std::to_string(workload.rank) + ".json";
+         std::to_string(workload.rank) + what + ".json";
 }
 
 }  // namespace
@@ -35,7 +35,8 @@ Generation::Generation(Run& run, const Workload& workload)
       workload_(workload),
       progress_(run.progress()),
       device_(run.device()),
-      trace_(trace_path(workload), workload.rank, workload.train.metrics.trace_from,
+      operation_trace_(trace_path(workload, ".operations"), !run.device().is_host()),
+      trace_(trace_path(workload, ""), workload.rank, workload.train.metrics.trace_from,
              workload.train.metrics.trace_steps) {}
 
 Outcome Generation::start() {
@@ -64,6 +65,7 @@ Outcome Generation::run() {
   while (state().step() < last && !stopping_) HP_TRY(step());
   stopping_ = state().step() < last;
   trace_.finish();
+  operation_trace_.follow(false);
   progress_.enter(WorkerPhase::kSaving);
   const Clock::time_point began = Clock::now();
   HP_TRY_ASSIGN(const bool durable, saver_->finish(&is_stop_requested));

@@ -20,6 +20,7 @@
 #include "common/base/workload.h"
 #include "trainer/comm/mesh_communicators.h"
 #include "trainer/data/ledger.h"
+#include "trainer/loop/operation_trace.h"
 #include "trainer/loop/run.h"
 #include "trainer/metrics/step_times.h"
 #include "trainer/metrics/trace.h"
@@ -86,7 +87,7 @@ class Generation {
   BatchOrder order_of(const StepSamples& samples) const;
   void read_ahead(uint64_t cursor);
   Result<StepSums> compute_gradients(const StepSamples& samples);
-  Result<StepSums> reduce(double loss_sum, int64_t counted);
+  Result<StepSums> reduce(FullySharded::Sums own, int64_t counted);
   double loss_factor();  // of the next step: the loss scale of fp16, otherwise 1
   void update(const StepSums& sums, const StepSamples& samples, double lr);
   void report(const StepSums& sums, double lr);
@@ -116,6 +117,7 @@ class Generation {
   std::unique_ptr<PeerSnapshots> snapshots_;  // null = there are none
   std::unique_ptr<Saver> saver_;
   std::optional<LedgerWriter> ledger_;
+  OperationTrace operation_trace_;
   Trace trace_;
   StepTimes times_{trace_};
   ScheduleTrace schedule_;               // of the step under way, while trace_ is active

@@ -31,6 +31,7 @@ using Clock = std::chrono::steady_clock;
 Outcome Generation::step() {
   HP_TRY(check_not_aborted());
   times_.begin(next_step());
+  operation_trace_.follow(trace_.active());
   if (is_flip_ordered(workload_.generation)) {
     log_warning("a fault on purpose: a bit of a parameter is inverted");
     state().flip_parameter();
@@ -115,16 +116,14 @@ Result<Generation::StepSums> Generation::compute_gradients(const StepSamples& sa
   engine_->begin_step(state().weight_shards(), static_cast<int>(batches.size()));
   const double scale = loss_factor() / static_cast<double>(step_tokens_) *
                        ordered_gradient_factor(workload_.generation);
-  double loss_sum = 0;
   int64_t counted = 0;
   HP_TRY(suffer_ordered_fault(workload_.generation));
   const auto began = Clock::now();
   for (const MicroBatch& batch : batches) {
-    HP_TRY_ASSIGN(const double loss,
-                  engine_->forward_backward(batch.tokens, batch.targets, scale, batch.documents));
-    loss_sum += loss;
+    HP_TRY(engine_->forward_backward(batch.tokens, batch.targets, scale, batch.documents));
     counted += batch.counted;
   }
+  HP_TRY_ASSIGN(const FullySharded::Sums own, engine_->finish_step());
   suffer_ordered_slowness(workload_.generation, Clock::now() - began);
   times_.lap(StepPart::kCompute);
   add_schedule(trace_, schedule_, run_.model_blocks());
@@ -133,16 +132,16 @@ Result<Generation::StepSums> Generation::compute_gradients(const StepSamples& sa
     HP_TRY(snapshots_->make_room());
   }
   my_counted_ = static_cast<uint64_t>(counted);
-  auto sums = reduce(loss_sum, counted);
+  auto sums = reduce(own, counted);
   progress_.set_computing(false);
   times_.lap(StepPart::kReduce);
   return sums;
 }
 
 // The last collective before the optimizer step: norm, loss, and what ranks must agree on.
-Result<Generation::StepSums> Generation::reduce(double loss_sum, int64_t counted) {
-  if (failpoint_due("trainer.loss")) loss_sum = std::numeric_limits<double>::quiet_NaN();
-  own_sums_ = {loss_sum, engine_->gradient_squares()};
+Result<Generation::StepSums> Generation::reduce(FullySharded::Sums own, int64_t counted) {
+  if (failpoint_due("trainer.loss")) own.loss = std::numeric_limits<double>::quiet_NaN();
+  own_sums_ = {own.loss, own.gradient_squares};
   // Only rank 0's clock decides, and all ranks hear of it in the same step.
   const double every_seconds = workload_.checkpoint.every_minutes * 60;
   const bool minutes_due = every_seconds > 0 && seconds_since(run_.save_began()) >= every_seconds;
@@ -156,7 +155,7 @@ Result<Generation::StepSums> Generation::reduce(double loss_sum, int64_t counted
   // Ranks that read the same samples have the same loss.
   const double share = data_rank_.counts ? 1.0 : 0.0;
   std::array<double, 10> sums = {own_sums_[1],
-                                 loss_sum * share,
+                                 own.loss * share,
                                  clock_due ? 1.0 : 0.0,
                                  news.finished,
                                  news.failed,

@@ -90,7 +90,9 @@ FullySharded::FullySharded(const Model& model, const std::vector<Block>& blocks,
       gathers_from_peers_(comms.shard().world_size() > 1),
       reducer_(elements_of(blocks), comms, sharding.whole_gradients, device, under_way_),
       recompute_(recomputed_blocks(train, head_ + 1)),
-      offloaded_inputs_(leaving_inputs(train, head_ + 1, device), device) {
+      offloaded_inputs_(leaving_inputs(train, head_ + 1, device), device),
+      sums_(device, sizeof(Sums) / sizeof(double)),
+      loss_sum_(compat::tensor_over(sums_.data(), 1, at::kDouble, device.name())) {
   HP_CHECK(head_ >= 2 && (frozen == nullptr || blocks.size() == head_ - 1));
   add_blocks(blocks, compute);
   for (size_t b = kEmbed; b <= head_; ++b) uses_.push_back(b);
@@ -153,18 +155,25 @@ void FullySharded::begin_step(WeightShards shards, int micro_batches) {
   shards_ = std::move(shards);
   micro_batches_left_ = micro_batches;
   reducer_.begin_step(micro_batches);
+  device_.zero(reinterpret_cast<float*>(sums_.data()), sizeof(Sums) / sizeof(float));
   wait_seconds_ = 0;
   streams_.reset();
   under_way_.reset();
 }
 
-double FullySharded::gradient_squares() const {
-  if (!first_replica_) return 0;
-  std::vector<std::span<const float>> shards;
-  for (size_t b = 0; b < shards_.size(); ++b) {
-    shards.emplace_back(gradient(b), static_cast<size_t>(gradient_elements(b)));
+Result<FullySharded::Sums> FullySharded::finish_step() {
+  HP_CHECK(micro_batches_left_ == 0);
+  if (first_replica_) {
+    std::vector<std::span<const float>> shards;
+    for (size_t b = 0; b < shards_.size(); ++b) {
+      shards.emplace_back(gradient(b), static_cast<size_t>(gradient_elements(b)));
+    }
+    device_.sum_of_squares(shards, sums_.data() + 1);
   }
-  return device_.sum_of_squares(shards);
+  HP_TRY(settle());
+  Sums sums;
+  device_.download(sums_.data(), &sums, sizeof sums);
+  return sums;
 }
 
 Outcome FullySharded::begin_gather(size_t block) {
@@ -217,8 +226,8 @@ Outcome FullySharded::reduce(size_t block) {
   return reducer_.reduce(*index);
 }
 
-Result<double> FullySharded::forward_backward(const at::Tensor& tokens, const at::Tensor& targets,
-                                              double scale, const Documents& documents) {
+Outcome FullySharded::forward_backward(const at::Tensor& tokens, const at::Tensor& targets,
+                                       double scale, const Documents& documents) {
   HP_CHECK(micro_batches_left_ > 0);
   documents_ = documents.on(device_.name());
   HP_TRY(forward(compat::to_device(tokens, device_.name())));
@@ -237,11 +246,9 @@ Result<double> FullySharded::forward_backward(const at::Tensor& tokens, const at
     const WaitTimer timer(wait_seconds_);
     HP_TRY(reducer_.finish_micro_batch());
   }
+  loss_sum_.add_(loss_sum);
   --micro_batches_left_;
-  // A GPU's work of this micro-batch is all ordered: only here does the host wait for it, first for
-  // the collectives, which may never end.
-  HP_TRY(settle());
-  return loss_sum.item<double>();
+  return Ok{};
 }
 
 Outcome FullySharded::settle() {

@@ -67,9 +67,20 @@ class FullySharded {
   void begin_step(WeightShards shards, int micro_batches);
 
   // One micro-batch: tokens and targets [B, T] int64. Adds the gradient of the objective * scale.
-  // Returns this rank's sum of the cross entropy.
-  Result<double> forward_backward(const at::Tensor& tokens, const at::Tensor& targets, double scale,
-                                  const Documents& documents = {});
+  // On a GPU it returns before that is done.
+  Outcome forward_backward(const at::Tensor& tokens, const at::Tensor& targets, double scale,
+                           const Documents& documents = {});
+
+  // Of this rank and step.
+  struct Sums {
+    double loss = 0;  // the cross entropy, over all micro-batches
+    // Its part of the squared norm of the whole gradient: the sum over ranks is the square of the
+    // global norm. Replicas hold the same gradients, so the first one's count.
+    double gradient_squares = 0;
+  };
+  // After the step's last micro-batch. The one place of a step where the host waits for a GPU: for
+  // the collectives first, which may never end.
+  Result<Sums> finish_step();
 
   // Between two steps: what evaluate() works with, until the next begin_step.
   void begin_evaluation(WeightShards shards);
@@ -82,15 +93,11 @@ class FullySharded {
   const float* gradient(size_t block) const { return reducer_.shard(block); }
   int64_t gradient_elements(size_t block) const { return reducer_.shard_elements(block); }
 
-  // This rank's part of the squared norm of the whole gradient: the sum over ranks is the square of
-  // the global norm. Replicas hold the same gradients, so the first one's count.
-  double gradient_squares() const;
-
   // Blocks whose gathered parameters were in memory at the same time, at most, so far.
   size_t peak_gathered_blocks() const { return peak_gathered_; }
 
-  // Seconds this rank has waited for collectives since begin_step: this thread, or, where streams
-  // wait, computation on the device.
+  // After finish_step(): seconds this rank has waited for collectives since begin_step: this
+  // thread, or, where streams wait, computation on the device.
   double wait_seconds() const { return streams_ ? streams_->waiting : wait_seconds_; }
   // Seconds since begin_step in which at least one collective was under way; 0 with one rank. Where
   // streams wait, those of several groups count each.
@@ -144,6 +151,8 @@ class FullySharded {
   std::vector<Recomputed> recomputed_;  // per block; none unless cheap operations are done again
   OffloadedInputs offloaded_inputs_;
   WeightShards shards_;
+  DeviceArray<double> sums_;         // Sums, on the device
+  at::Tensor loss_sum_;              // its first number
   Documents documents_;              // of the micro-batch under way
   std::vector<at::Tensor> inputs_;   // of each block in a micro-batch, detached
   std::vector<at::Tensor> outputs_;  // of embed and layers, with their graphs

@@ -117,8 +117,9 @@ int Trainer::train(const Workload* first) {
 }
 
 Outcome Trainer::open_run(const Workload& workload) {
-  HP_TRY_ASSIGN(Device* const device,
-                without_exceptions([&] { return open_device(workload.local_rank); }));
+  HP_TRY_ASSIGN(Device* const device, without_exceptions([&] {
+                  return open_device(workload.local_rank, workload.train);
+                }));
   log_info("runtime: " + describe(runtime_environment(workload.train.precision, *device)));
   run_.emplace(workload, progress_, arena_fd_, *device);
   return Ok{};

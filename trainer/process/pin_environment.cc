@@ -15,6 +15,10 @@ void pin_environment() {
   set_default("OPENBLAS_NUM_THREADS", "1");
   set_default("OMP_NUM_THREADS", "1");
   set_default("CUBLAS_WORKSPACE_CONFIG", ":4096:8");  // else cuBLAS adds in any order
+  // LibTorch has had it since 2.1, and takes a word that it does not know for an error.
+  if (HPCTL_TORCH_VERSION >= 201 && std::getenv("PYTORCH_ALLOC_CONF") == nullptr) {
+    set_default("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True");
+  }
 #ifdef __x86_64__
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
                       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");

@@ -254,6 +254,13 @@ void StateArena::write(int slot, StateKind kind, size_t block, int64_t first,
   }
 }
 
+// Blocks are of whole words in every type (align_elements).
+void StateArena::clear(int slot, StateKind kind, size_t block) {
+  const auto bytes = static_cast<size_t>(geometry_.block_capacity.at(block)) * element_bytes(kind);
+  device_.zero(static_cast<float*>(part(slot, kind, block)),
+               static_cast<int64_t>(bytes / sizeof(float)));
+}
+
 char* StateArena::notes_at(int slot) const {
   return reinterpret_cast<char*>(header_) + kArenaHeaderBytes +
          header_index(slot) * kArenaNotesBytes;

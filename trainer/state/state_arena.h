@@ -95,6 +95,8 @@ class StateArena {
   const std::byte* bytes_at(int slot, StateKind kind, size_t block, int64_t first);
   size_t element_bytes(StateKind kind) const { return is_bf16(kind) ? 2 : sizeof(float); }
   void write(int slot, StateKind kind, size_t block, int64_t first, std::span<const float> values);
+  // 0 in all of the block's elements; on a GPU nothing is sent there.
+  void clear(int slot, StateKind kind, size_t block);
 
   // Slots from geometry().slots on are those of copies. Before a slot's first byte is overwritten.
   void unseal(int slot);

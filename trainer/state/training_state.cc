@@ -216,15 +216,13 @@ void TrainingState::begin_from_seed() {
 
 void TrainingState::fill_from_seed() {
   for (size_t b = 0; b < blocks_.size(); ++b) {
-    const auto capacity = static_cast<size_t>(geometry().block_capacity[b]);
     std::vector<float> converted;
     const std::span<float> values = host_part(StateKind::kParam, b, converted);
     fill_initial_values(workload_.train.model, blocks_[b], workload_.train.seed, padded_shard(b),
                         values.data());
     if (!converted.empty()) arena_.write(slot_, StateKind::kParam, b, 0, values);
-    const std::vector<float> zeros(capacity, 0.0F);
-    arena_.write(slot_, StateKind::kExpAvg, b, 0, zeros);
-    arena_.write(slot_, StateKind::kExpAvgSq, b, 0, zeros);
+    arena_.clear(slot_, StateKind::kExpAvg, b);
+    arena_.clear(slot_, StateKind::kExpAvgSq, b);
   }
 }
 

@@ -53,6 +53,30 @@ TEST_P(OverNccl, ATrainingHasTheBitsOfOneOverGlooAndTheLossesOfTheHost) {
   for (size_t i = 0; i < 8; ++i) EXPECT_NEAR(losses(nccl)[i], losses(host)[i], 2e-5) << i;
 }
 
+// Whatever the number of micro-batches: the loss stays on the device, and comes with the norm.
+TEST(TorchDevice, AStepWaitsOnceForTheDevice) {
+  for (const int global : {4, 8}) {
+    for (const char* precision : {"fp32", "bf16"}) {
+      VariantJob job({"full", precision});
+      job.workload.train.batch.global = global;
+      const std::vector<RankEnd> ends = train(job, Kind::kTorchNccl);
+      expect_finished(ends);
+      for (const RankEnd& end : ends) EXPECT_EQ(end.host_waits, 8) << global << " " << precision;
+    }
+  }
+}
+
+TEST(TorchDevice, TrainsByItsKernelsAsTheHostDoes) {
+  for (const char* moments : {"fp32", "bf16"}) {
+    const VariantJob host({"full", "fp32", moments});
+    const VariantJob kernels({"full", "fp32", moments});
+    expect_finished(train(host, Kind::kHost));
+    expect_finished(train(kernels, Kind::kTorchKernels));
+    ASSERT_EQ(losses(kernels).size(), 8U);
+    for (size_t i = 0; i < 8; ++i) EXPECT_NEAR(losses(kernels)[i], losses(host)[i], 2e-5) << i;
+  }
+}
+
 TEST(TorchDevice, GoesOnFromItsCheckpointWithTheSameBits) {
   const VariantJob whole({"full", "bf16", "bf16"});
   expect_finished(train(whole, Kind::kTorchNccl));
@@ -136,8 +160,11 @@ TEST_F(TorchOperations, CopyAddZeroAndSum) {
   for (float& value : twice) value += value;
   EXPECT_EQ(on_host(b), twice);
   const std::vector<std::span<const float>> parts = {{a.data(), 600}, {a.data() + 600, 400}};
-  const double sum = host_device().sum_of_squares({{x.data(), kCount}});
-  EXPECT_NEAR(device_.sum_of_squares(parts), sum, 1e-12 * sum);
+  double sum = 0;
+  host_device().sum_of_squares({{x.data(), kCount}}, &sum);
+  const DeviceArray<double> found(device_, 1);
+  device_.sum_of_squares(parts, found.data());
+  EXPECT_NEAR(on_host(found)[0], sum, 1e-12 * sum);
   device_.zero(b.data(), kCount);
   EXPECT_EQ(on_host(b), std::vector<float>(kCount, 0.0F));
 }
@@ -197,7 +224,7 @@ TEST_F(TorchOperations, AdamWInPlaceIsTheHosts) {
 
 TEST(OpenDevice, IsTheHostWhereLibTorchHasNoGpu) {
   if (c10::impl::hasDeviceGuardImpl(at::kCUDA)) GTEST_SKIP() << "this LibTorch is built for GPUs";
-  const Result<Device*> device = open_device(3);
+  const Result<Device*> device = open_device(3, TrainSpec{});
   ASSERT_TRUE(device.ok());
   EXPECT_EQ((*device)->name(), "cpu");
 }

@@ -112,18 +112,18 @@ class Rank {
     engine_->begin_step(state_->weight_shards(), setting_.micros);
     const int64_t own = kSequences / setting_.world_size;
     const int64_t rows = own / setting_.micros;
-    double loss = 0;
     for (int m = 0; m < setting_.micros; ++m) {
       const int64_t first = own * workload_.rank + rows * m;
-      const auto sum = engine_->forward_backward(
+      const Outcome done = engine_->forward_backward(
           some_tokens(number).narrow(0, first, rows),
           (setting_.masked ? masked_targets : some_tokens)(number + 7).narrow(0, first, rows),
           kScale * setting_.loss_scale,
           setting_.documents ? documents_at(some_positions().narrow(0, first, rows)) : Documents());
-      ASSERT_TRUE(sum.ok()) << sum.error().message;
-      loss += *sum * kScale;
+      ASSERT_TRUE(done.ok()) << done.error().message;
     }
-    std::array<double, 2> sums = {engine_->gradient_squares(), loss};
+    const auto own_sums = engine_->finish_step();
+    ASSERT_TRUE(own_sums.ok()) << own_sums.error().message;
+    std::array<double, 2> sums = {own_sums->gradient_squares, own_sums->loss * kScale};
     ASSERT_TRUE(comms_->world().all_reduce(sums).ok());
     const double norm = std::sqrt(sums[0]) / setting_.loss_scale;
     std::vector<const float*> gradients;

@@ -109,6 +109,15 @@ int cudaStreamCreateWithFlags(void** stream, unsigned) {
   *stream = std::make_unique<Stream>().release();
   return 0;
 }
+int cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return 0;
+}
+int cudaStreamCreateWithPriority(void** stream, unsigned flags, int priority) {
+  if (priority < -5 || priority > 0) return 1;  // cudaErrorInvalidValue
+  return cudaStreamCreateWithFlags(stream, flags);
+}
 int cudaStreamDestroy(void* stream) {
   std::unique_ptr<Stream>(static_cast<Stream*>(stream)).reset();
   return 0;

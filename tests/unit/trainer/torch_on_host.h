@@ -4,9 +4,12 @@
 // addresses have to lie: a GPU would fault where this only sees host memory.
 #pragma once
 
+#include <ATen/record_function.h>
 #include <signal.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -17,6 +20,7 @@
 
 #include "common/base/check.h"
 #include "common/base/cuda_api.h"
+#include "tests/unit/trainer/stub_kernels.h"
 #include "tests/unit/trainer/worker_job.h"
 #include "trainer/comm/nccl_communicator.h"
 #include "trainer/device/torch_device.h"
@@ -106,9 +110,36 @@ class Regions {
   size_t peak_ = 0;
 };
 
+// Operations of this thread after which a GPU's host waits for it.
+class HostWaits {
+ public:
+  HostWaits() : handle_(at::addThreadLocalCallback(at::RecordFunctionCallback(&HostWaits::note))) {
+    count_ = 0;
+  }
+  ~HostWaits() { at::removeCallback(handle_); }
+  HostWaits(const HostWaits&) = delete;
+  HostWaits& operator=(const HostWaits&) = delete;
+
+  static int count() { return count_; }
+
+ private:
+  static std::unique_ptr<at::ObserverContext> note(const at::RecordFunction& operation) {
+    static constexpr std::array<const char*, 4> kWaiting = {
+        "aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero", "aten::nonzero"};
+    for (const char* name : kWaiting) {
+      if (std::strcmp(operation.name(), name) == 0) ++count_;
+    }
+    return nullptr;
+  }
+
+  static thread_local inline int count_ = 0;
+  at::CallbackHandle handle_;
+};
+
 class TorchOnHost final : public TorchDevice {
  public:
-  explicit TorchOnHost(bool nccl) : TorchDevice(at::kCPU), nccl_(nccl) {}
+  explicit TorchOnHost(bool nccl, const DeviceKernels* kernels = nullptr)
+      : TorchDevice(at::kCPU, kernels), nccl_(nccl) {}
 
   void* allocate(size_t bytes) override {
     void* const made = TorchDevice::allocate(bytes);
@@ -158,6 +189,7 @@ class TorchOnHost final : public TorchDevice {
   void begin_download(const void* from, void* host, size_t bytes) override {
     host_.expect(host, bytes);
     TorchDevice::begin_download(from, host, bytes);
+    --downloads_;  // on a GPU it does not wait
   }
   void await_downloads() override {
     TORCH_CHECK(!fails, "CUDA error: an illegal memory access was encountered");
@@ -174,6 +206,7 @@ class TorchOnHost final : public TorchDevice {
   }
   void download(const void* from, void* host, size_t bytes) override {
     HP_CHECK(!host_.holds(from));  // an activation, or of allocate()
+    ++downloads_;
     TorchDevice::download(from, host, bytes);
   }
   Result<std::unique_ptr<Communicator>> make_communicator(
@@ -188,6 +221,8 @@ class TorchOnHost final : public TorchDevice {
   // Bytes of allocate() and allocate_host(), at most.
   size_t peak_bytes() const { return device_.peak(); }
   size_t peak_host_bytes() const { return host_.peak(); }
+  // Those that the host waits for.
+  int downloads() const { return downloads_; }
 
  private:
   template <typename T>
@@ -207,17 +242,20 @@ class TorchOnHost final : public TorchDevice {
   }
 
   bool nccl_;
+  int downloads_ = 0;
   Regions device_;
   Regions host_;
 };
 
-enum class Kind { kHost, kTorch, kTorchNccl };
+// kTorchKernels: over Gloo, AdamW and the sum of squares by the kernels of a GPU.
+enum class Kind { kHost, kTorch, kTorchKernels, kTorchNccl };
 
 // What became of one rank.
 struct RankEnd {
   Outcome outcome = Ok{};
   size_t peak_bytes = 0;
   size_t peak_host_bytes = 0;
+  int host_waits = 0;  // for the device, by the step loop
 };
 
 // Trains the job to its end. The device of `faulty_rank` fails.
@@ -233,14 +271,18 @@ inline std::vector<RankEnd> train(const Job& job, Kind kind, int faulty_rank = -
       workload.rendezvous_dir = job / ("rdzv-g" + std::to_string(workload.generation));
       auto progress = Progress::attach(-1);
       HP_CHECK(progress.ok());
-      TorchOnHost torch(kind == Kind::kTorchNccl);
+      TorchOnHost torch(kind == Kind::kTorchNccl,
+                        kind == Kind::kTorchKernels ? &stub_kernels() : nullptr);
       torch.fails = r == faulty_rank;
       Device& device = kind == Kind::kHost ? host_device() : torch;
       Run run(workload, *progress, -1, device);
       Generation generation(run, workload);
       RankEnd& end = ends[static_cast<size_t>(r)];
       end.outcome = generation.start();
+      const HostWaits waits;
+      const int downloads = torch.downloads();
       if (end.outcome.ok()) end.outcome = generation.run();
+      end.host_waits = waits.count() + torch.downloads() - downloads;
       end.peak_bytes = torch.peak_bytes();
       end.peak_host_bytes = torch.peak_host_bytes();
     });

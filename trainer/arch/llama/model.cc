@@ -145,7 +145,7 @@ Llama::Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, do
       lora_scale_(lora.on() ? lora.scale() : 0),
       compute_(compute),
       wide_(wide_type(compute)),
-      fused_(device.is_cpu()),
+      fused_(has_fused_rows(device, compute)),
       attention_(model, seq_len, compute, device),
       segments_(make_segments()) {}
 

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/arch/device_rows.h"
+
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "common/base/check.h"
+
+namespace hpctl::on_device {
+
+namespace {
+
+using at::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::Function;
+using torch::autograd::variable_list;
+
+Element element_of(const Tensor& x) { return on_device::element_of(x.scalar_type()); }
+
+cuda::Stream stream_of(const Tensor& x) { return compat::current_stream(x.device()); }
+
+at::TensorOptions fp32_like(const Tensor& x) { return x.options().dtype(at::kFloat); }
+
+void keep(AutogradContext* context, const DeviceKernels* kernels) {
+  context->saved_data["kernels"] = reinterpret_cast<int64_t>(kernels);
+}
+const DeviceKernels& kept(AutogradContext* context) {
+  return *reinterpret_cast<const DeviceKernels*>(context->saved_data["kernels"].toInt());
+}
+
+struct RmsNorm : Function<RmsNorm> {
+  static Tensor forward(AutogradContext* context, const Tensor& operand, const Tensor& factors,
+                        double eps, const DeviceKernels* kernels) {
+    const Tensor x = operand.contiguous();
+    const Tensor weight = factors.contiguous();
+    const int64_t dim = x.size(-1);
+    const int64_t rows = x.numel() / dim;
+    const Tensor y = at::empty_like(x);
+    const Tensor inverse_rms = at::empty({rows}, fp32_like(x));
+    kernels->rms_norm(element_of(x),
+                      {.rows = rows,
+                       .dim = dim,
+                       .eps = static_cast<float>(eps),
+                       .packed = 0,
+                       .x = x.data_ptr(),
+                       .weight = weight.data_ptr(),
+                       .y = y.data_ptr(),
+                       .inverse_rms = inverse_rms.data_ptr<float>()},
+                      stream_of(x));
+    context->save_for_backward({x, weight, inverse_rms});
+    keep(context, kernels);
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const DeviceKernels& kernels = kept(context);
+    const variable_list saved = context->get_saved_variables();
+    const Tensor& x = saved[0];
+    const Tensor& weight = saved[1];
+    const Tensor gradient = gradients[0].contiguous();
+    const int64_t dim = x.size(-1);
+    const int64_t rows = x.numel() / dim;
+    const DeviceKernels::NormBlocks blocks = DeviceKernels::norm_blocks(rows, dim);
+    const Tensor x_gradient = at::empty_like(x);
+    const Tensor weight_gradient = at::empty_like(weight);
+    const Tensor partials = at::empty({blocks.blocks, dim}, fp32_like(x));
+    kernels.rms_norm_backward(element_of(x),
+                              {.rows = rows,
+                               .dim = dim,
+                               .block_rows = blocks.block_rows,
+                               .packed = 0,
+                               .shared = 0,
+                               .x = x.data_ptr(),
+                               .weight = weight.data_ptr(),
+                               .inverse_rms = saved[2].data_ptr<float>(),
+                               .y_gradient = gradient.data_ptr(),
+                               .x_gradient = x_gradient.data_ptr(),
+                               .partials = partials.data_ptr<float>()},
+                              stream_of(x));
+    kernels.sum_columns(element_of(x),
+                        {.rows = blocks.blocks,
+                         .dim = dim,
+                         .from = partials.data_ptr<float>(),
+                         .to = weight_gradient.data_ptr()},
+                        stream_of(x));
+    return {x_gradient, weight_gradient, Tensor(), Tensor()};
+  }
+};
+
+struct Swiglu : Function<Swiglu> {
+  static Tensor forward(AutogradContext* context, const Tensor& gate_operand,
+                        const Tensor& up_operand, const DeviceKernels* kernels) {
+    const Tensor gate = gate_operand.contiguous();
+    const Tensor up = up_operand.contiguous();
+    const Tensor y = at::empty_like(gate);
+    kernels->swiglu(element_of(gate),
+                    {.count = gate.numel(),
+                     .packed = 0,
+                     .gate = gate.data_ptr(),
+                     .up = up.data_ptr(),
+                     .y = y.data_ptr()},
+                    stream_of(gate));
+    context->save_for_backward({gate, up});
+    keep(context, kernels);
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const Tensor& gate = saved[0];
+    const Tensor gradient = gradients[0].contiguous();
+    const Tensor gate_gradient = at::empty_like(gate);
+    const Tensor up_gradient = at::empty_like(gate);
+    kept(context).swiglu_backward(element_of(gate),
+                                  {.count = gate.numel(),
+                                   .packed = 0,
+                                   .gate = gate.data_ptr(),
+                                   .up = saved[1].data_ptr(),
+                                   .y_gradient = gradient.data_ptr(),
+                                   .gate_gradient = gate_gradient.data_ptr(),
+                                   .up_gradient = up_gradient.data_ptr()},
+                                  stream_of(gate));
+    return {gate_gradient, up_gradient, Tensor()};
+  }
+};
+
+// CUDA's long long is int64 by another name here.
+const long long* numbers(const Tensor& x) {
+  static_assert(sizeof(long long) == sizeof(int64_t));
+  return x.defined() ? static_cast<const long long*>(x.data_ptr()) : nullptr;
+}
+
+struct CrossEntropy : Function<CrossEntropy> {
+  static variable_list forward(AutogradContext* context, const Tensor& operand,
+                               const Tensor& labels, double z_loss, const DeviceKernels* kernels) {
+    const Tensor logits = operand.contiguous();
+    const Tensor targets = labels.contiguous();
+    const int64_t rows = logits.size(0);
+    const int64_t vocab = logits.size(1);
+    const Element type = element_of(logits);
+    const Tensor log_sums = at::empty({rows}, fp32_like(logits));
+    const Tensor entropy = at::empty({}, fp32_like(logits));
+    const Tensor objective = at::empty({}, fp32_like(logits));
+    const auto stream = stream_of(logits);
+    kernels->log_sums(type, rows,
+                      {.vocab = vocab,
+                       .packed = 0,
+                       .logits = logits.data_ptr(),
+                       .log_sums = log_sums.data_ptr<float>()},
+                      stream);
+    kernels->losses(type,
+                    {.rows = rows,
+                     .vocab = vocab,
+                     .z_loss = z_loss,
+                     .logits = logits.data_ptr(),
+                     .log_sums = log_sums.data_ptr<float>(),
+                     .targets = numbers(targets),
+                     .entropy = entropy.data_ptr<float>(),
+                     .objective = objective.data_ptr<float>()},
+                    stream);
+    context->save_for_backward({logits, targets, log_sums});
+    context->saved_data["z_loss"] = z_loss;
+    keep(context, kernels);
+    context->mark_non_differentiable({entropy});
+    return {entropy, objective};
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const Tensor& logits = saved[0];
+    const Tensor weight = gradients[1].contiguous();
+    const Tensor gradient = at::empty_like(logits);
+    kept(context).cross_entropy_backward(
+        element_of(logits), logits.size(0),
+        {.vocab = logits.size(1),
+         .packed = 0,
+         .z_loss = static_cast<float>(context->saved_data["z_loss"].toDouble()),
+         .logits = logits.data_ptr(),
+         .log_sums = saved[2].data_ptr<float>(),
+         .targets = numbers(saved[1]),
+         .weight = weight.data_ptr<float>(),
+         .logits_gradient = gradient.data_ptr()},
+        stream_of(logits));
+    return {gradient, Tensor(), Tensor(), Tensor()};
+  }
+};
+
+struct Angles {
+  Tensor cos;
+  Tensor sin;
+  Tensor positions;
+};
+
+// The gradient is turned back.
+Tensor turned(const DeviceKernels& kernels, const Tensor& x, const Angles& angles, float sign) {
+  const Tensor y = at::empty_like(x);
+  kernels.rotary(element_of(x),
+                 {.tokens = x.size(0) * x.size(1),
+                  .heads = x.size(2),
+                  .half = x.size(3) / 2,
+                  .length = x.size(1),
+                  .packed = 0,
+                  .sign = sign,
+                  .x = x.data_ptr(),
+                  .cos = angles.cos.data_ptr<float>(),
+                  .sin = angles.sin.data_ptr<float>(),
+                  .positions = numbers(angles.positions),
+                  .y = y.data_ptr()},
+                 stream_of(x));
+  return y;
+}
+
+struct Rotary : Function<Rotary> {
+  static Tensor forward(AutogradContext* context, const Tensor& x, const Angles& angles,
+                        const DeviceKernels* kernels) {
+    context->save_for_backward({angles.cos, angles.sin, angles.positions});
+    keep(context, kernels);
+    return turned(*kernels, x.contiguous(), angles, 1);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const Angles angles = {saved[0], saved[1], saved[2]};
+    return {turned(kept(context), gradients[0].contiguous(), angles, -1), Tensor(), Tensor()};
+  }
+};
+
+}  // namespace
+
+Element element_of(at::ScalarType type) {
+  if (type == at::kBFloat16) return Element::kBf16;
+  if (type == at::kHalf) return Element::kFp16;
+  HP_CHECK(type == at::kFloat);
+  return Element::kFp32;
+}
+
+Tensor rms_norm(const DeviceKernels& kernels, const Tensor& x, const Tensor& weight, double eps) {
+  return RmsNorm::apply(x, weight, eps, &kernels);
+}
+
+Tensor swiglu(const DeviceKernels& kernels, const Tensor& gate, const Tensor& up) {
+  return Swiglu::apply(gate, up, &kernels);
+}
+
+FusedLoss cross_entropy(const DeviceKernels& kernels, const Tensor& logits, const Tensor& targets,
+                        double z_loss) {
+  const variable_list sums = CrossEntropy::apply(logits, targets, z_loss, &kernels);
+  return {sums[0], sums[1]};
+}
+
+Tensor rotary(const DeviceKernels& kernels, const Tensor& x, const Tensor& cos, const Tensor& sin,
+              const Tensor& positions) {
+  const Angles angles = {cos, sin, positions.defined() ? positions.contiguous() : positions};
+  return Rotary::apply(x, angles, &kernels);
+}
+
+}  // namespace hpctl::on_device

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/device/nvrtc_api.h"
+
+#include <dlfcn.h>
+
+#include <string>
+#include <vector>
+
+#include "common/base/cuda_api.h"
+#include "common/base/library.h"
+#include "common/base/required_functions.h"
+
+namespace hpctl::nvrtc {
+namespace {
+
+// The loader knows the place of a toolkit's. The one that came with a Python's LibTorch lies beside
+// the CUDA runtime that this process has loaded, or in the directory of its own package.
+std::vector<std::string> places() {
+  const std::vector<std::string> names = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"};
+  std::vector<std::string> all = names;
+  const auto cuda = cuda::load();
+  Dl_info runtime{};
+  if (cuda.ok() && dladdr(reinterpret_cast<void*>((*cuda)->device_count), &runtime) != 0) {
+    const std::string file = runtime.dli_fname;
+    const std::string directory = file.substr(0, file.rfind('/') + 1);
+    for (const std::string& name : names) {
+      if (directory.empty()) break;
+      all.push_back(directory + name);
+      all.push_back(directory + "../../cuda_nvrtc/lib/" + name);
+    }
+  }
+  all.emplace_back("libnvrtc.so");
+  return all;
+}
+
+Result<Api> open() {
+  static const Result<Library> library = Library::open(places());
+  if (!library.ok()) return Error{ErrorCode::kNotFound, "no NVRTC: " + library.error().message};
+  Api api{};
+  RequiredFunctions find(*library);
+  find("nvrtcVersion", api.version);
+  find("nvrtcGetNumSupportedArchs", api.count_architectures);
+  find("nvrtcGetSupportedArchs", api.architectures);
+  find("nvrtcCreateProgram", api.create_program);
+  find("nvrtcDestroyProgram", api.destroy_program);
+  find("nvrtcCompileProgram", api.compile_program);
+  find("nvrtcGetProgramLogSize", api.log_size);
+  find("nvrtcGetProgramLog", api.log);
+  find("nvrtcGetCUBINSize", api.cubin_size);
+  find("nvrtcGetCUBIN", api.cubin);
+  find("nvrtcGetPTXSize", api.ptx_size);
+  find("nvrtcGetPTX", api.ptx);
+  find("nvrtcGetErrorString", api.error_string);
+  HP_TRY(find.outcome());
+  return api;
+}
+
+}  // namespace
+
+Result<const Api*> load() {
+  static const Result<Api> api = open();
+  if (!api.ok()) return api.error();
+  return &*api;
+}
+
+}  // namespace hpctl::nvrtc
