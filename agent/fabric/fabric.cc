@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/fabric/fabric.h"
 
+#include <signal.h>
+
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 
 #include "agent/fabric/loaded.h"
@@ -18,6 +21,25 @@
 
 namespace hpctl::agent {
 namespace {
+
+// Libraries that libfabric needs (psm2) take over signals when they are loaded, and write a file
+// into the working directory when the process then ends by one.
+class KeptHandlers {
+ public:
+  KeptHandlers() {
+    for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], nullptr, &kept_[i]);
+  }
+  ~KeptHandlers() {
+    for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &kept_[i], nullptr);
+  }
+  KeptHandlers(const KeptHandlers&) = delete;
+  KeptHandlers& operator=(const KeptHandlers&) = delete;
+
+ private:
+  static constexpr std::array kSignals = {SIGSEGV, SIGBUS, SIGILL,  SIGABRT,
+                                          SIGFPE,  SIGINT, SIGTERM, SIGHUP};
+  std::array<struct sigaction, kSignals.size()> kept_{};
+};
 
 constexpr uint32_t kApi = FI_VERSION(1, 14);
 constexpr size_t kTransferBytes = 256U << 10;
@@ -98,6 +120,7 @@ Outcome LoadedFabric::check(const char* step, int64_t status) const {
 
 const Result<LoadedFabric>& loaded_fabric() {
   static const Result<LoadedFabric> loaded = []() -> Result<LoadedFabric> {
+    const KeptHandlers kept;
     auto library = Library::open({"/opt/amazon/efa/lib/libfabric.so.1",
                                   "/opt/amazon/efa/lib64/libfabric.so.1", "libfabric.so.1"});
     if (!library.ok()) {

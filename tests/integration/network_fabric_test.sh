@@ -81,3 +81,5 @@ check "the only one that has them" "n2" "$(json '" ".join(d["fallbacks"])')"
 check "the others" "n0 n1 n3 n4 n5 n6 n7" "$(json '" ".join(d["unable"])')"
 finish_checks
 echo "passed"
+echo "--- a library's trace of a process that ended by a signal is nowhere"
+check "none" "" "$(find . -maxdepth 1 -name 'hpagent*.btr')"

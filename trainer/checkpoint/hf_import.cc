@@ -34,6 +34,8 @@ constexpr size_t kMaxIndexBytes = 64U << 20;
 constexpr CheckpointRef kImported{0, 0};
 
 // IEEE-754 binary16: 1 sign, 5 exponent (bias 15), 10 fraction bits.
+float from_bf16(uint16_t bits) { return float_of_bf16(bits); }
+
 float from_f16(uint16_t bits) {
   const uint32_t sign = uint32_t{bits & 0x8000U} << 16;
   const uint32_t exponent = (bits >> 10) & 0x1fU;
@@ -106,7 +108,7 @@ class ModelFiles {
     halves_.resize(out.size());
     HP_TRY(file.read(tensor, static_cast<uint64_t>(first) * 2, halves_.data(), out.size() * 2));
     std::transform(halves_.begin(), halves_.end(), out.begin(),
-                   tensor.dtype == "BF16" ? float_of_bf16 : from_f16);
+                   tensor.dtype == "BF16" ? from_bf16 : from_f16);
     return Ok{};
   }
 

@@ -218,7 +218,7 @@ void Saver::give_values(const std::vector<const std::byte*>& sources,
       parts[i].values = {reinterpret_cast<const float*>(sources[i]), count};
     } else {
       const auto* from = reinterpret_cast<const uint16_t*>(sources[i]);
-      std::transform(from, from + count, wide, float_of_bf16);
+      std::transform(from, from + count, wide, [](uint16_t x) { return float_of_bf16(x); });
       parts[i].values = {wide, count};
       wide += count;
     }
