@@ -16,6 +16,7 @@ expect() {  # STATUS, then the lines that name something
   local status=0 named
   local wanted=$1
   shift
+  # shellcheck disable=SC2119 # without further arguments
   run || status=$?
   [ "$status" -eq "$wanted" ] || { echo "exit code $status, not $wanted"; exit 1; }
   named=$(sed -n -E 's/^fail  (the )?(.*) is (dead|slow): .*/\2 \3/p' "$dir/out")

@@ -35,8 +35,8 @@ check_has "which is tcp" "(tcp" "$(cat "$dir/out")"
 echo "--- a slow link of a node, and endpoints of two that do not reach each other"
 set_rate 3 4mbit
 for way in "6 4" "4 6"; do
-  filter ${way% *} ${way#* } "tcp dport $ports drop"
-  filter ${way% *} ${way#* } "tcp sport $ports drop"
+  filter "${way% *}" "${way#* }" "tcp dport $ports drop"
+  filter "${way% *}" "${way#* }" "tcp sport $ports drop"
 done
 outcome run --over fabric >"$dir/said"
 check "exactly these" "node n3 slow
