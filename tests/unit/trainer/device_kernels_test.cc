@@ -9,6 +9,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <random>
+#include <span>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 

@@ -12,6 +12,7 @@
 
 #include <ucontext.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
