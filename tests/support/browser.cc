@@ -58,7 +58,10 @@ std::unique_ptr<Browser> Browser::start(const Window& window) {
     const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     ::dup2(out, STDOUT_FILENO);
     ::dup2(out, STDERR_FILENO);
-    ::setenv("HOME", browser->directory_.path().c_str(), 1);
+    // What is left of a Chromium that was killed goes with the directory.
+    for (const char* name : {"HOME", "TMPDIR"}) {
+      ::setenv(name, browser->directory_.path().c_str(), 1);
+    }
     ::execl(kDriver, kDriver, port.c_str(), nullptr);
     ::_exit(127);
   }
