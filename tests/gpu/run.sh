@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds hptrain against the LibTorch inside this machine's Python, then runs the checks and the
-# benchmark of measure.py on its GPU. One command, on any machine with an NVIDIA GPU:
+# benchmark of measure.py on its GPU, and prints a roofline of one step. One command, on any machine
+# with an NVIDIA GPU:
 #
 #   tests/gpu/run.sh [--out DIR] [--build DIR] [--python PROGRAM] [--cpu]
 #
