@@ -8,7 +8,6 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "common/base/fd.h"
@@ -116,11 +115,14 @@ struct TopFeed::Shared {
   }
 };
 
-TopFeed::TopFeed(bool everywhere) : shared_(std::make_shared<Shared>(everywhere)) {
-  std::thread([shared = shared_] { shared->run(); }).detach();
+TopFeed::TopFeed(bool everywhere) : shared_(std::make_unique<Shared>(everywhere)) {
+  thread_ = std::thread([this] { shared_->run(); });
 }
 
-TopFeed::~TopFeed() { stop(); }
+TopFeed::~TopFeed() {
+  stop();
+  thread_.join();
+}
 
 int TopFeed::fd() const { return shared_->wake.get(); }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "hpctl/top_model.h"
 
@@ -18,7 +19,7 @@ Outcome ask_once(TopModel& model, const std::optional<std::string>& job, bool ev
 class TopFeed {
  public:
   explicit TopFeed(bool everywhere);
-  ~TopFeed();  // as stop()
+  ~TopFeed();  // as stop(), and waits for what is under way
   TopFeed(const TopFeed&) = delete;
   TopFeed& operator=(const TopFeed&) = delete;
 
@@ -28,13 +29,14 @@ class TopFeed {
   void look_at(const std::optional<std::string>& job);
   // The newest answer, if there is one that was not taken.
   void take(TopModel& model);
-  // No more questions. False: one is under way and was given a second; its thread is left behind,
-  // and the process is to end without destructors.
+  // No more questions. False: one is under way and was given a second. Who will not wait for it ends
+  // the process without destructors.
   bool stop();
 
  private:
   struct Shared;
-  std::shared_ptr<Shared> shared_;
+  std::unique_ptr<Shared> shared_;
+  std::thread thread_;
 };
 
 }  // namespace hpctl

@@ -33,9 +33,9 @@ constexpr size_t kMaxConfigBytes = 16U << 20;
 constexpr size_t kMaxIndexBytes = 64U << 20;
 constexpr CheckpointRef kImported{0, 0};
 
-// IEEE-754 binary16: 1 sign, 5 exponent (bias 15), 10 fraction bits.
 float from_bf16(uint16_t bits) { return float_of_bf16(bits); }
 
+// IEEE-754 binary16: 1 sign, 5 exponent (bias 15), 10 fraction bits.
 float from_f16(uint16_t bits) {
   const uint32_t sign = uint32_t{bits & 0x8000U} << 16;
   const uint32_t exponent = (bits >> 10) & 0x1fU;

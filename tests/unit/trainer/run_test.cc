@@ -207,10 +207,10 @@ TEST(Run, StartsFromNoStepThatIsNotSealedAndForNoOtherJob) {
   EXPECT_EQ(ranks.run(0).state().step(), 8U);
   job.workload.generation = 2;
   job.workload.from_memory = true;
-  job.workload.start_step = 5;
+  job.workload.start_step = 9;
   Outcome refused = ranks.train().front();
   ASSERT_FALSE(refused.ok());
-  EXPECT_THAT(refused.error().message, HasSubstr("step 5 is not sealed"));
+  EXPECT_THAT(refused.error().message, HasSubstr("step 9 is not sealed"));
   job.workload.generation = 3;
   job.workload.train.seed = 4;
   refused = ranks.train().front();
