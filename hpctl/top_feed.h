@@ -29,8 +29,8 @@ class TopFeed {
   void look_at(const std::optional<std::string>& job);
   // The newest answer, if there is one that was not taken.
   void take(TopModel& model);
-  // No more questions. False: one is under way and was given a second. Who will not wait for it ends
-  // the process without destructors.
+  // No more questions. False: one is under way and was given a second. Who will not wait for it
+  // ends the process without destructors.
   bool stop();
 
  private:
