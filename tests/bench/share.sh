@@ -41,7 +41,8 @@ for shape in "128 16" "512 4" "1024 2" "128 1"; do
   read -r tokens sequences <<<"$shape"
   rm -f "$work"/samples.*
   steps=$((24576 / (tokens * sequences)))
-  SAMPLES=$work/samples HPCTL_BIN=$work "$build/tests/bench_trainer" --once "$tokens" "$sequences" "$steps"
+  SAMPLES=$work/samples HPCTL_BIN=$work \
+    "$build/tests/bench_trainer" --once "$tokens" "$sequences" "$steps"
   echo "$tokens tokens x $sequences of each worker:"
   for samples in "$work"/samples.*; do
     perf report -q -i "$samples" --no-children -g none --sort dso,symbol --stdio 2>/dev/null
