@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/base/bounded_json.h"
 
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,8 +24,13 @@ class Builder final : public json::json_sax_t {
   bool boolean(bool value) override { return add(value) != nullptr; }
   bool number_integer(number_integer_t value) override { return add(value) != nullptr; }
   bool number_unsigned(number_unsigned_t value) override { return add(value) != nullptr; }
-  bool number_float(number_float_t value, const string_t& /*text*/) override {
-    return add(value) != nullptr;
+  // Of a whole number beyond 64 bits the library makes one in floating point, and whether that fits
+  // what it is read into nobody asks. So it is the greatest or the least that every reader knows to
+  // be too much.
+  bool number_float(number_float_t value, const string_t& text) override {
+    using Bounds = std::numeric_limits<int64_t>;
+    if (text.find_first_of(".eE") != string_t::npos) return add(value) != nullptr;
+    return add(value < 0 ? Bounds::min() : Bounds::max()) != nullptr;
   }
   bool string(string_t& value) override { return add(std::move(value)) != nullptr; }
   bool binary(binary_t& value) override { return add(std::move(value)) != nullptr; }

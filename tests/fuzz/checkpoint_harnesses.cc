@@ -139,7 +139,7 @@ void run_hugging_face(std::string_view input) {
         const ModelSpec& model = config.model;
         require(model.dim > 0 && model.layers > 0 && model.heads > 0 && model.vocab > 0,
                 "a model without size");
-        require(model.dim % model.heads == 0, "heads of no size");
+        require(model.head_size() > 0, "heads of no size");
         return to_hf_config_text(config);
       },
       "config.json");
@@ -155,7 +155,10 @@ std::vector<std::string> hugging_face_seeds() {
   HfConfig gpt = llama;
   gpt.model.arch = Arch::gpt;
   gpt.model.kv_heads = gpt.model.heads;
-  return {to_hf_config_text(llama), to_hf_config_text(scaled), to_hf_config_text(gpt)};
+  HfConfig free = llama;
+  free.model.head_dim = 2 * llama.model.head_size();
+  return {to_hf_config_text(free), to_hf_config_text(llama), to_hf_config_text(scaled),
+          to_hf_config_text(gpt)};
 }
 
 }  // namespace

@@ -70,7 +70,9 @@ void note_order_of_sums(int32_t ranks, Environment& environment) {
 }
 
 void note_weight_gradients(const TrainSpec& train, bool whole_gradients, Environment& environment) {
-  if (whole_gradients || train.precision != Precision::kFp32 || train.loss.chunk_tokens > 0 ||
+  const int64_t rows = train.batch.micro * train.data.seq_len;
+  const bool chunks = train.loss.chunk_tokens > 0 && train.loss.chunk_tokens < rows;
+  if (whole_gradients || train.precision != Precision::kFp32 || chunks ||
       train.model.tied_embeddings) {
     environment["weight_gradients"] = "added by products";
   }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 
 namespace hpctl {
@@ -37,6 +38,15 @@ TEST(BoundedJson, WhatIsNotJsonIsSaidWithItsPlace) {
   EXPECT_TRUE(says("", "unexpected end of input"));
   EXPECT_TRUE(says("[1] 2", "column 5"));
   EXPECT_TRUE(says("\"\xff\"", "invalid"));
+}
+
+TEST(BoundedJson, WholeNumbersBeyond64BitsAreTheLastThatFit) {
+  const auto found = parse_json("[18446744073709551616, -9223372036854775809, 1e300, 1.5]");
+  EXPECT_EQ(found[0].get<int64_t>(), std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(found[0].get<uint64_t>(), 0x7fffffffffffffffU);
+  EXPECT_EQ(found[1].get<int64_t>(), std::numeric_limits<int64_t>::min());
+  EXPECT_EQ(found[2].get<double>(), 1e300);
+  EXPECT_EQ(found[3].get<double>(), 1.5);
 }
 
 TEST(BoundedJson, DepthCannotExhaustTheStack) {
