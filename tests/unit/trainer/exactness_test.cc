@@ -103,6 +103,7 @@ TEST(Exactness, AnotherOrderOfSumsIsADifference) {
 TEST(Exactness, GradientsThatProductsAddAreADifferenceWhereTheyAddToSome) {
   const Manifest old = written_by({});
   TrainSpec train;
+  train.precision = Precision::kFp32;
   train.batch.micro = 2;
   train.data.seq_len = 256;
   train.loss.chunk_tokens = 512;
