@@ -25,13 +25,13 @@
 namespace hpctl {
 namespace {
 
-using testing::calm_job;
 using ::testing::AllOf;
+using testing::calm_job;
 using ::testing::Each;
 using ::testing::Gt;
 using ::testing::HasSubstr;
-using ::testing::Lt;
 using testing::Job;
+using ::testing::Lt;
 
 TEST(Worker, KeepsItsContractWithTheHolder) {
   const Job& job = calm_job();
