@@ -141,24 +141,23 @@ void TorchDevice::sum_of_squares(const std::vector<std::span<const float>>& part
   }
 }
 
-// The factors in fp32, as adamw.cc rounds them.
 template <typename M>
 void TorchDevice::adamw_by_kernel(Element moments, const AdamStep& step, bool decayed,
                                   int64_t count, const AdamSource<float, M>& from,
                                   const AdamTarget<float, M>& to) const {
-  const auto narrow = [](double value) { return static_cast<float>(value); };
+  const AdamFactors<float> f = adam_factors<float>(step, decayed);
   kernels_->adamw(moments,
                   {.count = count,
                    .packed = 0,
-                   .beta1 = narrow(step.beta1),
-                   .beta2 = narrow(step.beta2),
-                   .one_minus_beta1 = narrow(1.0 - step.beta1),
-                   .one_minus_beta2 = narrow(1.0 - step.beta2),
-                   .eps = narrow(step.eps),
-                   .decay = narrow(decayed ? step.decay : 1.0),
-                   .step_size = narrow(step.step_size),
-                   .inverse_root_correction2 = narrow(step.inverse_root_correction2),
-                   .gradient_scale = narrow(step.gradient_scale),
+                   .beta1 = f.beta1,
+                   .beta2 = f.beta2,
+                   .one_minus_beta1 = f.one_minus_beta1,
+                   .one_minus_beta2 = f.one_minus_beta2,
+                   .eps = f.eps,
+                   .decay = f.decay,
+                   .step_size = f.step_size,
+                   .inverse_root_correction2 = f.inverse_root_correction2,
+                   .gradient_scale = f.gradient_scale,
                    .param = from.param,
                    .exp_avg = from.exp_avg,
                    .exp_avg_sq = from.exp_avg_sq,
