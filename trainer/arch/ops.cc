@@ -51,7 +51,8 @@ struct WidenedProduct : torch::autograd::Function<WidenedProduct> {
 //
 // A weight's gradient is added to what the engine has attached for it by the product itself.
 // Autograd would write the product to memory of its own and add that in a second pass, which takes
-// longer than the product where there are few rows, and round it first where the weight is narrow.
+// longer than the product where there are few rows, and round it first where the weight is in bf16.
+// In fp16 it is: an overflow is what the loss scale is found by.
 struct Projection : torch::autograd::Function<Projection> {
   static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weight,
                         const Tensor& bias, bool transposed) {
@@ -89,8 +90,8 @@ struct Projection : torch::autograd::Function<Projection> {
   // Undefined where it has been added to the attached one.
   static Tensor of_weight(const Tensor& weight, const Tensor& a, const Tensor& b) {
     Tensor& attached = weight.mutable_grad();
-    if (!attached.defined() || attached.scalar_type() != a.scalar_type())
-      return at::mm(a, b).to(weight.scalar_type());
+    const bool fits = attached.defined() && attached.scalar_type() == a.scalar_type();
+    if (!fits || is_half_on_cpu(weight)) return at::mm(a, b).to(weight.scalar_type());
     attached.addmm_(a, b);
     return {};
   }

@@ -3,7 +3,7 @@
 // products in bf16, which only processors with matrix units (AMX) compute faster than in fp32.
 // There they are computed in fp32 from the narrow operands and rounded once, forward and backward,
 // which is what the matrix units of a GPU do: products in fp16 overflow and vanish as on those.
-// Products with weights on a CPU add the weight's gradient to the one that is attached to it
+// Products with weights on a CPU, but in fp16, add the weight's gradient to the one attached to it
 // (at::Tensor::grad(), fp32 or fp64), with which autograd then has nothing to do. All else is plain
 // ATen.
 #pragma once

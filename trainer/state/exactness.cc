@@ -72,7 +72,7 @@ void note_order_of_sums(int32_t ranks, Environment& environment) {
 void note_weight_gradients(const TrainSpec& train, bool whole_gradients, Environment& environment) {
   const int64_t rows = train.batch.micro * train.data.seq_len;
   const bool chunks = train.loss.chunk_tokens > 0 && train.loss.chunk_tokens < rows;
-  if (whole_gradients || train.precision != Precision::kFp32 || chunks ||
+  if (whole_gradients || train.precision == Precision::kBf16 || chunks ||
       train.model.tied_embeddings) {
     environment["weight_gradients"] = "added by products";
   }

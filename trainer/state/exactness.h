@@ -29,7 +29,7 @@ void note_order_of_sums(int32_t ranks, Environment& environment);
 
 // On a CPU products add to the gradients of weights (trainer/arch/ops.h). Checkpoints without this
 // label were written when sums were added that had been rounded first: a difference where there is
-// something to add to, or the weights are narrow.
+// something to add to, or the weights are in bf16.
 void note_weight_gradients(const TrainSpec& train, bool whole_gradients, Environment& environment);
 
 // Why a run in `environment` that goes on from `loaded` is not bit-exact; "" = it is. A label that

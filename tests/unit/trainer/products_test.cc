@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "trainer/arch/ops.h"
+#include "trainer/kernels/level.h"
 
 namespace hpctl {
 namespace {
@@ -94,19 +95,28 @@ TEST(Products, OnZerosHaveTheBitsOfTheProduct) {
   EXPECT_TRUE(at::equal(attached.weight.grad(), alone.weight.grad()));
 }
 
-// A narrow weight has a wide gradient, to which the unrounded product is added.
-TEST(Products, OfNarrowWeightsAreAddedUnrounded) {
-  const Layer narrow = seeded(7, at::kHalf);
-  const Layer wide = seeded(7, at::kFloat);
+// A weight in bf16 has a wide gradient, to which the unrounded product is added.
+TEST(Products, OfBf16WeightsAreAddedUnrounded) {
+  if (has_bf16_matrix_units()) GTEST_SKIP() << "LibTorch's products in bf16 are quicker here";
+  const Layer narrow = seeded(7, at::kBFloat16);
   const Tensor weight = Layer::leaf(narrow.weight, at::kFloat);
   const Tensor x = Layer::leaf(narrow.x, at::kFloat);
   narrow.weight.mutable_grad() = at::zeros({33, 48});
   const Tensor result = ops::linear(narrow.x, narrow.weight);
-  EXPECT_EQ(result.scalar_type(), at::kHalf);
-  const Tensor gradient = at::ones_like(wide.bias).expand({2, 70, 33});
-  result.backward(gradient.to(at::kHalf));
+  EXPECT_EQ(result.scalar_type(), at::kBFloat16);
+  const Tensor gradient = at::ones({2, 70, 33});
+  result.backward(gradient.to(at::kBFloat16));
   at::linear(x, weight).backward(gradient);
   EXPECT_TRUE(at::equal(narrow.weight.grad(), weight.grad()));
+}
+
+// Those in fp16 are rounded to it first: what overflows tells that the loss scale is too high.
+TEST(Products, OfFp16WeightsOverflow) {
+  const Layer narrow = seeded(7, at::kHalf);
+  narrow.weight.mutable_grad() = at::zeros({33, 48});
+  ops::linear(narrow.x, narrow.weight).backward(at::full({2, 70, 33}, 3e4, at::kHalf));
+  EXPECT_EQ(narrow.weight.grad().scalar_type(), at::kFloat);
+  EXPECT_TRUE(narrow.weight.grad().isinf().any().item<bool>());
 }
 
 TEST(Products, LeaveFrozenWeightsAlone) {
