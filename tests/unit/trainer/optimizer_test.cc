@@ -35,8 +35,8 @@ std::vector<float> wave(size_t count, float rate, float size) {
   return values;
 }
 
-struct Operands {
-  explicit Operands(size_t count)
+struct StateOperands {
+  explicit StateOperands(size_t count)
       : param(wave(count, 0.7F, 1)),
         exp_avg(wave(count, 0.3F, 0.1F)),
         gradient(wave(count, 1.3F, 1)) {
@@ -53,11 +53,11 @@ struct Operands {
 
 // Three results of one type each, with room in front and behind.
 template <typename M>
-struct Results {
+struct Updated {
   static constexpr size_t kRoom = 80;
   static constexpr float kUntouched = 123.5F;
 
-  explicit Results(size_t count)
+  explicit Updated(size_t count)
       : param(count + 2 * kRoom, kUntouched),
         exp_avg(count + 2 * kRoom, M{7}),
         exp_avg_sq(exp_avg) {}
@@ -66,7 +66,7 @@ struct Results {
     return {param.data() + offset, exp_avg.data() + offset, exp_avg_sq.data() + offset};
   }
   // By their bits: of what is not a number, too.
-  bool operator==(const Results& other) const {
+  bool operator==(const Updated& other) const {
     const auto same = [](const auto& a, const auto& b) {
       return std::memcmp(a.data(), b.data(), a.size() * sizeof(a[0])) == 0;
     };
@@ -101,19 +101,19 @@ constexpr size_t kCounts[] = {0, 1, 15, 16, 17, 511, 1023, 1024, 1025, 1541, 409
 
 TEST(OptimizerKernels, UpdateHasTheSameBitsAtEveryLevel) {
   for (const size_t count : kCounts) {
-    const Operands o(count);
+    const StateOperands o(count);
     const AdamSource<float> from = {o.param.data(), o.exp_avg.data(), o.exp_avg_sq.data(),
                                     o.gradient.data()};
     const AdamSource<float, uint16_t> from_bf16 = {o.param.data(), o.narrow_avg.data(),
                                                    o.narrow_sq.data(), o.gradient.data()};
     for (const size_t offset : {0, 1, 7, 16, 33}) {
-      Results<float> expected(count);
-      Results<uint16_t> expected_bf16(count);
+      Updated<float> expected(count);
+      Updated<uint16_t> expected_bf16(count);
       plain_adamw(count, from, expected.at(offset));
       plain_adamw(count, from_bf16, expected_bf16.at(offset));
       for (const KernelLevel level : kernel_levels()) {
-        Results<float> found(count);
-        Results<uint16_t> found_bf16(count);
+        Updated<float> found(count);
+        Updated<uint16_t> found_bf16(count);
         const OptimizerKernels<float>& kernels = optimizer_kernels<float>(level);
         kernels.adamw(kFactors, static_cast<int64_t>(count), from, found.at(offset));
         kernels.adamw_bf16(kFactors, static_cast<int64_t>(count), from_bf16, found_bf16.at(offset));
