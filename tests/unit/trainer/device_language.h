@@ -73,16 +73,18 @@ class Emulation {
     running_->fibers_[threadIdx.x].waits = Waits::kEnded;
   }
 
+  // Apart from the loop: the compiler takes getcontext() for one that may return twice.
+  void prepare(Fiber& fiber, char* stack) {
+    HP_CHECK(getcontext(&fiber.context) == 0);
+    fiber.context.uc_stack.ss_sp = stack;
+    fiber.context.uc_stack.ss_size = kStack;
+    fiber.context.uc_link = &scheduler_;
+    fiber.waits = Waits::kNot;
+    makecontext(&fiber.context, &Emulation::enter, 0);
+  }
+
   void run_block() {
-    for (int t = 0; t < kThreads; ++t) {
-      Fiber& fiber = fibers_[t];
-      HP_CHECK(getcontext(&fiber.context) == 0);
-      fiber.context.uc_stack.ss_sp = stacks_.get() + kStack * t;
-      fiber.context.uc_stack.ss_size = kStack;
-      fiber.context.uc_link = &scheduler_;
-      fiber.waits = Waits::kNot;
-      makecontext(&fiber.context, &Emulation::enter, 0);
-    }
+    for (int t = 0; t < kThreads; ++t) prepare(fibers_[t], stacks_.get() + kStack * t);
     while (!all(0, kThreads, Waits::kEnded)) {
       constexpr int kWarps = kThreads / kWarp;
       for (int w = 0; w < kWarps; ++w) run_warp((descending ? kWarps - 1 - w : w) * kWarp);
