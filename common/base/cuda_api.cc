@@ -4,20 +4,12 @@
 #include <cstring>
 #include <memory>
 
-#include "common/base/library.h"
 #include "common/base/required_functions.h"
 
 namespace hpctl::cuda {
 namespace {
 
-Result<Api> open() {
-  static const Result<Library> library =
-      Library::open({"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", "libcudart.so"});
-  if (!library.ok()) {
-    return Error{ErrorCode::kNotFound, "no CUDA runtime: " + library.error().message};
-  }
-  Api api{};
-  RequiredFunctions find(*library);
+Outcome fill(RequiredFunctions& find, Api& api) {
   find("cudaGetDeviceCount", api.device_count);
   find("cudaSetDevice", api.set_device);
   find("cudaStreamCreateWithFlags", api.stream_create);
@@ -39,16 +31,16 @@ Result<Api> open() {
   find("cudaGetDeviceProperties", api.device_properties);
   find("cudaMemGetInfo", api.memory_info);
   find("cudaGetErrorString", api.error_string);
-  HP_TRY(find.outcome());
-  return api;
+  return find.outcome();
 }
 
 }  // namespace
 
 Result<const Api*> load() {
-  static const Result<Api> api = open();
-  if (!api.ok()) return api.error();
-  return &*api;
+  static const FunctionTable<Api> table(
+      "CUDA runtime", {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", "libcudart.so"},
+      fill);
+  return table.get();
 }
 
 std::string product_name(const Api& api, int device) {

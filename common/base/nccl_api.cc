@@ -3,17 +3,12 @@
 
 #include <cstdlib>
 
-#include "common/base/library.h"
 #include "common/base/required_functions.h"
 
 namespace hpctl::nccl {
 namespace {
 
-Result<Api> open() {
-  static const Result<Library> library = Library::open({"libnccl.so.2", "libnccl.so"});
-  if (!library.ok()) return Error{ErrorCode::kNotFound, "no NCCL: " + library.error().message};
-  Api api{};
-  RequiredFunctions find(*library);
+Outcome fill(RequiredFunctions& find, Api& api) {
   find("ncclGetVersion", api.get_version);
   find("ncclGetUniqueId", api.get_unique_id);
   find("ncclCommInitRankConfig", api.init_rank);
@@ -27,19 +22,18 @@ Result<Api> open() {
   HP_TRY(find.outcome());
   int version = 0;
   if (api.get_version(&version) != kSuccess || version < kOldest) {
-    return Error{ErrorCode::kFailedPrecondition, library->name() + " is NCCL " +
+    return Error{ErrorCode::kFailedPrecondition, find.library().name() + " is NCCL " +
                                                      version_text(version) + "; at least " +
                                                      version_text(kOldest) + " is needed"};
   }
-  return api;
+  return Ok{};
 }
 
 }  // namespace
 
 Result<const Api*> load() {
-  static const Result<Api> api = open();
-  if (!api.ok()) return api.error();
-  return &*api;
+  static const FunctionTable<Api> table("NCCL", {"libnccl.so.2", "libnccl.so"}, fill);
+  return table.get();
 }
 
 std::string version_text(int version) {

@@ -1,35 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/device/cuda_driver.h"
 
-#include "common/base/library.h"
 #include "common/base/required_functions.h"
 
 namespace hpctl::cuda_driver {
 namespace {
 
-Result<Api> open() {
-  static const Result<Library> library = Library::open({"libcuda.so.1"});
-  if (!library.ok()) {
-    return Error{ErrorCode::kNotFound, "no CUDA driver: " + library.error().message};
-  }
-  Api api{};
-  RequiredFunctions find(*library);
+Outcome fill(RequiredFunctions& find, Api& api) {
   find("cuCtxGetCurrent", api.current_context);
   find("cuCtxSetCurrent", api.set_current_context);
   find("cuModuleLoadData", api.load_module);
   find("cuModuleGetFunction", api.function);
   find("cuLaunchKernel", api.launch);
   find("cuGetErrorString", api.error_string);
-  HP_TRY(find.outcome());
-  return api;
+  return find.outcome();
 }
 
 }  // namespace
 
 Result<const Api*> load() {
-  static const Result<Api> api = open();
-  if (!api.ok()) return api.error();
-  return &*api;
+  static const FunctionTable<Api> table("CUDA driver", {"libcuda.so.1"}, fill);
+  return table.get();
 }
 
 std::string text_of(const Api& api, Status status) {

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "common/base/cuda_api.h"
-#include "common/base/library.h"
 #include "common/base/required_functions.h"
 
 namespace hpctl::nvrtc {
@@ -33,11 +32,7 @@ std::vector<std::string> places() {
   return all;
 }
 
-Result<Api> open() {
-  static const Result<Library> library = Library::open(places());
-  if (!library.ok()) return Error{ErrorCode::kNotFound, "no NVRTC: " + library.error().message};
-  Api api{};
-  RequiredFunctions find(*library);
+Outcome fill(RequiredFunctions& find, Api& api) {
   find("nvrtcVersion", api.version);
   find("nvrtcGetNumSupportedArchs", api.count_architectures);
   find("nvrtcGetSupportedArchs", api.architectures);
@@ -51,16 +46,14 @@ Result<Api> open() {
   find("nvrtcGetPTXSize", api.ptx_size);
   find("nvrtcGetPTX", api.ptx);
   find("nvrtcGetErrorString", api.error_string);
-  HP_TRY(find.outcome());
-  return api;
+  return find.outcome();
 }
 
 }  // namespace
 
 Result<const Api*> load() {
-  static const Result<Api> api = open();
-  if (!api.ok()) return api.error();
-  return &*api;
+  static const FunctionTable<Api> table("NVRTC", places(), fill);
+  return table.get();
 }
 
 }  // namespace hpctl::nvrtc
