@@ -56,11 +56,8 @@ struct WidenedProduct : torch::autograd::Function<WidenedProduct> {
 struct Projection : torch::autograd::Function<Projection> {
   static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weight,
                         const Tensor& bias, bool transposed) {
-    context->save_for_backward({x, weight});
+    context->save_for_backward({x, weight, bias});
     context->saved_data["transposed"] = transposed;
-    context->saved_data["of_x"] = x.requires_grad();
-    context->saved_data["of_weight"] = weight.requires_grad();
-    context->saved_data["of_bias"] = bias.requires_grad();
     const Tensor wide = widened(weight);
     const Tensor factor = transposed ? wide.t() : wide;
     const Tensor product = bias.numel() > 0 ? at::addmm(widened(bias), widened(x), factor)
@@ -70,20 +67,20 @@ struct Projection : torch::autograd::Function<Projection> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    const auto is = [&](const char* what) { return context->saved_data[what].toBool(); };
+    const bool transposed = context->saved_data["transposed"].toBool();
     const at::ScalarType type = saved[0].scalar_type();
     const Tensor gradient = widened(gradients[0]);
     variable_list results(4);
-    if (is("of_x")) {
+    if (saved[0].requires_grad()) {
       const Tensor weight = widened(saved[1]);
-      results[0] = at::mm(gradient, is("transposed") ? weight : weight.t()).to(type);
+      results[0] = at::mm(gradient, transposed ? weight : weight.t()).to(type);
     }
-    if (is("of_weight")) {
+    if (saved[1].requires_grad()) {
       const Tensor x = widened(saved[0]);
-      results[1] = is("transposed") ? of_weight(saved[1], gradient.t(), x)
-                                    : of_weight(saved[1], x.t(), gradient);
+      results[1] =
+          transposed ? of_weight(saved[1], gradient.t(), x) : of_weight(saved[1], x.t(), gradient);
     }
-    if (is("of_bias")) results[2] = gradient.sum(0).to(type);
+    if (saved[2].requires_grad()) results[2] = gradient.sum(0).to(type);
     return results;
   }
 
