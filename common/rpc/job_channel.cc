@@ -6,6 +6,7 @@
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/client_interceptor.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "common/base/job_files.h"
@@ -70,9 +71,15 @@ grpc::ChannelArguments channel_arguments(int attempt_ms) {
   return arguments;
 }
 
+int keepalive_ms_of_agents(size_t nodes) {
+  const size_t wanted_ms = nodes * 1'000 / kPingsPerSecond;
+  return static_cast<int>(std::clamp<size_t>(wanted_ms, kKeepaliveMs, kLongestKeepaliveMs));
+}
+
 Result<std::shared_ptr<grpc::Channel>> connect_address(const std::string& address,
                                                        const std::string& certificate,
-                                                       const std::string& token, int attempt_ms) {
+                                                       const std::string& token, int attempt_ms,
+                                                       int keepalive_ms) {
   // Without a root of ours gRPC would trust those of the machine.
   if (!certificate.starts_with(kCertificateBegins)) {
     return Error{ErrorCode::kFailedPrecondition,
@@ -81,7 +88,7 @@ Result<std::shared_ptr<grpc::Channel>> connect_address(const std::string& addres
   }
   silence_handshakes();
   grpc::ChannelArguments arguments = channel_arguments(attempt_ms);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive_ms);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // 0 = as many as needed
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);             // never to be asked for the way
@@ -106,7 +113,8 @@ Result<std::shared_ptr<grpc::Channel>> connect_as_agent(const std::string& job_d
                                                         int attempt_ms) {
   HP_TRY_ASSIGN(const std::string secret, read_token(job_dir));
   const std::string token = controller.agent_tokens ? agent_token(secret) : secret;
-  return connect_address(controller.address, controller.certificate, token, attempt_ms);
+  return connect_address(controller.address, controller.certificate, token, attempt_ms,
+                         keepalive_ms_of_agents(controller.nodes.size()));
 }
 
 Result<JobChannel> connect_job(const std::string& job_dir) {

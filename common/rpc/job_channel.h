@@ -3,12 +3,14 @@
 // that it is the controller whose certificate we were given, and that certificate alone is trusted:
 // who took over the port of a dead controller learns nothing and is not obeyed. Every call then
 // carries a token of the job (common/base/role_token.h); the channel pings its peer, so that a
-// controller whose node has vanished is noticed within seconds and not when TCP gives up.
+// controller whose node has vanished, or that stands still, is noticed within seconds and not when
+// TCP gives up.
 #pragma once
 
 #include <grpcpp/channel.h>
 #include <grpcpp/support/channel_arguments.h>
 
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -21,9 +23,16 @@ namespace hpctl {
 inline constexpr char kAuthorization[] = "authorization";
 inline constexpr char kBearer[] = "Bearer ";
 
-// A client that got no answer to a ping for so long drops the connection.
+// A client pings a controller of which it has heard nothing for kKeepaliveMs, and drops a
+// connection on which nothing is answered for kKeepaliveTimeoutMs, its ping or what else it sent.
 inline constexpr int kKeepaliveMs = 2'000;
 inline constexpr int kKeepaliveTimeoutMs = 2'000;
+// The agents of a large job ping so seldom that all of them are kPingsPerSecond together, within
+// kLongestKeepaliveMs. That the controller's machine is gone they know by then all the same: their
+// beats are not acknowledged. A process that stands still they notice so much later.
+inline constexpr int kPingsPerSecond = 100;
+inline constexpr int kLongestKeepaliveMs = 10'000;
+int keepalive_ms_of_agents(size_t nodes);
 
 // How long one attempt to connect may take, TLS included: the other side may be busy, and to a node
 // that is off nothing answers.
@@ -42,7 +51,8 @@ grpc::ChannelArguments channel_arguments(int attempt_ms = kAttemptMs);
 Result<std::shared_ptr<grpc::Channel>> connect_address(const std::string& address,
                                                        const std::string& certificate,
                                                        const std::string& token,
-                                                       int attempt_ms = kAttemptMs);
+                                                       int attempt_ms = kAttemptMs,
+                                                       int keepalive_ms = kKeepaliveMs);
 
 // The newest controller of the job; kUnavailable when there is none yet.
 Result<ControllerRecord> find_controller(const std::string& job_dir);

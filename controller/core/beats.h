@@ -38,8 +38,8 @@ namespace hpctl::core {
 
 inline constexpr int64_t kBeatMs = 100;         // between two heartbeats of an agent
 inline constexpr int64_t kBeatsPerTimeout = 4;  // three may be late or lost
-inline constexpr size_t kSentinelNodes = 32;
-inline constexpr int64_t kBeatsPerSecond = 700;
+inline constexpr size_t kSentinelNodes = 8;
+inline constexpr int64_t kBeatsPerSecond = 480;
 inline constexpr int64_t kHurryMs = 150;
 inline constexpr int64_t kQuietMs = 5 * kBeatMs;
 inline constexpr int64_t kCalmMs = 1'000;

@@ -4,6 +4,7 @@
 //   bench_agent [RUNS]
 //
 // At rest, with no worker: the share of a core that the processes of a node take, and their memory.
+// Then how long `hpagent check all` takes on this machine, and with --light: five times each.
 // Per run, with one worker: StartWorkers sent -> worker's main() runs; StartWorkers sent ->
 // ActionDone received; SIGKILL of the worker -> WorkerExited received; StopWorkers sent ->
 // ActionDone received. Prints a table of medians and worst cases, then one line of JSON. Nothing is
@@ -15,6 +16,7 @@
 
 #include "controller/core/silence.h"
 #include "tests/bench/process_usage.h"
+#include "tests/support/program_output.h"
 #include "tests/unit/agent/node_under_test.h"
 
 namespace hpctl::test {
@@ -59,6 +61,16 @@ void rest(const NodeUnderTest& node) {
   std::printf(
       "at rest: %zu processes, %.2f %% of a core, %.1f MiB (resident, each by itself %.1f)\n",
       pids.size(), 100'000 * cpu_s / (now_ms() - from), pss_mib, rss_mib);
+}
+
+// What the checks find is not looked at: a machine without GPUs has none to find.
+void check(const std::string& option, const std::string& name, Samples& samples) {
+  constexpr int kChecks = 5;
+  for (int i = 0; i < kChecks; ++i) {
+    const double from = now_ms();
+    run_program(product_program("hpagent") + " check all " + option + " 2>&1");
+    samples[name].push_back(now_ms() - from);
+  }
 }
 
 void measure(NodeUnderTest& node, uint64_t generation, Samples& samples) {
@@ -111,6 +123,8 @@ int main(int argc, char** argv) {
     node.controller_.behaviour.heartbeat_ms = hpctl::core::kBeatMs;
     node.connect();
     hpctl::test::rest(node);
+    hpctl::test::check("", "check_all_ms", samples);
+    hpctl::test::check("--light", "check_all_light_ms", samples);
     for (int run = 1; run <= runs; ++run) {
       hpctl::test::measure(node, static_cast<uint64_t>(run), samples);
     }
