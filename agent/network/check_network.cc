@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
@@ -49,16 +51,19 @@ changed; the network is busy for some seconds.
               devices whose libfabric chose another provider is named as one that fell back; nodes
               of another provider than most take no part
 
+A node whose wall clock is a second or more from the others' is told as a warning.
+
 A fault of the path between two nodes that are sound otherwise is found where no more than one bit
 of their numbers differs; bad nodes are always found.
 
   --json      {"verdict", "rounds", "pairs", "seconds", "median_bytes_per_s", "way", "by",
               "nodes": [{"name", "state", "share"}],
               "links": [{"names", "state", "share", "sure", "trouble"}],
-              "unable": {NAME: WHY}, "fallbacks": {NAME: WHY}, "absent": [RANK]}: state is slow,
-              dead or wrong (data), share that of the median, not sure where it may be either node
-              as well; of nccl bytes_per_s is the bus bandwidth as nccl-tests defines it, of fabric
-              that of the slowest device times their number
+              "unable": {NAME: WHY}, "fallbacks": {NAME: WHY}, "clocks": {NAME: SECONDS},
+              "absent": [RANK]}: state is slow, dead or wrong (data), share that of the median, not
+              sure where it may be either node as well; of nccl bytes_per_s is the bus bandwidth as
+              nccl-tests defines it, of fabric that of the slowest device times their number; clocks
+              has those a second or more from the others', and how much they are ahead
   --rank R, --ranks N, --name NAME
               without Slurm: number of this process, of how many, and what its node is called
   --meeting FILE
@@ -181,6 +186,7 @@ class Printed {
                                   {"links", std::move(links)},
                                   {"unable", report_.unable},
                                   {"fallbacks", report_.fallbacks},
+                                  {"clocks", clocks()},
                                   {"absent", report_.absent}}
                .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
            "\n";
@@ -207,6 +213,13 @@ class Printed {
     for (const auto& [node, why] : report_.fallbacks) {
       text += "fail  node " + node + " fell back: " + why + "\n";
     }
+    for (const auto& [node, seconds] : clocks()) {
+      std::array<char, 64> far{};
+      std::snprintf(far.data(), far.size(), "%.1f s %s", std::abs(seconds),
+                    seconds > 0 ? "ahead of" : "behind");
+      text += "warn  the clock of node " + node + " is " + far.data() +
+              " the others': look whether chronyd or ntpd runs\n";
+    }
     return text + last_line();
   }
 
@@ -224,6 +237,14 @@ class Printed {
       if (pair.a == node || pair.b == node) found = words;
     }
     return in_brackets(found);
+  }
+  // Seconds that are ahead.
+  std::map<std::string, double> clocks() const {
+    std::map<std::string, double> clocks;
+    for (const auto& [node, ms] : report_.clocks_ahead_ms) {
+      clocks[node] = static_cast<double>(ms) / 1e3;
+    }
+    return clocks;
   }
   static std::string in_brackets(const std::string& words) {
     return words.empty() ? "" : " (" + words + ")";

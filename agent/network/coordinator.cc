@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 
+#include "agent/core/clock_offsets.h"
 #include "agent/network/exchange.h"
 #include "agent/network/fabric_rails.h"
 #include "agent/network/gpu_ranks.h"
@@ -46,9 +47,12 @@ struct Member {
   std::string name;
   std::string address;
   NodeMeans means;
-  UsedNetwork network;  // as it said last
-  // What it said of the present round.
+  UsedNetwork network;     // as it said last
+  int64_t ordered_ms = 0;  // our wall clock when the order of the present round left
+  // What it said of that round; and its wall clock when it had the order, unless it is of a release
+  // that does not tell.
   std::optional<Transfer> transfer;
+  std::optional<int64_t> clock_ms;
 };
 
 // Words of another machine, for people.
@@ -82,10 +86,14 @@ class Coordinator {
       const auto deadline = SteadyClock::now() + answer_patience(way_);
       while (is_waiting_for(pairs) && SteadyClock::now() < deadline) wait(deadline, false);
       check.learn(outcomes_of(pairs, report.troubles));
+      compare_clocks();
     }
     report.seconds = std::chrono::duration<double>(SteadyClock::now() - begin).count();
     report.verdict = check.verdict();
     describe_networks(report);
+    for (const auto& [index, ahead_ms] : clocks_.far_off_ms()) {
+      report.clocks_ahead_ms[order_[static_cast<size_t>(index)]->name] = ahead_ms;
+    }
     for (auto& [rank, member] : members_) say(member, nlohmann::json{{"done", true}}.dump());
     flush_all();
     return report;
@@ -138,18 +146,34 @@ class Coordinator {
     if (member.stream != nullptr && !member.stream->send(text).ok()) member.stream.reset();
   }
 
+  static void send_order(Member& member, const nlohmann::json& order) {
+    member.ordered_ms = SystemClock().wall_ms();
+    say(member, order.dump());
+  }
+
+  void compare_clocks() {
+    for (size_t i = 0; i < order_.size(); ++i) {
+      const Member& member = *order_[i];
+      if (!member.clock_ms) continue;
+      clocks_.learn(static_cast<int32_t>(i), member.ordered_ms, *member.clock_ms);
+    }
+  }
+
   Outcome begin_round(int64_t round, const std::vector<NodePair>& pairs) {
     round_ = round;
-    for (Member* member : order_) member->transfer.reset();
+    for (Member* member : order_) {
+      member->transfer.reset();
+      member->clock_ms.reset();
+    }
     for (const NodePair& pair : pairs) {
       Member& dials = *order_[static_cast<size_t>(pair.a)];
       Member& waits = *order_[static_cast<size_t>(pair.b)];
       HP_TRY_ASSIGN(const std::string word, random_hex(16));
       nlohmann::json order = {
           {"round", round}, {"way", to_word(way_)}, {"word", word}, {"address", ""}};
-      say(waits, order.dump());
+      send_order(waits, order);
       order["address"] = waits.address;
-      say(dials, order.dump());
+      send_order(dials, order);
     }
     return Ok{};
   }
@@ -246,6 +270,8 @@ class Coordinator {
            words_of_member(message, "nccl_trouble"), message.value("efa_devices", 0),
            words_of_member(message, "fabric"), words_of_member(message, "fabric_trouble")},
           {},
+          0,
+          {},
           {}};
       members_.insert_or_assign(rank, std::move(member));
     } catch (const nlohmann::json::exception&) {
@@ -271,6 +297,7 @@ class Coordinator {
         member.transfer =
             Transfer{message.at("bytes_per_s").get<double>(), words_of_member(message, "trouble"),
                      words_of_member(message, "wrong")};
+        if (message.contains("clock_ms")) member.clock_ms = message["clock_ms"].get<int64_t>();
         UsedNetwork network{words_of_member(message, "network"),
                             words_of_member(message, "provider"),
                             words_of_member(message, "network_trouble")};
@@ -298,6 +325,7 @@ class Coordinator {
   std::map<int, Member> members_;
   std::vector<std::unique_ptr<FrameStream>> strangers_;
   std::vector<Member*> order_;  // those that take part
+  ClockOffsets clocks_;         // by place in `order_`
   NetworkWay way_ = NetworkWay::kTcp;
   int64_t round_ = 0;
 };

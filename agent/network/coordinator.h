@@ -33,7 +33,10 @@ struct NetworkReport {
   // Nodes whose NCCL or libfabric took another way than they have; what to do.
   std::map<std::string, std::string> fallbacks;
   std::map<NodePair, std::string> troubles;  // what was said last of pairs that are bad
-  double seconds = 0;                        // of the rounds
+  // Nodes whose wall clocks are far from the others' (ClockOffsets). A warning: no verdict hangs on
+  // it.
+  std::map<std::string, int64_t> clocks_ahead_ms;
+  double seconds = 0;  // of the rounds
 
   bool is_good() const {
     return verdict.nodes.empty() && verdict.links.empty() && verdict.wrong.nodes.empty() &&

@@ -73,7 +73,8 @@ struct MeetOrder {
   int64_t round = 0;
   NetworkWay way = NetworkWay::kTcp;
   std::string word;
-  std::string peer;  // "" = it comes here
+  std::string peer;      // "" = it comes here
+  int64_t clock_ms = 0;  // when it came
 };
 
 std::string report_of(const MeetOrder& order, const Transfer& transfer,
@@ -84,7 +85,8 @@ std::string report_of(const MeetOrder& order, const Transfer& transfer,
                         {"wrong", transfer.wrong},
                         {"network", network.network},
                         {"provider", network.provider},
-                        {"network_trouble", network.trouble}}
+                        {"network_trouble", network.trouble},
+                        {"clock_ms", order.clock_ms}}
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -102,13 +104,15 @@ class Participant {
     HP_TRY(say_hello());
     for (;;) {
       HP_TRY_ASSIGN(const std::string text, next_message(coordinator_));
+      const int64_t clock_ms = SystemClock().wall_ms();
       try {
         const auto message = parse_message(text);
         if (message.contains("done")) return Ok{};
-        HP_TRY(coordinator_.send(obey(
-            {message.at("round").get<int64_t>(),
-             from_word<NetworkWay>(message.value("way", "")).value_or(NetworkWay::kTcp),
-             message.at("word").get<std::string>(), message.at("address").get<std::string>()})));
+        HP_TRY(coordinator_.send(
+            obey({message.at("round").get<int64_t>(),
+                  from_word<NetworkWay>(message.value("way", "")).value_or(NetworkWay::kTcp),
+                  message.at("word").get<std::string>(), message.at("address").get<std::string>(),
+                  clock_ms})));
       } catch (const nlohmann::json::exception& e) {
         return Error{ErrorCode::kDataLoss,
                      std::string("rank 0 said what nobody knows: ") + e.what()};

@@ -3,11 +3,12 @@
 # hpagent check network on a virtual cluster: 16 network namespaces on a bridge, each with a link of
 # 40 Mbit/s. Exactly what is slow or dead is named.
 #
-#   network_check_test.sh HPAGENT
+#   network_check_test.sh HPAGENT SHIFTED_CLOCK
 #
 # As root with ip, tc and nft; exits with 77 where it cannot make such a cluster.
 set -euo pipefail
 hpagent=$1
+shifted_clock=$2
 nodes=16
 # shellcheck source=tests/integration/network_namespaces.sh
 source "$(dirname "$0")/network_namespaces.sh"
@@ -26,6 +27,17 @@ expect() {  # STATUS, then the lines that name something
 echo "--- all is well"
 expect 0 ""
 grep -q '^pass: 16 nodes, 32 pairs in 4 rounds' "$dir/out"
+if grep -q '^warn' "$dir/out"; then exit 1; fi
+
+echo "--- a node's clock is behind"
+before_node() {
+  [ "$1" -ne 3 ] || echo "env LD_PRELOAD=$shifted_clock SHIFTED_CLOCK_S=-40" \
+    "ASAN_OPTIONS=${ASAN_OPTIONS:-}:verify_asan_link_order=0"
+}
+expect 0 ""
+before_node() { :; }
+warned=$(sed -n -E 's/^warn  the clock of node (n[0-9]+) is (39|40)\.[0-9] s behind .*/\1/p' "$dir/out")
+[ "$warned" = n3 ] || exit 1
 
 echo "--- a slow link of a node, and a dead link between two"
 set_rate 5 4mbit
