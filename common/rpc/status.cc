@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/rpc/status.h"
 
+#include <algorithm>
+#include <string_view>
+
+#include "common/base/printable.h"
+
 namespace hpctl {
 namespace {
 
@@ -26,6 +31,20 @@ absl::StatusCode code_of(ErrorCode code) {
       return absl::StatusCode::kInternal;
   }
   return absl::StatusCode::kUnknown;
+}
+
+// gRPC sends a message as a header, whose size is limited.
+constexpr size_t kMostMessageBytes = 4'096;
+
+std::string printable_lines(std::string_view message) {
+  std::string text;
+  for (size_t begin = 0; begin < message.size() && text.size() < kMostMessageBytes;) {
+    const size_t end = std::min(message.find('\n', begin), message.size());
+    if (begin > 0) text += '\n';
+    text += printable_line(message.substr(begin, end - begin), kMostMessageBytes - text.size());
+    begin = end + 1;
+  }
+  return text;
 }
 
 }  // namespace
@@ -60,10 +79,12 @@ ErrorCode error_code(const absl::Status& status) {
   }
 }
 
-// absl and gRPC number the canonical codes alike.
+// absl and gRPC number the canonical codes alike. What a caller wrote may be quoted, and others
+// read it, on terminals and in the audit log.
 grpc::Status to_grpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  return grpc::Status(static_cast<grpc::StatusCode>(status.raw_code()), message_of(status));
+  return grpc::Status(static_cast<grpc::StatusCode>(status.raw_code()),
+                      printable_lines(message_of(status)));
 }
 
 absl::Status from_grpc(const grpc::Status& status) {

@@ -28,6 +28,7 @@ absl::StatusOr<T> to_absl(Result<T> result) {
 // unavailable; what we never send is internal.
 ErrorCode error_code(const absl::Status& status);
 
+// Its message is lines of printable text of at most 4 KiB.
 grpc::Status to_grpc(const absl::Status& status);
 absl::Status from_grpc(const grpc::Status& status);
 

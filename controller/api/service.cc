@@ -126,7 +126,7 @@ grpc::ServerUnaryReactor* ControllerService::Submit(grpc::CallbackServerContext*
         if (result == nullptr) {
           finish(reactor, stopping());
         } else if (!result->submitted) {
-          finish(reactor, ended({}, name, {grpc::StatusCode::INVALID_ARGUMENT, result->refusal}));
+          finish(reactor, ended({}, name, to_grpc(absl::InvalidArgumentError(result->refusal))));
         } else {
           response->set_job(result->submitted->value);
           finish(reactor, ended(*result->submitted, name, grpc::Status::OK));
@@ -205,7 +205,7 @@ grpc::ServerUnaryReactor* ControllerService::order(grpc::CallbackServerContext* 
         } else if (!found->ok()) {
           finish(reactor, ended(to_grpc(found->status())));
         } else if (!result->refusal.empty()) {
-          finish(reactor, ended({grpc::StatusCode::FAILED_PRECONDITION, result->refusal}));
+          finish(reactor, ended(to_grpc(absl::FailedPreconditionError(result->refusal))));
         } else {
           const grpc::Status done = ended(grpc::Status::OK);  // the answer may end this process
           answer(state->jobs.at(**found), result->log.front());

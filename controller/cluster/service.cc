@@ -138,7 +138,7 @@ grpc::Status ClusterService::Admit(grpc::ServerContext* context, const v1::Clust
   if (!asker.ok()) return to_status(asker.error());
   const auto admit = [&]() -> grpc::Status {
     if (const auto problem = find_problem(admission)) {
-      return {grpc::StatusCode::INVALID_ARGUMENT, *problem};
+      return to_grpc(absl::InvalidArgumentError(*problem));
     }
     auto job = supervisor_.admit(asker->uid, asker->gid, admission);
     if (!job.ok()) return to_status(job.error());

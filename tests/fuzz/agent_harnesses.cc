@@ -8,6 +8,7 @@
 #include "agent/core/environment_rules.h"
 #include "agent/core/health.h"
 #include "agent/core/progress.h"
+#include "agent/network/messages.h"
 #include "agent/probes/kernel_log.h"
 #include "agent/progress_view.h"
 #include "common/base/arena_header.h"
@@ -170,6 +171,15 @@ void run_environment_rules(std::string_view input) {
   }
 }
 
+// The file by which the nodes of a network check meet lies where others may write.
+void run_meeting(std::string_view input) {
+  require_round_trip(
+      input, [](const std::string& text) { return agent::parse_meeting(text, "/fsx/meeting"); },
+      [](const agent::Meeting& meeting) { return agent::to_text(meeting); }, "/fsx/meeting");
+}
+
+std::vector<std::string> meeting_seeds() { return {agent::to_text({"10.0.0.1:4711", "00ff00ff"})}; }
+
 std::vector<std::string> uptime_seeds() { return {"4000.50 100.00\n", "0.01 0.00\n"}; }
 
 }  // namespace
@@ -179,6 +189,7 @@ std::vector<Harness> agent_harnesses() {
           {"arena", run_arena, arena_seeds},
           {"kernel_log", run_kernel_log, kernel_log_seeds},
           {"uptime", run_uptime, uptime_seeds},
+          {"meeting", run_meeting, meeting_seeds},
           {"instances", run_instances, nullptr, {"deploy/instances.json"}},
           {"environment_rules", run_environment_rules, nullptr, {"deploy/environment.json"}}};
 }

@@ -5,7 +5,8 @@
 namespace hpctl::fuzz {
 
 const std::vector<Harness>& all_harnesses() {
-  static const std::vector<Harness> all = joined({controller_harnesses(), tool_harnesses()});
+  static const std::vector<Harness> all =
+      joined({controller_harnesses(), request_harnesses(), tool_harnesses()});
   return all;
 }
 

@@ -38,6 +38,7 @@ std::vector<Harness> controller_harnesses();
 std::vector<Harness> data_harnesses();
 std::vector<Harness> frame_harnesses();
 std::vector<Harness> record_harnesses();
+std::vector<Harness> request_harnesses();
 std::vector<Harness> text_harnesses();
 std::vector<Harness> tool_harnesses();
 std::vector<Harness> yaml_harnesses();

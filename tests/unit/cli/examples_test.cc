@@ -132,6 +132,12 @@ TEST(Pages, AnAfterOfTheMigrationGuideIsAnExample) {
 }
 
 // `recovery.standbys` and the like, in backticks and with nothing else in them.
+TEST(Pages, TheGuideToInstallationShowsTheDockerfile) {
+  const std::string file = text_of(source() / "deploy/container/Dockerfile");
+  const std::string shown = "```dockerfile\n" + without_opening_comment(file) + "```\n";
+  EXPECT_NE(text_of(source() / "docs/install.md").find(shown), std::string::npos);
+}
+
 TEST(Pages, KeysThatTheyNameAreThere) {
   static const std::regex key(
       "`((?:slurm|env|nodes|workload|checkpoint|recovery|limits|hooks|notify|"

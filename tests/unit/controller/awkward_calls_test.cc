@@ -1,28 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams of agents that end and begin in awkward orders; orders that come at an awkward time.
 #include <grpcpp/generic/generic_stub.h>
-#include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <condition_variable>
 #include <future>
 
 #include "common/base/role_token.h"
-#include "common/rpc/job_channel.h"
-#include "controller/access/tcp_access.h"
-#include "controller/access/tcp_listener.h"
-#include "controller/agents/agent_link.h"
-#include "controller/api/service.h"
-#include "controller/schedulers/local/local_scheduler.h"
-#include "tests/support/temporary_directory.h"
+#include "tests/unit/controller/called_controller.h"
 
 namespace hpctl {
 namespace {
 
 constexpr std::chrono::seconds kCallPatience{20};
 constexpr JobId kCalledJob{1};
-constexpr char kToken[] = "token";
 
 // Nothing is performed. A test may hold the owner thread between a commit and its answers.
 class HeldEffects final : public OwnerEffects {
@@ -60,60 +51,11 @@ class HeldEffects final : public OwnerEffects {
   bool held_ = false;
 };
 
-class AuditedCalls {
- public:
-  void add(AuditEntry entry) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    entries_.push_back(std::move(entry));
-  }
-  std::vector<AuditEntry> taken() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return std::exchange(entries_, {});
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<AuditEntry> entries_;
-};
-
-class AwkwardCalls : public testing::Test {
+class AwkwardCalls : public testing::Test, protected CalledController<HeldEffects> {
  protected:
-  AwkwardCalls() {
-    auto store = Store::open(paths_.database(), Store::Mode::kOwner);
-    EXPECT_TRUE(store.ok()) << store.error().message;
-    auto reader = Store::open(paths_.database(), Store::Mode::kReader);
-    EXPECT_TRUE(reader.ok()) << reader.error().message;
-    feed_ = std::make_unique<EventFeed>(std::move(*reader));
-    loop_ = std::make_unique<OwnerLoop>(std::move(*store), core::State{}, clock_, effects_);
-    link_ =
-        std::make_unique<AgentLink>(paths_, gate_, *loop_, liveness_, progress_, scheduler_, ports_,
-                                    [](const std::string&, const std::string&) { return false; });
-    service_ = std::make_unique<ControllerService>(
-        paths_, ControllerIdentity{"", "n0", "", false}, gate_, *loop_, *feed_, progress_, *link_,
-        [](const core::LogEntry&) {}, [](uint32_t) { return Result<std::string>("http://page"); },
-        [] {});
-    grpc::ServerBuilder builder;
-    builder.RegisterService(link_.get());
-    builder.RegisterService(service_.get());
-    auto accepted = add_tcp_acceptor(builder, server_credentials(identity_));
-    server_ = builder.BuildAndStart();
-    listener_ = TcpListener::open("127.0.0.1:0", authenticator_.handshakes()).value();
-    listener_->start(std::move(accepted));
-    address_ = "127.0.0.1:" + std::to_string(listener_->port());
-    loop_->start();
-  }
-  ~AwkwardCalls() override {
-    listener_->stop();
-    link_->close_all();
-    loop_->stop();
-    server_->Shutdown(std::chrono::system_clock::now());
-    server_->Wait();
-  }
+  AwkwardCalls() : CalledController(false) {}
 
-  std::shared_ptr<grpc::Channel> connect(const std::string& token = kToken) const {
-    return connect_address(address_, identity_.certificate, token).value();
-  }
-  std::shared_ptr<grpc::Channel> connect_agent() const { return connect(agent_token(kToken)); }
+  std::shared_ptr<grpc::Channel> connect_agent() const { return connect(agent_token(kOwnerToken)); }
   JobSpec spec() const {
     JobSpec spec;
     spec.name = "job";
@@ -143,26 +85,6 @@ class AwkwardCalls : public testing::Test {
     }
     return true;
   }
-
-  const TemporaryDirectory directory_;
-  const HomePaths paths_{directory_.path()};
-  const SystemClock clock_;
-  const TlsIdentity identity_ = make_tls_identity().value();
-  Authenticator authenticator_{{kToken}, ::geteuid()};
-  AuditedCalls audited_;
-  const Gate gate_{authenticator_, [this](AuditEntry entry) { audited_.add(std::move(entry)); }};
-  HeldEffects effects_;
-  RendezvousPorts ports_;
-  Liveness liveness_;
-  ProgressTable progress_;
-  LocalScheduler scheduler_{paths_, "", [](JobId, const Scheduler::MakeEvent&) {}};
-  std::unique_ptr<OwnerLoop> loop_;
-  std::unique_ptr<EventFeed> feed_;
-  std::unique_ptr<AgentLink> link_;
-  std::unique_ptr<ControllerService> service_;
-  std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<TcpListener> listener_;
-  std::string address_;
 };
 
 // One stream of the only life of node n0, over a connection of its own.
@@ -212,7 +134,7 @@ TEST_F(AwkwardCalls, ACallTellsThatItsHandshakeIsOver) {
   const auto begin = Handshakes::Clock::now();
   for (size_t i = 0; i < Handshakes::kMost; ++i) {
     const auto channel =
-        connect_address(address_, identity_.certificate, i % 2 == 0 ? kToken : "?");
+        connect_address(address_, identity_.certificate, i % 2 == 0 ? kOwnerToken : "?");
     const auto stub = v1::Controller::NewStub(channel.value());
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kCallPatience);
