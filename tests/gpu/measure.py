@@ -208,9 +208,11 @@ def benchmark(trainer, device, points, peak_tflops):
                          flops, tokens, peak_tflops)
         except RuntimeError as error:
             yield {"model": name, "seq_len": seq_len, "who": "hptrain", "failed": str(error)}
-        for who, compiled in (("PyTorch eager", False), ("PyTorch compiled", True)):
+        for who, compiled, titan in (("PyTorch eager", False, False),
+                                     ("PyTorch compiled", True, False),
+                                     ("TorchTitan's model, compiled", True, True)):
             peer = {"model": m, "seq_len": seq_len, "micro": micro, "steps": steps,
-                    "device": device, "compile": compiled}
+                    "device": device, "compile": compiled, "torchtitan": titan}
             done = subprocess.run([sys.executable, os.path.join(HERE, "peer.py"),
                                    json.dumps(peer)], capture_output=True, text=True, timeout=1800)
             said = done.stdout.strip().split("\n")[-1]

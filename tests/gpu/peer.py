@@ -3,9 +3,11 @@
 """The peer of the GPU benchmark: a Llama step in PyTorch as one would write it for one card.
 
 fp32 parameters, bf16 by autocast, LibTorch's attention, AdamW in one kernel, clipping; whole, eager
-or through torch.compile. Usage: peer.py SPEC, a JSON document {"model": {dim, layers, heads,
-kv_heads, ffn, vocab, tied}, "seq_len", "micro", "steps", "device", "compile"}; prints one line of
-JSON {"step_ms": [...], "peak_memory_bytes", "loss"}, or {"failed": "why"}.
+or through torch.compile. With "torchtitan" the model is TorchTitan's, where its package is
+installed (releases that have torchtitan.models.llama3.Transformer: up to 0.2). Usage: peer.py SPEC,
+a JSON document {"model": {dim, layers, heads, kv_heads, ffn, vocab, tied}, "seq_len", "micro",
+"steps", "device", "compile", "torchtitan"}; prints one line of JSON {"step_ms": [...],
+"peak_memory_bytes", "loss"}, or {"failed": "why"}.
 """
 import json
 import math
@@ -91,12 +93,41 @@ class Llama(nn.Module):
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.reshape(-1))
 
 
+def torchtitan_arguments(m, seq_len):
+    """Of TorchTitan's TransformerModelArgs, which takes the width of the feed-forward part as a
+    factor on two thirds of four times `dim`, rounded up to a multiple: here from half of the
+    multiple below."""
+    multiple = m["ffn"] & -m["ffn"]
+    return {"dim": m["dim"], "n_layers": m["layers"], "n_heads": m["heads"],
+            "n_kv_heads": m["kv_heads"], "vocab_size": m["vocab"], "multiple_of": multiple,
+            "ffn_dim_multiplier": (m["ffn"] - multiple / 2) / int(8 * m["dim"] / 3),
+            "rope_theta": 5e5, "max_seq_len": seq_len}
+
+
+def torchtitan_model(m, seq_len):
+    from torchtitan.models.llama3 import Transformer, TransformerModelArgs
+
+    class Titan(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = Transformer(TransformerModelArgs(**torchtitan_arguments(m, seq_len)))
+            if m["tied"]:
+                self.model.output.weight = self.model.tok_embeddings.weight
+
+        def forward(self, tokens, targets):
+            logits = self.model(tokens).float()
+            return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.reshape(-1))
+
+    return Titan()
+
+
 def run(spec):
     device = torch.device(spec["device"])
     cuda = device.type == "cuda"
     torch.manual_seed(1)
     with torch.device(device) if hasattr(torch, "set_default_device") else device_scope():
-        model = Llama(spec["model"], spec["seq_len"])
+        make = torchtitan_model if spec["torchtitan"] else Llama
+        model = make(spec["model"], spec["seq_len"])
     model = model.to(device)
     for weight in model.parameters():
         if weight.dim() > 1:
@@ -141,6 +172,8 @@ def main():
         return
     try:
         print(json.dumps(run(spec)))
+    except ImportError as error:
+        print(json.dumps({"failed": "no such model here: %s" % error}))
     except Exception as error:  # out of memory, mostly
         print(json.dumps({"failed": " ".join(str(error).split("\n")[:2])}))
 
