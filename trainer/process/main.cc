@@ -86,6 +86,7 @@ int main_with(const std::string& workload_file) {
 }  // namespace hpctl
 
 int main(int argc, char** argv) {
+  hpctl::ask_for_huge_pages(argv);
   signal(SIGPIPE, SIG_IGN);
   hpctl::set_log_component("hptrain");
   const std::string_view option = argc > 1 ? argv[1] : "";

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/process/pin_environment.h"
 
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdlib>
 
 namespace hpctl {
@@ -28,6 +32,15 @@ void pin_environment() {
     set_default("OPENBLAS_CORETYPE", "Haswell");
   }
 #endif
+}
+
+void ask_for_huge_pages(char** arguments) {
+  if (std::getenv("GLIBC_TUNABLES") == nullptr) {
+    setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1", 1);
+    // The very file that runs, also where its name has another one by now.
+    execv("/proc/self/exe", arguments);
+  }
+  prctl(PR_SET_NAME, program_invocation_short_name);  // the kernel took "exe" for it
 }
 
 }  // namespace hpctl
