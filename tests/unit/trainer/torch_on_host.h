@@ -4,12 +4,9 @@
 // addresses have to lie: a GPU would fault where this only sees host memory.
 #pragma once
 
-#include <ATen/record_function.h>
 #include <signal.h>
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,6 +17,7 @@
 
 #include "common/base/check.h"
 #include "common/base/cuda_api.h"
+#include "tests/unit/trainer/host_waits.h"
 #include "tests/unit/trainer/stub_kernels.h"
 #include "tests/unit/trainer/worker_job.h"
 #include "trainer/comm/nccl_communicator.h"
@@ -108,32 +106,6 @@ class Regions {
   std::map<char*, size_t> regions_;
   size_t live_ = 0;
   size_t peak_ = 0;
-};
-
-// Operations of this thread after which a GPU's host waits for it.
-class HostWaits {
- public:
-  HostWaits() : handle_(at::addThreadLocalCallback(at::RecordFunctionCallback(&HostWaits::note))) {
-    count_ = 0;
-  }
-  ~HostWaits() { at::removeCallback(handle_); }
-  HostWaits(const HostWaits&) = delete;
-  HostWaits& operator=(const HostWaits&) = delete;
-
-  static int count() { return count_; }
-
- private:
-  static std::unique_ptr<at::ObserverContext> note(const at::RecordFunction& operation) {
-    static constexpr std::array<const char*, 4> kWaiting = {
-        "aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero", "aten::nonzero"};
-    for (const char* name : kWaiting) {
-      if (std::strcmp(operation.name(), name) == 0) ++count_;
-    }
-    return nullptr;
-  }
-
-  static thread_local inline int count_ = 0;
-  at::CallbackHandle handle_;
 };
 
 class TorchOnHost final : public TorchDevice {
