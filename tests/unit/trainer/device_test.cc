@@ -66,6 +66,29 @@ TEST(TorchDevice, AStepWaitsOnceForTheDevice) {
   }
 }
 
+// However many micro-batches it has, and whether these gather anything or not.
+TEST(TorchDevice, AnEvaluationWaitsOnceForTheDevice) {
+  for (const char* strategy : {"full", "no_shard", "hybrid"}) {
+    std::vector<int> agreements;
+    for (const int sequences : {4, 20}) {
+      VariantJob job({strategy});
+      TrainSpec& spec = job.workload.train;
+      spec.data.path = testing::documents_for(job);
+      spec.data.split = {0.8, 0.2, 0};
+      spec.validation = {.every_steps = 4, .sequences = sequences};
+      const std::vector<RankEnd> ends = train(job, Kind::kTorchNccl);
+      expect_finished(ends);
+      for (const RankEnd& end : ends) {
+        EXPECT_EQ(end.host_waits, 8 + 2) << strategy << ", " << sequences << " sequences";
+        agreements.push_back(end.agreements);
+      }
+      EXPECT_EQ(losses(job).size(), 8U + 2U);
+    }
+    EXPECT_THAT(agreements, ::testing::Each(agreements.front()))
+        << strategy << ": ranks meet on their streams";
+  }
+}
+
 TEST(TorchDevice, TrainsByItsKernelsAsTheHostDoes) {
   for (const char* moments : {"fp32", "bf16"}) {
     const VariantJob host({"full", "fp32", moments});

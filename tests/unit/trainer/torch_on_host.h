@@ -7,6 +7,8 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -52,11 +54,15 @@ class OnHostMemory final : public Communicator {
     return awaited(nccl_->begin_reduce_scatter(input, chunk, output));
   }
   Outcome all_gather(void* buffer, size_t chunk_bytes) override {
+    ++agreements_;
     return nccl_->all_gather(buffer, chunk_bytes);
   }
   Outcome settle() override { return nccl_->settle(); }
   std::optional<StreamTimes> take_stream_times() override { return nccl_->take_stream_times(); }
   void abort() override { nccl_->abort(); }
+
+  // Collectives of this thread that a host waits for, with the device behind it.
+  static int agreements() { return agreements_; }
 
  private:
   struct Awaited final : Collective {
@@ -73,6 +79,8 @@ class OnHostMemory final : public Communicator {
     if (!begun.ok()) return begun.error();
     return CollectivePtr(std::make_unique<Awaited>(std::move(*begun), compute_));
   }
+
+  static thread_local inline int agreements_ = 0;
 
   cuda::Stream compute_ = nullptr;
   std::unique_ptr<NcclCommunicator> nccl_;
@@ -228,6 +236,7 @@ struct RankEnd {
   size_t peak_bytes = 0;
   size_t peak_host_bytes = 0;
   int host_waits = 0;  // for the device, by the step loop
+  int agreements = 0;  // with other ranks, over NCCL
 };
 
 // Trains the job to its end. The device of `faulty_rank` fails.
@@ -253,8 +262,10 @@ inline std::vector<RankEnd> train(const Job& job, Kind kind, int faulty_rank = -
       end.outcome = generation.start();
       const HostWaits waits;
       const int downloads = torch.downloads();
+      const int agreements = OnHostMemory::agreements();
       if (end.outcome.ok()) end.outcome = generation.run();
       end.host_waits = waits.count() + torch.downloads() - downloads;
+      end.agreements = OnHostMemory::agreements() - agreements;
       end.peak_bytes = torch.peak_bytes();
       end.peak_host_bytes = torch.peak_host_bytes();
     });
@@ -273,6 +284,17 @@ inline std::vector<double> losses(const Job& job) {
     values.push_back(line.at(line.contains("loss") ? "loss" : "validation_loss").get<double>());
   }
   return values;
+}
+
+// Data with a part for validation, which is one of whole documents.
+inline std::string documents_for(const Job& job) {
+  const std::string directory = job / "texts";
+  std::filesystem::create_directory(directory);
+  for (int i = 0; i < 10; ++i) {
+    std::ofstream text(directory + "/" + std::to_string(i));
+    for (int k = 0; k < 50; ++k) text << "line " << k << " of " << k * k % (i + 7) << " things\n";
+  }
+  return directory;
 }
 
 struct Variant {
