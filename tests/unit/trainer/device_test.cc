@@ -14,6 +14,7 @@
 
 #include "common/base/lineage.h"
 #include "tests/unit/trainer/torch_on_host.h"
+#include "trainer/arch/fused_rows.h"
 #include "trainer/parallel/bf16_rounding.h"
 
 namespace hpctl {
@@ -243,6 +244,20 @@ TEST_F(TorchOperations, AdamWInPlaceIsTheHosts) {
   }
   EXPECT_EQ(on_host(dm), new_m);
   EXPECT_EQ(on_host(dv), new_v);
+}
+
+// Of the types that the GPU's kernels are loaded for; the host's loss wants them wide.
+TEST(LossOnAGpu, TakesNarrowLogitsAsTheyAre) {
+  const at::Device gpu(at::kCUDA, 0);
+  EXPECT_FALSE(has_fused_loss(gpu, at::kBFloat16)) << "no kernels";
+  testing::take_stub_gpu();
+  ASSERT_NE(load_device_kernels(0, {Element::kFp32, Element::kBf16}), nullptr);
+  EXPECT_TRUE(has_fused_loss(gpu, at::kBFloat16));
+  EXPECT_TRUE(has_fused_loss(gpu, at::kFloat));
+  EXPECT_FALSE(has_fused_loss(gpu, at::kHalf));
+  EXPECT_FALSE(has_fused_loss(at::kCPU, at::kBFloat16));
+  EXPECT_TRUE(has_fused_loss(at::kCPU, at::kFloat));
+  EXPECT_TRUE(has_fused_loss(at::kCPU, at::kDouble));
 }
 
 TEST(OpenDevice, IsTheHostWhereLibTorchHasNoGpu) {
