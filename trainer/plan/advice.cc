@@ -85,6 +85,10 @@ class Search {
     const Checkpointing checkpointing = s.train.memory.activation_checkpointing;
     const bool inputs_alone =
         checkpointing == Checkpointing::kSelective || checkpointing == Checkpointing::kFull;
+    // On one node hybrid is full.
+    const bool full_by_another_name =
+        s.train.strategy == Strategy::kHybrid && s.nodes == 1 && s.train.shard_group == 0;
+    if (full_by_another_name) return;
     if (offloads_parameters(s.train) && keeps_parameters(s.train)) return;
     if (offloads_optimizer(s.train) && s.train.lora.on()) return;
     if (offloads_activations(s.train) && !inputs_alone) return;
@@ -110,6 +114,15 @@ struct Difference {
   std::function<void(PlanSetting&)> apply;
 };
 
+const char* why_strategy(const TrainSpec& had, const TrainSpec& has) {
+  if (has.strategy == Strategy::kHybrid) {
+    return "between groups of workers, each of which has the whole, only gradients of shards pass";
+  }
+  return keeps_parameters(has) && !keeps_parameters(had)
+             ? "there is room for parameters that stay gathered, which saves messages"
+             : "shards more of what each worker holds";
+}
+
 std::vector<Difference> differences(const PlanSetting& from, const PlanSetting& to) {
   std::vector<Difference> found;
   const TrainSpec& had = from.train;
@@ -121,9 +134,7 @@ std::vector<Difference> differences(const PlanSetting& from, const PlanSetting& 
   }
   if (has.strategy != had.strategy) {
     found.push_back({train + "parallelism.strategy: " + to_word(has.strategy),
-                     keeps_parameters(has) && !keeps_parameters(had)
-                         ? "there is room for parameters that stay gathered, which saves messages"
-                         : "shards more of what each worker holds",
+                     why_strategy(had, has),
                      [v = has.strategy](PlanSetting& s) { s.train.strategy = v; }});
   }
   if (has.memory.offload != had.memory.offload) {
