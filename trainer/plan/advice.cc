@@ -57,7 +57,13 @@ class Search {
   std::vector<PlanSetting> variants(const PlanSetting& given) const {
     std::vector<PlanSetting> all = {given};
     std::vector<Strategy> strategies = {given.train.strategy};
-    strategies.insert(strategies.end(), strategies_.begin(), strategies_.end());
+    for (const Strategy strategy : strategies_) {
+      PlanSetting s = given;
+      s.train.strategy = strategy;
+      const bool one_group = shard_count(s) == s.world_size();
+      if (strategy == Strategy::kHybrid && one_group) continue;  // full by another name
+      strategies.push_back(strategy);
+    }
     std::vector<int64_t> micros = {given.train.batch.micro};
     const std::vector<int64_t> even = even_micros(given.train.batch.global, given.world_size());
     micros.insert(micros.end(), even.begin(), even.end());
@@ -85,10 +91,6 @@ class Search {
     const Checkpointing checkpointing = s.train.memory.activation_checkpointing;
     const bool inputs_alone =
         checkpointing == Checkpointing::kSelective || checkpointing == Checkpointing::kFull;
-    // On one node hybrid is full.
-    const bool full_by_another_name =
-        s.train.strategy == Strategy::kHybrid && s.nodes == 1 && s.train.shard_group == 0;
-    if (full_by_another_name) return;
     if (offloads_parameters(s.train) && keeps_parameters(s.train)) return;
     if (offloads_optimizer(s.train) && s.train.lora.on()) return;
     if (offloads_activations(s.train) && !inputs_alone) return;

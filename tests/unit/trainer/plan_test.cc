@@ -374,14 +374,19 @@ TEST(Advice, ConsidersHybridOnSeveralNodes) {
   EXPECT_EQ(advice.changes[0].change, "workload.train.parallelism.strategy: hybrid");
   EXPECT_THAT(advice.changes[0].reason, HasSubstr("only gradients of shards pass"));
   EXPECT_EQ(advice.setting->train.strategy, Strategy::kHybrid);
-  // On one node it is full by another name.
+  // On one node it is full by another name, for whoever has that.
   s.nodes = 1;
   s.train.batch.global = 8;
-  for (const Strategy given : kAll) {
+  for (const Strategy given : strategies) {
     s.train.strategy = given;
+    s.train.memory.activation_checkpointing = Checkpointing::kFull;
     const Advice on_one = advise(s, blocks, device, device.memory_bytes, {Strategy::kHybrid});
     for (const Change& change : on_one.changes) {
       EXPECT_THAT(change.change, testing::Not(HasSubstr("hybrid")));
+    }
+    if (given == Strategy::kHybrid) {
+      ASSERT_EQ(on_one.changes.size(), 1U);
+      EXPECT_THAT(on_one.changes[0].change, HasSubstr("activation_checkpointing: none"));
     }
   }
 }
