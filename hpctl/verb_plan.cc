@@ -85,8 +85,8 @@ std::string gib(double bytes) { return plan_text("%.2f", gibibytes(bytes)); }
 // Those that this version runs.
 std::vector<Strategy> known_strategies(const JobSpec& spec) {
   std::vector<Strategy> known;
-  for (const Strategy strategy :
-       {Strategy::kNoShard, Strategy::kOptimizer, Strategy::kShardGradOp, Strategy::kFull}) {
+  for (const Strategy strategy : {Strategy::kNoShard, Strategy::kOptimizer, Strategy::kShardGradOp,
+                                  Strategy::kFull, Strategy::kHybrid}) {
     JobSpec changed = spec;
     changed.train->strategy = strategy;
     if (find_problems(changed).empty()) known.push_back(strategy);

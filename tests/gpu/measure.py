@@ -7,6 +7,7 @@ hand (hptrain --workload FILE).
 """
 import argparse
 import array
+import itertools
 import json
 import os
 import platform
@@ -43,17 +44,18 @@ PEAK = {"H100 80GB HBM3": 989, "H100 SXM": 989, "H200": 989, "A100": 312, "B200"
 
 
 def write_dataset(prefix, tokens, vocab):
-    """Random tokens as a Megatron-LM indexed dataset (int32) of documents of 1000 tokens."""
+    """Random tokens as a Megatron-LM indexed dataset (int32) of documents of 1 to 99 tokens."""
     source = random.Random(7)
     values = array.array("i", (source.randrange(vocab) for _ in range(tokens)))
-    lengths = [1000] * (tokens // 1000)
+    lengths = [1 + 7 * i % 99 for i in range(tokens // 51)]
     with open(prefix + ".bin", "wb") as out:
         values[:sum(lengths)].tofile(out)
     n = len(lengths)
     with open(prefix + ".idx", "wb") as out:
         out.write(b"MMIDIDX\x00\x00" + struct.pack("<QBQQ", 1, 4, n, n + 1))
         out.write(struct.pack(f"<{n}i", *lengths))
-        out.write(struct.pack(f"<{n}q", *(4000 * i for i in range(n))))
+        begins = itertools.accumulate((4 * length for length in lengths), initial=0)
+        out.write(struct.pack(f"<{n}q", *itertools.islice(begins, n)))
         out.write(struct.pack(f"<{n + 1}q", *range(n + 1)))
 
 
@@ -73,7 +75,8 @@ class Trainer:
         train = {
             "model": {**{k: m[k] for k in ("dim", "layers", "heads", "kv_heads", "ffn", "vocab")},
                       "tied_embeddings": m["tied"], "rope_theta": 5e5},
-            "data": {"path": self.dataset(m["vocab"]), "seq_len": spec["seq_len"]},
+            "data": {"path": self.dataset(m["vocab"]), "seq_len": spec["seq_len"],
+                     "mask": spec.get("mask", "none")},
             "batch": {"micro": spec["micro"], "global": spec.get("global", spec["micro"])},
             "steps": spec["steps"], "seed": 3, "precision": spec["precision"],
             "optimizer": {"lr": 1e-4, "moments": spec.get("moments", "fp32")},
@@ -172,6 +175,16 @@ def checks(trainer, device, cards):
     chunked, _, _ = trainer.run({**spec, "precision": "bf16", "chunk_tokens": 48})
     yield "bf16: loss in chunks, to 1e-3", worst(chunked, narrow) < 1e-3, \
         f"{worst(chunked, narrow):.2g}"
+    # On a GPU all documents of a micro-batch in one call, in fp32 one by one.
+    packed = {**spec, "mask": "documents"}
+    one_by_one, _, _ = trainer.run(packed)
+    yield "fp32: packed documents have losses of their own", not same(one_by_one, first), "8 steps"
+    narrow, _, _ = trainer.run({**packed, "precision": "bf16"})
+    yield "bf16: packed documents, losses of fp32, to 2e-2", worst(narrow, one_by_one) < 2e-2, \
+        f"{worst(narrow, one_by_one):.2g}"
+    again, _, _ = trainer.run({**packed, "precision": "bf16"})
+    yield "bf16: packed documents, the same bits run to run", same(narrow, again), \
+        "8 steps, losses and norms"
     if cards < 2:
         yield "several cards over NCCL", None, f"{cards} card(s) here"
         return

@@ -14,20 +14,24 @@
 namespace hpctl {
 
 CausalAttention::By CausalAttention::choose(at::ScalarType compute, at::Device device,
-                                            bool windowed) {
+                                            bool windowed, bool packed) {
   if (device.is_cpu()) return By::kBlocks;
   const bool narrow = wide_type(compute) != compute;
-  return compat::kHasFusedAttention && narrow && !windowed ? By::kFused : By::kProducts;
+  if (!narrow) return By::kProducts;
+  if (packed) return By::kPacked;
+  return compat::kHasFusedAttention && !windowed ? By::kFused : By::kProducts;
 }
 
 CausalAttention::CausalAttention(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
-                                 at::Device device, std::optional<By> by)
+                                 at::Device device, std::optional<By> by,
+                                 const PackedKernels* packed)
     : compute_(compute),
       wide_(wide_type(compute)),
       group_(model.heads / model.kv_heads),
       scale_(1.0 / std::sqrt(static_cast<double>(model.head_size()))),
       window_(model.sliding_window > 0 ? std::min(model.sliding_window, seq_len) : seq_len),
-      by_(by.value_or(choose(compute, device, window_ < seq_len))) {
+      packed_(packed != nullptr ? packed : packed_kernels(model, compute, device)),
+      by_(by.value_or(choose(compute, device, window_ < seq_len, packed_ != nullptr))) {
   const c10::NoGradGuard no_grad;
   if (traits_of(model.arch).positions == Positions::kRotary) make_angles(model, seq_len, device);
   if (by_ != By::kProducts) return;
@@ -66,7 +70,13 @@ at::Tensor CausalAttention::operator()(const at::Tensor& q, const at::Tensor& k,
   if (by_ == By::kBlocks) {
     return blocked_attention(q, k, v, documents.lengths, {scale_, window_}, rotary_);
   }
-  return by_document(rotate(q, documents), rotate(k, documents), v, documents, recomputed);
+  const at::Tensor queries = rotate(q, documents);
+  const at::Tensor keys = rotate(k, documents);
+  const bool whole_sequences = documents.empty() && window_ >= q.size(1);
+  if (by_ == By::kPacked && !whole_sequences) {
+    return packed_attention(*packed_, queries, keys, v, documents, {scale_, window_});
+  }
+  return by_document(queries, keys, v, documents, recomputed);
 }
 
 // With documents, the tokens of all sequences are one row, cut by one operation: its gradient is
@@ -92,7 +102,7 @@ at::Tensor CausalAttention::by_document(const at::Tensor& q, const at::Tensor& k
 // along the rows of one product, so keys and values are not copied per query head.
 at::Tensor CausalAttention::whole(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   Recomputed* recomputed) const {
-  if (by_ == By::kFused) return compat::fused_causal_attention(q, k, v, scale_).flatten(2);
+  if (by_ != By::kProducts) return compat::fused_causal_attention(q, k, v, scale_).flatten(2);
   const int64_t batch = q.size(0);
   const int64_t tokens = q.size(1);
   const int64_t kv_heads = k.size(2);

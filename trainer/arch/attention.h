@@ -5,8 +5,10 @@
 // attends to the last W tokens of its document, its own included.
 // Shapes: B sequences, T tokens each, H = heads, K = kv_heads, G = H / K, h = head dimension.
 //
-// On a CPU by the kernel of trainer/kernels/attention.h, on a GPU in bf16 and fp16 by LibTorch's
-// own, which knows no window; neither stores scores. Otherwise by products of matrices.
+// On a CPU by the kernel of trainer/kernels/attention.h. On a GPU in bf16 and fp16 by LibTorch's
+// own: that for whole sequences, which knows no window, and where there is one, that for documents
+// that lie one behind the other (packed_attention.h), all documents and windows in one call. None
+// of them stores scores. Otherwise by products of matrices.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +17,7 @@
 #include "common/base/job_spec.h"
 #include "trainer/arch/blocked_attention.h"
 #include "trainer/arch/documents.h"
+#include "trainer/arch/packed_attention.h"
 #include "trainer/arch/recomputed.h"
 #include "trainer/compat/torch_compat.h"
 
@@ -22,20 +25,24 @@ namespace hpctl {
 
 class CausalAttention {
  public:
-  enum class By { kBlocks, kFused, kProducts };
+  // kPacked: documents and windows in one call, and else as kFused.
+  enum class By { kBlocks, kFused, kPacked, kProducts };
 
   // For sequences of `seq_len` tokens; `compute` as in make_model(). `by`: what suits the device,
-  // unless it is said; products work on each.
+  // unless it is said; products work on each. `packed`: the kernels of kPacked, unless they are
+  // LibTorch's.
   CausalAttention(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
-                  at::Device device = at::kCPU, std::optional<By> by = std::nullopt);
+                  at::Device device = at::kCPU, std::optional<By> by = std::nullopt,
+                  const PackedKernels* packed = nullptr);
 
   // q: [B, T, H, h]; k, v: [B, T, K, h] -> [B, T, H * h]
   at::Tensor operator()(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                         const Documents& documents, Recomputed* recomputed = nullptr) const;
 
- private:
-  static By choose(at::ScalarType compute, at::Device device, bool windowed);
+  // What suits the device, where there are kernels for kPacked or not.
+  static By choose(at::ScalarType compute, at::Device device, bool windowed, bool packed);
 
+ private:
   void make_angles(const ModelSpec& model, int64_t seq_len, at::Device device);
   at::Tensor rotate(const at::Tensor& x, const Documents& documents) const;
   at::Tensor by_document(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -47,7 +54,8 @@ class CausalAttention {
   at::ScalarType wide_;
   int64_t group_;
   double scale_;
-  int64_t window_;  // seq_len where there is none
+  int64_t window_;               // seq_len where there is none
+  const PackedKernels* packed_;  // null: none
   By by_;
   RotaryAngles rotary_;  // undefined, [T, h / 2] for blocks, or [T, 1, h]
   at::Tensor mask_;      // [T, T], by products: 0 where attention is allowed, else -inf

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the documents of a micro-batch lie, when neither attention nor positions may cross their
-// borders (job.yaml's data.mask: documents). Attention then runs document by document, which
-// needs no mask for each micro-batch and costs the sum of the squares of their lengths instead of
-// the square of the sequence's (docs/decisions/1203-attention-per-document.md).
+// borders (job.yaml's data.mask: documents). Attention then runs document by document, or over all
+// of them in one call that is told the borders (packed_attention.h): either needs no mask for each
+// micro-batch and costs the sum of the squares of their lengths instead of the square of the
+// sequence's (docs/decisions/1203-attention-per-document.md).
 #pragma once
 
 #include <cstdint>
@@ -17,13 +18,17 @@ struct Documents {
   // Tokens of each document or part of one, in the order of the B * T tokens of the micro-batch,
   // each within one sequence; they sum to B * T. Empty: every sequence is one document.
   std::vector<int64_t> lengths;
-  at::Tensor positions;  // [B, T] int64: of each token in its document; undefined where `lengths`
-                         // is empty
+  // The rest is undefined where `lengths` is empty.
+  at::Tensor positions;  // [B, T] int64: of each token in its document
+  at::Tensor borders;    // [documents + 1] int32: the first token of each, and B * T
+  int64_t longest = 0;   // of `lengths`
 
   bool empty() const { return lengths.empty(); }
-  // The same with `positions` where the model computes.
+  // The same with its tensors where the model computes: once for a micro-batch, and no wait.
   Documents on(const std::string& device) const {
-    return {lengths, empty() ? positions : compat::to_device(positions, device)};
+    if (empty()) return {};
+    return {lengths, compat::to_device(positions, device), compat::to_device(borders, device),
+            longest};
   }
 };
 

@@ -190,6 +190,10 @@ bool has_fused_rows(at::Device device, at::ScalarType type) {
   return kernels != nullptr && type != at::kDouble && kernels->has(on_device::element_of(type));
 }
 
+bool has_fused_loss(at::Device device, at::ScalarType type) {
+  return has_fused_rows(device, type) && (device.is_cuda() || wide_type(type) == type);
+}
+
 Tensor fused_rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   if (!x.is_cuda()) return RmsNorm::apply(x, weight, eps);
   return on_device::rms_norm(*device_kernels(), x, weight, eps);

@@ -21,8 +21,12 @@ struct FusedLoss {
   at::Tensor entropy;    // no gradient passes through it
   at::Tensor objective;  // entropy + z_loss * the squares of the logarithms of sums
 };
-// logits: [rows, vocab], on the CPU in fp32 or fp64, targets: [rows] int64 -> sums over the rows
-// that are counted (targets.h)
+// Whether fused_cross_entropy() takes logits of this type there: a GPU's kernel widens as it reads,
+// where a copy of the logits in fp32, and the gradient of that, would be most of what the loss has
+// in memory.
+bool has_fused_loss(at::Device device, at::ScalarType type);
+// logits: [rows, vocab], targets: [rows] int64 -> sums over the rows that are counted (targets.h),
+// fp32 unless the logits are fp64
 FusedLoss fused_cross_entropy(const at::Tensor& logits, const at::Tensor& targets, double z_loss);
 
 }  // namespace hpctl

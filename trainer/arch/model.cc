@@ -26,9 +26,11 @@ at::Tensor Model::layer(const std::vector<at::Tensor>& parameters, const at::Ten
 }
 
 Model::Loss Model::loss(const at::Tensor& logits, const at::Tensor& targets) const {
-  const at::Tensor rows = logits.view({-1, logits.size(-1)});
+  const bool as_they_are = has_fused_loss(logits.device(), logits.scalar_type());
+  const at::Tensor taken = as_they_are ? logits : widened(logits);
+  const at::Tensor rows = taken.view({-1, taken.size(-1)});
   const at::Tensor labels = targets.reshape({-1});
-  if (has_fused_rows(rows.device(), rows.scalar_type())) {
+  if (has_fused_loss(rows.device(), rows.scalar_type())) {
     const FusedLoss fused = fused_cross_entropy(rows, labels, z_loss_);
     return {fused.entropy, fused.objective};
   }

@@ -51,10 +51,11 @@ class Model {
   at::Tensor layer(const std::vector<at::Tensor>& parameters, const at::Tensor& x,
                    const Documents& documents, Recomputed* recomputed = nullptr) const;
   // Parameters: those of the final norm and the output projection (the embedding where that is
-  // tied). [B, T, D] -> logits [B, T, vocab], fp32 or fp64
+  // tied). [B, T, D] -> logits [B, T, vocab]
   virtual at::Tensor logits(const std::vector<at::Tensor>& parameters,
                             const at::Tensor& x) const = 0;
-  // Sums over tokens that are counted (targets.h); `targets` is [B, T] int64.
+  // Sums over tokens that are counted (targets.h), in fp32, or fp64 where the logits are; `targets`
+  // is [B, T] int64.
   struct Loss {
     at::Tensor entropy;    // cross entropy: what is reported
     at::Tensor objective;  // what is minimised: that plus the z-loss

@@ -29,19 +29,16 @@ struct InitialDistribution {
   double cut = 0;  // truncated at so many std; 0 = not at all
 };
 
-// What one layer's activations take, counted in rows of a token: of the residual stream for the
-// norms, of the feed-forward part's hidden width for the rest.
+// What autograd keeps of one layer, in elements of the type of computation for each element of the
+// residual stream (norms), of queries and keys (theirs) and of the feed-forward part's hidden width
+// (the rest). The operations between products are fused, on a CPU and on a GPU.
 struct LayerMemory {
-  // Bytes that autograd keeps of both norms for each element of the residual stream, which has
-  // `compute_bytes` itself; `fused` by kernels of trainer/kernels.
-  double (*norm_bytes)(double compute_bytes, bool fused);
-  double ffn_kept;      // rows that autograd keeps
-  double ffn_fused;     // the same where the operations between products are fused
+  double norms_kept;  // of both
+  double ffn_kept;
   double ffn_products;  // those of them that a product of matrices made
-  double ffn_backward;  // rows of gradients at the peak of the backward pass
-  // What norms of queries and keys keep for each element of those, beside their results, which
-  // attention keeps; null where there are none.
-  double (*head_norm_bytes)(double compute_bytes, bool fused) = nullptr;
+  double ffn_backward;  // gradients at the peak of the backward pass
+  // Of norms of queries and keys, beside their results, which attention keeps.
+  double head_norms_kept = 0;
 };
 
 // The form of Hugging Face transformers.

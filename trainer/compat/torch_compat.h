@@ -13,7 +13,11 @@
 #include <torch/csrc/api/include/torch/version.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #define HP_TORCH_AT_LEAST(major, minor) \
@@ -114,6 +118,61 @@ inline constexpr bool kHasFusedAttention = false;
 inline at::Tensor fused_causal_attention(const at::Tensor&, const at::Tensor&, const at::Tensor&,
                                          double) {
   TORCH_CHECK(false, "LibTorch ", torch_version(), " has no fused attention that we use");
+}
+#endif
+
+// Causal attention within documents that lie one behind the other, by one kernel (flash attention),
+// and its gradients, those of q, k and v.
+struct PackedAttention {
+  at::Tensor q;        // [N, H, h], as k and v with heads that are dense
+  at::Tensor k;        // [N, K, h], K divides H
+  at::Tensor v;        // as k
+  at::Tensor borders;  // [documents + 1] int32, there: the first token of each, and N
+  int64_t longest;     // tokens of a document, at most
+  double scale;        // of the scores
+  int64_t window;      // keys that a query sees at most, its own included
+};
+struct PackedResult {
+  at::Tensor out;       // as q
+  at::Tensor log_sums;  // per token and head, in LibTorch's order
+  at::Tensor seed;      // of dropout, of which there is none
+  at::Tensor offset;
+};
+#if HP_TORCH_AT_LEAST(2, 5)
+inline constexpr bool kHasPackedAttention = true;
+// Keys to the left of a query's own that it sees; none: all.
+inline std::optional<int64_t> keys_before(const PackedAttention& of) {
+  return of.window < of.longest ? std::optional(of.window - 1) : std::nullopt;
+}
+// To the right none, which LibTorch wants to be told where there is a window.
+inline std::optional<int64_t> keys_behind(const PackedAttention& of) {
+  return of.window < of.longest ? std::optional<int64_t>(0) : std::nullopt;
+}
+// What LibTorch is told: for documents of a token each it would take its kernel for generating
+// text, which has other sums and no gradient.
+inline int64_t most_tokens(const PackedAttention& of) { return std::max<int64_t>(2, of.longest); }
+inline PackedResult packed_attention(const PackedAttention& of) {
+  auto [out, log_sums, seed, offset, unused] = at::_flash_attention_forward(
+      of.q, of.k, of.v, of.borders, of.borders, most_tokens(of), most_tokens(of),
+      /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false, of.scale, keys_before(of),
+      keys_behind(of));
+  return {out, log_sums, seed, offset};
+}
+inline std::tuple<at::Tensor, at::Tensor, at::Tensor> packed_attention_backward(
+    const at::Tensor& gradient, const PackedAttention& of, const PackedResult& result) {
+  return at::_flash_attention_backward(gradient, of.q, of.k, of.v, result.out, result.log_sums,
+                                       of.borders, of.borders, most_tokens(of), most_tokens(of),
+                                       /*dropout_p=*/0.0, /*is_causal=*/true, result.seed,
+                                       result.offset, of.scale, keys_before(of), keys_behind(of));
+}
+#else
+inline constexpr bool kHasPackedAttention = false;
+inline PackedResult packed_attention(const PackedAttention&) {
+  TORCH_CHECK(false, "LibTorch ", torch_version(), " has no packed attention that we use");
+}
+inline std::tuple<at::Tensor, at::Tensor, at::Tensor> packed_attention_backward(
+    const at::Tensor&, const PackedAttention&, const PackedResult&) {
+  TORCH_CHECK(false, "LibTorch ", torch_version(), " has no packed attention that we use");
 }
 #endif
 

@@ -13,7 +13,8 @@
 // the schedule: the gather of block i+1 is begun before block i computes and waited for after it,
 // so it runs beside it, and a buffer that is taken again is first written behind its last use.
 // Nothing here needs record_stream. The host waits for the GPU once a step, in
-// FullySharded::finish_step(). docs/decisions/1402-device.md, 1404-gpu-hot-path.md.
+// FullySharded::finish_step(), and once an evaluation. docs/decisions/1402-device.md,
+// 1404-gpu-hot-path.md.
 //
 // AdamW and the sum of squares are kernels of our own where there are some (device_kernels.h), else
 // LibTorch's operations.

@@ -31,7 +31,6 @@ Result<ValidationResult> Validation::run(FullySharded& engine, WeightShards shar
   const auto micro = static_cast<uint64_t>(train_->batch.micro);
   const uint64_t rounds = evaluation_rounds(part_, micro, rank.count);
   engine.begin_evaluation(std::move(shards));
-  double loss_sum = 0;
   double counted = 0;
   for (uint64_t round = 0; round < rounds; ++round) {
     const auto first = evaluated_from(part_, micro, round, rank.index, rank.count);
@@ -39,14 +38,11 @@ Result<ValidationResult> Validation::run(FullySharded& engine, WeightShards shar
     std::iota(samples.begin(), samples.end(), first.value_or(0));
     HP_TRY_ASSIGN(const std::vector<MicroBatch> batches,
                   read_micro_batches(part_.reader, samples, train_->batch.micro, 1));
-    HP_TRY_ASSIGN(const double loss,
-                  engine.evaluate(batches[0].tokens, batches[0].targets, batches[0].documents));
-    if (first && rank.counts) {
-      loss_sum += loss;
-      counted += static_cast<double>(batches[0].counted);
-    }
-    HP_TRY(comm.barrier());  // where nothing is gathered, too: collectives are the sign of life
+    const bool counts = first && rank.counts;
+    HP_TRY(engine.evaluate(batches[0].tokens, batches[0].targets, batches[0].documents, counts));
+    if (counts) counted += static_cast<double>(batches[0].counted);
   }
+  HP_TRY_ASSIGN(const double loss_sum, engine.finish_evaluation());
   std::array<double, 2> sums = {loss_sum, counted};
   HP_TRY(comm.all_reduce(sums));
   return ValidationResult{sums[0] / std::max(1.0, sums[1]), part_.sequences};

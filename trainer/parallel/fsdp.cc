@@ -92,7 +92,8 @@ FullySharded::FullySharded(const Model& model, const std::vector<Block>& blocks,
       recompute_(recomputed_blocks(train, head_ + 1)),
       offloaded_inputs_(leaving_inputs(train, head_ + 1, device), device),
       sums_(device, sizeof(Sums) / sizeof(double)),
-      loss_sum_(compat::tensor_over(sums_.data(), 1, at::kDouble, device.name())) {
+      loss_sum_(compat::tensor_over(sums_.data(), 1, at::kDouble, device.name())),
+      marks_(device, static_cast<size_t>(comms.world().world_size())) {
   HP_CHECK(head_ >= 2 && (frozen == nullptr || blocks.size() == head_ - 1));
   add_blocks(blocks, compute);
   for (size_t b = kEmbed; b <= head_; ++b) uses_.push_back(b);
@@ -155,7 +156,7 @@ void FullySharded::begin_step(WeightShards shards, int micro_batches) {
   shards_ = std::move(shards);
   micro_batches_left_ = micro_batches;
   reducer_.begin_step(micro_batches);
-  device_.zero(reinterpret_cast<float*>(sums_.data()), sizeof(Sums) / sizeof(float));
+  clear_sums();
   wait_seconds_ = 0;
   streams_.reset();
   under_way_.reset();
@@ -251,8 +252,12 @@ Outcome FullySharded::forward_backward(const at::Tensor& tokens, const at::Tenso
   return Ok{};
 }
 
+void FullySharded::clear_sums() {
+  device_.zero(reinterpret_cast<float*>(sums_.data()), sizeof(Sums) / sizeof(float));
+}
+
 Outcome FullySharded::settle() {
-  for (Communicator* comm : {&comms_.shard(), &comms_.replicate()}) {
+  for (Communicator* comm : {&comms_.shard(), &comms_.replicate(), &comms_.world()}) {
     HP_TRY(comm->settle());
     const std::optional<StreamTimes> times = comm->take_stream_times();
     if (!times) continue;

@@ -84,9 +84,16 @@ class FullySharded {
 
   // Between two steps: what evaluate() works with, until the next begin_step.
   void begin_evaluation(WeightShards shards);
-  // This rank's sum of the cross entropy of one micro-batch, without gradients.
-  Result<double> evaluate(const at::Tensor& tokens, const at::Tensor& targets,
-                          const Documents& documents = {});
+  // The cross entropy of one micro-batch, without gradients, which is added up where it `counts`.
+  // On a GPU it returns before that is done. All ranks meet in it, whatever the strategy:
+  // collectives are their sign of life.
+  Outcome evaluate(const at::Tensor& tokens, const at::Tensor& targets, const Documents& documents,
+                   bool counts);
+  // This rank's sum since begin_evaluation(): the one place of an evaluation where the host waits
+  // for a GPU, but for a wait every kUnsettledEvaluations micro-batches.
+  Result<double> finish_evaluation();
+  // What is given to a GPU ahead has events of its own, and nothing bounds a part's length.
+  static constexpr int kUnsettledEvaluations = 256;
 
   // After the step's last micro-batch: this rank's shard of trained block b's gradient, summed over
   // micro-batches and all ranks.
@@ -130,6 +137,8 @@ class FullySharded {
   at::Tensor backward_loss(const at::Tensor& x, const at::Tensor& targets, double scale);
   Outcome backward_layers(at::Tensor& gradient);
   Outcome reduce(size_t block);
+  Outcome meet();
+  void clear_sums();
   Outcome settle();
 
   const Model& model_;
@@ -153,12 +162,14 @@ class FullySharded {
   WeightShards shards_;
   DeviceArray<double> sums_;         // Sums, on the device
   at::Tensor loss_sum_;              // its first number
+  DeviceArray<float> marks_;         // a number of each rank: what meet() gathers
   Documents documents_;              // of the micro-batch under way
   std::vector<at::Tensor> inputs_;   // of each block in a micro-batch, detached
   std::vector<at::Tensor> outputs_;  // of embed and layers, with their graphs
   std::vector<size_t> uses_;         // blocks in the order in which a micro-batch needs them
   size_t next_use_ = 0;              // index in uses_ of the next acquire()
   int micro_batches_left_ = 0;
+  int unsettled_evaluations_ = 0;
   size_t gathered_ = 0;
   size_t peak_gathered_ = 0;
   double wait_seconds_ = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// FullySharded without gradients, for validation. Blocks are gathered one after
-// another, without prefetch: it is a small part of a run, and so memory stays
-// below that of training.
+// FullySharded without gradients, for validation. Blocks are gathered one after another, without
+// prefetch: it is a small part of a run, and so memory stays below that of training. The sum stays
+// on the device, as a step's does, until all micro-batches have been given to it.
 #include "trainer/parallel/fsdp.h"
 
 #include <algorithm>
@@ -16,10 +16,13 @@ void FullySharded::begin_evaluation(WeightShards shards) {
     if (blocks_[b]->gathered()) release(b);
   }
   shards_ = std::move(shards);
+  clear_sums();
+  device_.zero(marks_.data(), static_cast<int64_t>(marks_.size()));
+  unsettled_evaluations_ = 0;
 }
 
-Result<double> FullySharded::evaluate(const at::Tensor& tokens, const at::Tensor& targets,
-                                      const Documents& documents) {
+Outcome FullySharded::evaluate(const at::Tensor& tokens, const at::Tensor& targets,
+                               const Documents& documents, bool counts) {
   HP_CHECK(micro_batches_left_ == 0);
   const c10::AutoGradMode mode(false);
   const Documents here = documents.on(device_.name());
@@ -49,8 +52,25 @@ Result<double> FullySharded::evaluate(const at::Tensor& tokens, const at::Tensor
   parameters.clear();
   if (!sharding_.keep_parameters) release(head_);
   if (!sharding_.keep_parameters && tied_) release(0);
+  if (counts) loss_sum_.add_(loss_sum);
+  HP_TRY(meet());
+  if (++unsettled_evaluations_ < kUnsettledEvaluations) return Ok{};
+  unsettled_evaluations_ = 0;
+  return settle();
+}
+
+Result<double> FullySharded::finish_evaluation() {
   HP_TRY(settle());
-  return loss_sum.item<double>();
+  double sum = 0;
+  device_.download(sums_.data(), &sum, sizeof sum);
+  return sum;
+}
+
+// A barrier that a device's streams keep, and not the host.
+Outcome FullySharded::meet() {
+  HP_TRY_ASSIGN(const CollectivePtr marks,
+                comms_.world().begin_all_gather(marks_.data(), sizeof(float)));
+  return marks->wait();
 }
 
 // Waits for it, too.

@@ -57,7 +57,13 @@ class Search {
   std::vector<PlanSetting> variants(const PlanSetting& given) const {
     std::vector<PlanSetting> all = {given};
     std::vector<Strategy> strategies = {given.train.strategy};
-    strategies.insert(strategies.end(), strategies_.begin(), strategies_.end());
+    for (const Strategy strategy : strategies_) {
+      PlanSetting s = given;
+      s.train.strategy = strategy;
+      const bool one_group = shard_count(s) == s.world_size();
+      if (strategy == Strategy::kHybrid && one_group) continue;  // full by another name
+      strategies.push_back(strategy);
+    }
     std::vector<int64_t> micros = {given.train.batch.micro};
     const std::vector<int64_t> even = even_micros(given.train.batch.global, given.world_size());
     micros.insert(micros.end(), even.begin(), even.end());
@@ -110,6 +116,15 @@ struct Difference {
   std::function<void(PlanSetting&)> apply;
 };
 
+const char* why_strategy(const TrainSpec& had, const TrainSpec& has) {
+  if (has.strategy == Strategy::kHybrid) {
+    return "between groups of workers, each of which has the whole, only gradients of shards pass";
+  }
+  return keeps_parameters(has) && !keeps_parameters(had)
+             ? "there is room for parameters that stay gathered, which saves messages"
+             : "shards more of what each worker holds";
+}
+
 std::vector<Difference> differences(const PlanSetting& from, const PlanSetting& to) {
   std::vector<Difference> found;
   const TrainSpec& had = from.train;
@@ -121,9 +136,7 @@ std::vector<Difference> differences(const PlanSetting& from, const PlanSetting& 
   }
   if (has.strategy != had.strategy) {
     found.push_back({train + "parallelism.strategy: " + to_word(has.strategy),
-                     keeps_parameters(has) && !keeps_parameters(had)
-                         ? "there is room for parameters that stay gathered, which saves messages"
-                         : "shards more of what each worker holds",
+                     why_strategy(had, has),
                      [v = has.strategy](PlanSetting& s) { s.train.strategy = v; }});
   }
   if (has.memory.offload != had.memory.offload) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a GPU can do at best, for MFU and for plans. Peaks are dense bf16 without sparsity, those
 // that TorchTitan uses (`tools/utils.py:get_peak_flops`), so that shares compare; memory is what
-// the maker states; bandwidths are the makers' too, and only plans use them.
+// the maker states; the peak in fp32 (products of fp32 stay that, compat/torch_compat.h: no TF32)
+// and bandwidths are the makers' too, and only plans use them.
 #pragma once
 
 #include <span>
@@ -13,6 +14,7 @@ struct GpuModel {
   std::string_view name;        // as `hpctl plan --gpu` takes it
   std::string_view match;       // in the product name that the driver reports
   double peak_flops = 0;        // per second, dense bf16
+  double fp32_flops = 0;        // per second, outside the matrix units
   double memory_bytes = 0;      // 0 = the machine's
   double link_bytes_per_s = 0;  // to the GPUs of the node, one direction
   double net_bytes_per_s = 0;   // to other nodes, per GPU, in instances that AWS offers

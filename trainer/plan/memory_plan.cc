@@ -33,11 +33,12 @@ struct LayerActivations {
 };
 
 // Whether attention is done by products of matrices, since no kernel takes it: on a GPU in fp32, or
-// with a window (trainer/arch/attention.h).
+// with a window where flash attention does not take the heads (trainer/arch/attention.h).
 bool attends_by_products(const PlanSetting& s) {
   const int64_t window = s.train.model.sliding_window;
   const bool windowed = window > 0 && s.train.data.seq_len > window;
-  return s.gpu && (windowed || compute_bytes(s.train) == kFp32);
+  const bool odd_heads = s.train.model.head_size() % 8 != 0;
+  return s.gpu && ((windowed && odd_heads) || compute_bytes(s.train) == kFp32);
 }
 
 // The weights of attention by products, of all pairs of tokens.
@@ -67,24 +68,20 @@ LayerActivations layer_activations(const PlanSetting& s) {
   const double q_row = tokens * static_cast<double>(m.heads * m.head_size());
   const double kv_row = tokens * static_cast<double>(m.kv_heads * m.head_size());
   const double ffn_row = tokens * static_cast<double>(m.ffn);
-  const bool kernels = !s.gpu;  // trainer/kernels: what is narrow they widen as they go
   const double per_head = tokens * static_cast<double>(m.heads);
   LayerActivations a;
   a.input = wide_row * c;
-  double norms = wide_row * layer.norm_bytes(c, kernels);
-  if (layer.head_norm_bytes != nullptr) {
-    norms += (q_row + kv_row) * layer.head_norm_bytes(c, kernels);
-  }
+  const double norms = (wide_row * layer.norms_kept + (q_row + kv_row) * layer.head_norms_kept) * c;
   const double attention = q_row * 2 * c + kv_row * 2 * c;  // queries, mixed values; keys, values
   const AttentionWeights weights = attention_weights(s);
-  const double fused = attends_by_products(s) ? 0 : per_head * kFp32 + (s.gpu ? q_row * c : 0);
+  const double fused = attends_by_products(s) ? 0 : per_head * kFp32;
   // Between A and B of each adapter.
   const double adapters = tokens * static_cast<double>(s.train.lora.rank) * c *
                           static_cast<double>(s.train.lora.on() ? s.train.lora.targets.size() : 0);
-  const double feed_forward = ffn_row * (kernels ? layer.ffn_fused : layer.ffn_kept) * c;
+  const double feed_forward = ffn_row * layer.ffn_kept * c;
   a.kept = norms + attention + fused + weights.kept + feed_forward + adapters;
-  // Instead of the second norm's part its input stays; and the keys beside their transposed copy.
-  const double transposed = s.gpu ? kv_row * c : 0;
+  // Instead of the second norm's part its input stays; and where products need one, the keys' copy.
+  const double transposed = attends_by_products(s) ? kv_row * c : 0;
   a.products =
       wide_row * c + attention + transposed + fused + ffn_row * layer.ffn_products * c + adapters;
   // What attention widens, and the gradients of that, while the feed-forward part is done; or those
@@ -100,14 +97,15 @@ bool offloads(const TrainSpec& train, Offload what) {
   return std::find(all.begin(), all.end(), what) != all.end();
 }
 
-// The head at its peak: logits, their log-softmax (not where the loss is fused) and the gradient,
-// in fp32.
+// The head at its peak: logits and their gradient, which a GPU's kernels take as they are, and
+// those of a CPU in fp32.
+double logit_bytes(const PlanSetting& s) { return s.gpu ? compute_bytes(s.train) : kFp32; }
 double head_bytes(const PlanSetting& s) {
   const TrainSpec& t = s.train;
   const int64_t all = t.batch.micro * t.data.seq_len;
   const int64_t chunk = t.loss.chunk_tokens;
   const auto rows = static_cast<double>(chunk > 0 ? std::min(chunk, all) : all);
-  return rows * static_cast<double>(t.model.vocab) * (s.gpu ? 3 : 2) * kFp32;
+  return rows * static_cast<double>(t.model.vocab) * 2 * logit_bytes(s);
 }
 
 // The model beside the adapters that are trained: each worker's shard of it, and what is gathered.
@@ -216,8 +214,9 @@ void add_activations(MemoryPlan& plan, const PlanSetting& s) {
   plan.parts.push_back({"activations", kept, of});
   if (attends_by_products(s)) {
     const auto tokens = static_cast<double>(s.train.data.seq_len);
-    plan.parts.push_back({"attention mask", tokens * tokens * kFp32,
-                          "no fused kernel takes fp32 or a window: scores are kept"});
+    plan.parts.push_back(
+        {"attention mask", tokens * tokens * kFp32,
+         "no fused kernel takes fp32, or a window and such heads: scores are kept"});
   }
   // The head works before the first layer's backward: the larger of the two counts.
   const double head = head_bytes(s);
@@ -227,9 +226,8 @@ void add_activations(MemoryPlan& plan, const PlanSetting& s) {
                                 ? std::to_string(s.train.loss.chunk_tokens) + " tokens at a time"
                                 : "all tokens of a micro-batch";
   if (head >= work) {
-    plan.parts.push_back(
-        {"logits", head,
-         chunk + (s.gpu ? ", with softmax and gradient in fp32" : ", with gradient in fp32")});
+    const char* type = logit_bytes(s) == kFp32 ? "fp32" : to_word(s.train.precision);
+    plan.parts.push_back({"logits", head, chunk + ", with gradient in " + type});
   } else {
     plan.parts.push_back({"one layer's backward", work, "larger than the logits"});
   }

@@ -21,10 +21,11 @@ struct PlanSetting {
   TrainSpec train;
   int32_t nodes = 1;
   int32_t workers_per_node = 1;
-  // On a CPU attention is fused, on a GPU in bf16 and fp16 without a window: its scores are never
-  // stored. The state has one copy on a GPU; on a CPU it has two slots (docs/formats.md, State
-  // arena), where copies at peers are kept three and those of the copies, and what a save writes
-  // from: a third slot or a copy.
+  // What lies between products of matrices is fused, on a GPU by the kernels that NVRTC compiles
+  // (its log says where there are none; more is kept then). Attention is on a CPU, and on a GPU in
+  // bf16 and fp16: its scores are never stored. The state has one copy on a GPU; on a CPU it has
+  // two slots (docs/formats.md, State arena), where copies at peers are kept three and those of the
+  // copies, and what a save writes from: a third slot or a copy.
   bool gpu = false;
   bool snapshots = true;  // copies at peers are wanted (recovery.snapshot)
 

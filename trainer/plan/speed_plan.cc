@@ -95,8 +95,9 @@ SpeedPlan plan_speed(const PlanSetting& s, const std::vector<Block>& blocks,
   plan.tokens_per_step = static_cast<double>(batch.global * s.train.data.seq_len);
   plan.recompute = recompute_factor(s.train);
   const double counted = plan.tokens_per_step * plan.flops.whole / world;
-  plan.compute_low_s = counted * plan.recompute / (device.peak_flops * kUsualMfuHigh);
-  plan.compute_high_s = counted * plan.recompute / (device.peak_flops * kUsualMfuLow);
+  const double peak = compute_bytes(s.train) < 4 ? device.peak_flops : device.fp32_flops;
+  plan.compute_low_s = counted * plan.recompute / (peak * kUsualMfuHigh);
+  plan.compute_high_s = counted * plan.recompute / (peak * kUsualMfuLow);
   const auto passes = static_cast<double>(passes_per_step(s));
   const Communication communication =
       plan_communication(s, device, static_cast<double>(parameter_count(blocks)), passes);

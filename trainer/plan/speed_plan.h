@@ -15,12 +15,14 @@ namespace hpctl {
 
 // TorchTitan's convention. Sources: TorchTitan benchmarks, Llama-3 8B on H100 at 8192 tokens: 33.7
 // (eager) to 39.0 % (compiled) with FSDP and selective checkpointing; llm-foundry, 1B to 70B: 37 to
-// 46 %. The lower end allows for slower kernels, small models have less to gain.
+// 46 %. The lower end allows for slower kernels, small models have less to gain. In fp32 the same
+// shares of that peak are assumed.
 inline constexpr double kUsualMfuLow = 0.30;
 inline constexpr double kUsualMfuHigh = 0.45;
 inline constexpr const char* kUsualMfuSource =
     "dense bf16 training of 1B to 70B models on H100 with FSDP reaches 34 to 46 % "
-    "(TorchTitan benchmarks 2024-12, MosaicML llm-foundry); 30 to 45 % is assumed";
+    "(TorchTitan benchmarks 2024-12, MosaicML llm-foundry); 30 to 45 % is assumed, in fp32 of the "
+    "peak without matrix units";
 
 struct SpeedPlan {
   FlopsPerToken flops;
@@ -33,7 +35,9 @@ struct SpeedPlan {
   double offload_s = 0;        // the state's way to the GPU and back (memory.offload)
   double step_low_s = 0;       // communication hidden as far as computation lasts
   double step_high_s = 0;
-  double mfu_low = 0;  // share of the peak that step_high_s and step_low_s mean
+  // Share of the peak in bf16 that step_high_s and step_low_s mean, as a job's own MFU counts it in
+  // fp32, too.
+  double mfu_low = 0;
   double mfu_high = 0;
 
   // By which settings are compared.

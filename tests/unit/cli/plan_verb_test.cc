@@ -25,9 +25,8 @@ class PlanVerb : public testing::Test {
     EXPECT_TRUE(write_file_atomic(file,
                                   "name: p\nnodes: 1\nworkers_per_node: 8\nworkload:\n"
                                   "  train:\n    model: {preset: " +
-                                      preset +
-                                      "}\n    data: {path: absent, seq_len: 8192}\n"
-                                      "    batch: {global: 512}\n    steps: 10\n" +
+                                      preset + "}\n    data: {path: absent, seq_len: " + seq_len_ +
+                                      "}\n    batch: {global: " + global_ + "}\n    steps: 10\n" +
                                       more_)
                     .ok());
     std::vector<std::string> words = {"plan", file};
@@ -35,6 +34,8 @@ class PlanVerb : public testing::Test {
     return test::run_hpctl(words);
   }
   TemporaryDirectory dir_;
+  std::string seq_len_ = "8192";
+  std::string global_ = "512";
   std::string more_;  // of the job file
 };
 
@@ -59,8 +60,18 @@ TEST_F(PlanVerb, WhatDoesNotFitIsStatus1WithAdvice) {
   EXPECT_EQ(text.status, 1);
   EXPECT_THAT(text.out, HasSubstr("does NOT fit"));
   EXPECT_THAT(text.out, HasSubstr("nodes: "));
-  const CommandRun larger = plan("llama3-70b", {"--gpu", "h200", "--nodes", "16"});
+  const CommandRun larger = plan("llama3-70b", {"--gpu", "h100", "--nodes", "16"});
   EXPECT_THAT(larger.out, HasSubstr("activation_checkpointing: full"));
+}
+
+TEST_F(PlanVerb, HybridIsAdvisedWhereNodesAreJoinedBySomethingSlow) {
+  seq_len_ = "512";
+  global_ = "16";
+  more_ = "    parallelism: {strategy: full}\n    memory: {activation_checkpointing: none}\n";
+  const json found =
+      json::parse(plan("llama3-8b", {"--gpu", "a100", "--nodes", "2", "--json"}).out);
+  ASSERT_EQ(found["advice"].size(), 1U) << found["advice"];
+  EXPECT_EQ(found["advice"][0]["change"], "workload.train.parallelism.strategy: hybrid");
 }
 
 TEST_F(PlanVerb, TheAdvisedJobFileFits) {

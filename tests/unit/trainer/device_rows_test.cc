@@ -200,6 +200,29 @@ TEST(DeviceRows, CrossEntropyIsItsDefinition) {
                 loss_operands(4, 7));
 }
 
+// So a copy in fp32, and its gradient, would be memory for nothing.
+TEST(DeviceRows, NarrowLogitsHaveTheLossAndTheGradientsOfACopyInFp32) {
+  const auto losses = [](const Tensor& logits, const Tensor& targets) {
+    const FusedLoss loss = on_device::cross_entropy(stub_kernels(), logits, targets, kZLoss);
+    return at::stack({loss.entropy, loss.objective});
+  };
+  const Tensor gradient = at::tensor({0.0F, 0.37F});
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    for (const int64_t vocab : {5, 250, 4104}) {
+      const Operands operands = in_type(loss_operands(7, vocab), type);
+      const Operands found =
+          results_of([&](const Operands& x) { return losses(x[0], x[1]); }, operands, gradient);
+      const Operands expected = results_of(
+          [&](const Operands& x) { return losses(x[0].to(at::kFloat), x[1]); }, operands, gradient);
+      EXPECT_EQ(found[0].scalar_type(), at::kFloat);
+      EXPECT_EQ(found[1].scalar_type(), type);
+      for (size_t i = 0; i < found.size(); ++i) {
+        EXPECT_TRUE(at::equal(found[i], expected[i])) << type << " " << vocab << ", " << i;
+      }
+    }
+  }
+}
+
 TEST(DeviceRows, AWordThatIsImpossibleCostsNothing) {
   Operands operands = loss_operands(3, 600);
   operands[0].narrow(1, 0, 300).fill_(-std::numeric_limits<double>::infinity());

@@ -14,6 +14,7 @@
 
 #include "common/base/lineage.h"
 #include "tests/unit/trainer/torch_on_host.h"
+#include "trainer/arch/fused_rows.h"
 #include "trainer/parallel/bf16_rounding.h"
 
 namespace hpctl {
@@ -63,6 +64,29 @@ TEST(TorchDevice, AStepWaitsOnceForTheDevice) {
       expect_finished(ends);
       for (const RankEnd& end : ends) EXPECT_EQ(end.host_waits, 8) << global << " " << precision;
     }
+  }
+}
+
+// However many micro-batches it has, and whether these gather anything or not.
+TEST(TorchDevice, AnEvaluationWaitsOnceForTheDevice) {
+  for (const char* strategy : {"full", "no_shard", "hybrid"}) {
+    std::vector<int> agreements;
+    for (const int sequences : {4, 20}) {
+      VariantJob job({strategy});
+      TrainSpec& spec = job.workload.train;
+      spec.data.path = testing::documents_for(job);
+      spec.data.split = {0.8, 0.2, 0};
+      spec.validation = {.every_steps = 4, .sequences = sequences};
+      const std::vector<RankEnd> ends = train(job, Kind::kTorchNccl);
+      expect_finished(ends);
+      for (const RankEnd& end : ends) {
+        EXPECT_EQ(end.host_waits, 8 + 2) << strategy << ", " << sequences << " sequences";
+        agreements.push_back(end.agreements);
+      }
+      EXPECT_EQ(losses(job).size(), 8U + 2U);
+    }
+    EXPECT_THAT(agreements, ::testing::Each(agreements.front()))
+        << strategy << ": ranks meet on their streams";
   }
 }
 
@@ -220,6 +244,20 @@ TEST_F(TorchOperations, AdamWInPlaceIsTheHosts) {
   }
   EXPECT_EQ(on_host(dm), new_m);
   EXPECT_EQ(on_host(dv), new_v);
+}
+
+// Of the types that the GPU's kernels are loaded for; the host's loss wants them wide.
+TEST(LossOnAGpu, TakesNarrowLogitsAsTheyAre) {
+  const at::Device gpu(at::kCUDA, 0);
+  EXPECT_FALSE(has_fused_loss(gpu, at::kBFloat16)) << "no kernels";
+  testing::take_stub_gpu();
+  ASSERT_NE(load_device_kernels(0, {Element::kFp32, Element::kBf16}), nullptr);
+  EXPECT_TRUE(has_fused_loss(gpu, at::kBFloat16));
+  EXPECT_TRUE(has_fused_loss(gpu, at::kFloat));
+  EXPECT_FALSE(has_fused_loss(gpu, at::kHalf));
+  EXPECT_FALSE(has_fused_loss(at::kCPU, at::kBFloat16));
+  EXPECT_TRUE(has_fused_loss(at::kCPU, at::kFloat));
+  EXPECT_TRUE(has_fused_loss(at::kCPU, at::kDouble));
 }
 
 TEST(OpenDevice, IsTheHostWhereLibTorchHasNoGpu) {

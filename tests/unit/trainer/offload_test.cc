@@ -5,9 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-
 #include "tests/unit/trainer/tensor_memory.h"
 #include "tests/unit/trainer/torch_on_host.h"
 #include "trainer/arch/registry.h"
@@ -50,17 +47,6 @@ double most(const std::vector<RankEnd>& ends, size_t RankEnd::*what) {
   return static_cast<double>(most);
 }
 
-// A part of the data for validation is one of whole documents.
-std::string documents_for(const testing::Job& job) {
-  const std::string directory = job / "texts";
-  std::filesystem::create_directory(directory);
-  for (int i = 0; i < 10; ++i) {
-    std::ofstream text(directory + "/" + std::to_string(i));
-    for (int k = 0; k < 50; ++k) text << "line " << k << " of " << k * k % (i + 7) << " things\n";
-  }
-  return directory;
-}
-
 class Offloaded : public ::testing::TestWithParam<Variant> {};
 INSTANTIATE_TEST_SUITE_P(Variants, Offloaded,
                          ::testing::Values(Variant{"full", "fp32", "fp32", kOptimizer},
@@ -88,7 +74,7 @@ TEST_P(Offloaded, SameBitsAndLessDeviceMemoryAsPlanned) {
     spec.loss_scale.initial = 1024;
     spec.steps = 3;
     job->workload.checkpoint.every_steps = 0;
-    spec.data.path = documents_for(*job);
+    spec.data.path = testing::documents_for(*job);
     spec.data.split = {0.8, 0.2, 0};
     spec.validation = {.every_steps = 3, .sequences = 2};
   }

@@ -186,8 +186,9 @@ int cudaStreamSynchronize(void* stream) {
   mark->wait();
   return 0;
 }
-int cudaDeviceGetAttribute(int* value, int, int) {
-  *value = 0;
+int cudaDeviceGetAttribute(int* value, int attribute, int) {
+  constexpr int kCapabilityMajor = 75;
+  *value = attribute == kCapabilityMajor ? 9 : 0;
   return 0;
 }
 int cudaGetDeviceProperties(void* properties, int) {

@@ -4,12 +4,11 @@
 // addresses have to lie: a GPU would fault where this only sees host memory.
 #pragma once
 
-#include <ATen/record_function.h>
 #include <signal.h>
 
 #include <algorithm>
-#include <array>
-#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,6 +19,7 @@
 
 #include "common/base/check.h"
 #include "common/base/cuda_api.h"
+#include "tests/unit/trainer/host_waits.h"
 #include "tests/unit/trainer/stub_kernels.h"
 #include "tests/unit/trainer/worker_job.h"
 #include "trainer/comm/nccl_communicator.h"
@@ -54,11 +54,15 @@ class OnHostMemory final : public Communicator {
     return awaited(nccl_->begin_reduce_scatter(input, chunk, output));
   }
   Outcome all_gather(void* buffer, size_t chunk_bytes) override {
+    ++agreements_;
     return nccl_->all_gather(buffer, chunk_bytes);
   }
   Outcome settle() override { return nccl_->settle(); }
   std::optional<StreamTimes> take_stream_times() override { return nccl_->take_stream_times(); }
   void abort() override { nccl_->abort(); }
+
+  // Collectives of this thread that a host waits for, with the device behind it.
+  static int agreements() { return agreements_; }
 
  private:
   struct Awaited final : Collective {
@@ -75,6 +79,8 @@ class OnHostMemory final : public Communicator {
     if (!begun.ok()) return begun.error();
     return CollectivePtr(std::make_unique<Awaited>(std::move(*begun), compute_));
   }
+
+  static thread_local inline int agreements_ = 0;
 
   cuda::Stream compute_ = nullptr;
   std::unique_ptr<NcclCommunicator> nccl_;
@@ -108,32 +114,6 @@ class Regions {
   std::map<char*, size_t> regions_;
   size_t live_ = 0;
   size_t peak_ = 0;
-};
-
-// Operations of this thread after which a GPU's host waits for it.
-class HostWaits {
- public:
-  HostWaits() : handle_(at::addThreadLocalCallback(at::RecordFunctionCallback(&HostWaits::note))) {
-    count_ = 0;
-  }
-  ~HostWaits() { at::removeCallback(handle_); }
-  HostWaits(const HostWaits&) = delete;
-  HostWaits& operator=(const HostWaits&) = delete;
-
-  static int count() { return count_; }
-
- private:
-  static std::unique_ptr<at::ObserverContext> note(const at::RecordFunction& operation) {
-    static constexpr std::array<const char*, 4> kWaiting = {
-        "aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero", "aten::nonzero"};
-    for (const char* name : kWaiting) {
-      if (std::strcmp(operation.name(), name) == 0) ++count_;
-    }
-    return nullptr;
-  }
-
-  static thread_local inline int count_ = 0;
-  at::CallbackHandle handle_;
 };
 
 class TorchOnHost final : public TorchDevice {
@@ -256,6 +236,7 @@ struct RankEnd {
   size_t peak_bytes = 0;
   size_t peak_host_bytes = 0;
   int host_waits = 0;  // for the device, by the step loop
+  int agreements = 0;  // with other ranks, over NCCL
 };
 
 // Trains the job to its end. The device of `faulty_rank` fails.
@@ -281,8 +262,10 @@ inline std::vector<RankEnd> train(const Job& job, Kind kind, int faulty_rank = -
       end.outcome = generation.start();
       const HostWaits waits;
       const int downloads = torch.downloads();
+      const int agreements = OnHostMemory::agreements();
       if (end.outcome.ok()) end.outcome = generation.run();
       end.host_waits = waits.count() + torch.downloads() - downloads;
+      end.agreements = OnHostMemory::agreements() - agreements;
       end.peak_bytes = torch.peak_bytes();
       end.peak_host_bytes = torch.peak_host_bytes();
     });
@@ -301,6 +284,17 @@ inline std::vector<double> losses(const Job& job) {
     values.push_back(line.at(line.contains("loss") ? "loss" : "validation_loss").get<double>());
   }
   return values;
+}
+
+// Data with a part for validation, which is one of whole documents.
+inline std::string documents_for(const Job& job) {
+  const std::string directory = job / "texts";
+  std::filesystem::create_directory(directory);
+  for (int i = 0; i < 10; ++i) {
+    std::ofstream text(directory + "/" + std::to_string(i));
+    for (int k = 0; k < 50; ++k) text << "line " << k << " of " << k * k % (i + 7) << " things\n";
+  }
+  return directory;
 }
 
 struct Variant {

@@ -65,10 +65,6 @@ int64_t looked_up(const ModelSpec& model) {
   return tokens + model.max_positions * model.dim;
 }
 
-// A norm is one operation: input and result, and for one of the two the input serves that the
-// layer keeps anyway.
-double norm_bytes(double compute_bytes, bool) { return 3 * compute_bytes; }
-
 }  // namespace
 
 extern const Architecture kArchitecture;
@@ -77,12 +73,9 @@ constinit const Architecture kArchitecture = {
     .is_embedding = is_embedding,
     .initial = initial,
     .looked_up = looked_up,
-    // The feed-forward part keeps what stands before and after GELU.
-    .layer_memory = {.norm_bytes = norm_bytes,
-                     .ffn_kept = 2,
-                     .ffn_fused = 2,
-                     .ffn_products = 1,
-                     .ffn_backward = 2},
+    // Of each norm its input and its result, and for one of the two the input serves that the layer
+    // keeps anyway. The feed-forward part keeps what stands before and after GELU.
+    .layer_memory = {.norms_kept = 3, .ffn_kept = 2, .ffn_products = 1, .ffn_backward = 2},
     .hugging_face = {.model_type = "gpt2",
                      .family = "GPT-2",
                      .base_prefix = "transformer.",

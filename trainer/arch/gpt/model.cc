@@ -44,7 +44,6 @@ class Gpt : public Model {
   Tensors qkv(const LayerCall& call, const Tensor& a) const;
 
   ModelSpec model_;
-  at::ScalarType wide_;  // of the logits
   CausalAttention attention_;
   std::vector<Segment> segments_;
 };
@@ -53,7 +52,6 @@ Gpt::Gpt(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double
          at::Device device)
     : Model(z_loss),
       model_(model),
-      wide_(wide_type(compute)),
       attention_(model, seq_len, compute, device),
       segments_(make_segments()) {}
 
@@ -115,7 +113,7 @@ Tensors Gpt::qkv(const LayerCall& call, const Tensor& a) const {
 
 Tensor Gpt::logits(const std::vector<Tensor>& parameters, const Tensor& x) const {
   const Tensor normed = layer_norm(x, parameters[kFinalNorm], parameters[kFinalNorm + 1], nullptr);
-  return ops::linear(normed, parameters[kOutput]).to(wide_);
+  return ops::linear(normed, parameters[kOutput]);
 }
 
 }  // namespace

@@ -87,22 +87,6 @@ int64_t looked_up(const ModelSpec& model) {
   return model.tied_embeddings ? 0 : model.vocab * model.dim;
 }
 
-// Of each norm: its input in fp32 (the layer's own input serves when that is fp32), its square, the
-// normalised value, the result. Fused, its input and the result.
-double norm_bytes(double compute_bytes, bool fused) {
-  constexpr double kFp32 = 4;
-  if (fused) return 3 * compute_bytes;
-  return compute_bytes < kFp32 ? 2 * (2 * kFp32 + 2 * compute_bytes) : 7 * compute_bytes;
-}
-
-// Its input in the type of computation, and unless it is fused, its input in fp32, the square of
-// that, and the normalised value. In fp32 its input is the first of these.
-double head_norm_bytes(double compute_bytes, bool fused) {
-  constexpr double kFp32 = 4;
-  if (fused) return compute_bytes;
-  return compute_bytes < kFp32 ? 2 * kFp32 + compute_bytes : 3 * compute_bytes;
-}
-
 extern const Architecture kArchitecture;
 constinit const Architecture kArchitecture = family(own_layout, {.model_type = "llama",
                                                                  .family = "Llama",

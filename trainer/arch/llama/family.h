@@ -27,8 +27,6 @@ std::vector<Block> layout(const ModelSpec& model, LayerParts parts);
 bool is_embedding(std::string_view tensor);
 InitialDistribution initial(const ModelSpec& model, const Block& block, std::string_view tensor);
 int64_t looked_up(const ModelSpec& model);
-double norm_bytes(double compute_bytes, bool fused);
-double head_norm_bytes(double compute_bytes, bool fused);
 
 constexpr Architecture family(std::vector<Block> (*layout)(const ModelSpec& model),
                               HuggingFaceForm form, LayerParts parts = {}) {
@@ -36,14 +34,14 @@ constexpr Architecture family(std::vector<Block> (*layout)(const ModelSpec& mode
           .is_embedding = is_embedding,
           .initial = initial,
           .looked_up = looked_up,
-          // The feed-forward part keeps gate, its SiLU (not where it is fused), the other half and
-          // their product.
-          .layer_memory = {.norm_bytes = norm_bytes,
-                           .ffn_kept = 4,
-                           .ffn_fused = 3,
+          // Of each norm its input and its result, and for one of the two the input serves that
+          // the layer keeps anyway; of those of heads their input. The feed-forward part keeps
+          // gate, the other half and the product of its SiLU with that.
+          .layer_memory = {.norms_kept = 3,
+                           .ffn_kept = 3,
                            .ffn_products = 2,
                            .ffn_backward = 3,
-                           .head_norm_bytes = parts.qk_norms ? head_norm_bytes : nullptr},
+                           .head_norms_kept = parts.qk_norms ? 1.0 : 0.0},
           .hugging_face = form};
 }
 

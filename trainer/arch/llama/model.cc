@@ -131,7 +131,7 @@ class Llama : public Model {
   LayerSlots slots_;
   double lora_scale_;
   at::ScalarType compute_;
-  at::ScalarType wide_;  // of norms and logits
+  at::ScalarType wide_;  // of norms
   bool fused_;           // norms and SwiGLU by kernels
   CausalAttention attention_;
   std::vector<Segment> segments_;
@@ -229,7 +229,7 @@ Tensor Llama::mlp(const LayerCall& call, const Tensor& b) const {
 }
 
 Tensor Llama::logits(const std::vector<Tensor>& parameters, const Tensor& x) const {
-  return ops::linear(rms_norm(x, parameters[kFinalNorm], nullptr), parameters[kOutput]).to(wide_);
+  return ops::linear(rms_norm(x, parameters[kFinalNorm], nullptr), parameters[kOutput]);
 }
 
 }  // namespace
