@@ -9,14 +9,13 @@
 #include <csignal>
 #include <cstdlib>
 #include <map>
-#include <memory>
 #include <optional>
 #include <random>
 #include <vector>
 
 #include "agent/beat_times.h"
 #include "agent/controller_access.h"
-#include "agent/core/reconnect.h"
+#include "agent/controller_session.h"
 #include "agent/core/supervisor.h"
 #include "agent/error_file.h"
 #include "agent/event_loop.h"
@@ -30,7 +29,6 @@
 #include "agent/progress_file.h"
 #include "agent/report_log.h"
 #include "agent/standbys.h"
-#include "agent/troubled_link.h"
 #include "agent/worker_command.h"
 #include "agent/worker_pages.h"
 #include "common/base/check.h"
@@ -44,8 +42,6 @@
 namespace hpctl::agent {
 namespace {
 
-constexpr int64_t kWelcomeTimeoutMs = 3'000;       // from the end of the attempt to connect
-constexpr int64_t kAcknowledgeTimeoutMs = 10'000;  // then the stream is taken for dead
 constexpr int64_t kGoodbyeTimeoutMs = 2'000;
 constexpr int64_t kStillMs = 500;  // without a step or a collective; StillWatch
 constexpr uint32_t kOrphanGraceMs = 1'000;
@@ -68,9 +64,6 @@ class Agent {
   void say_goodbye();
 
   // The controller's side.
-  void connect();
-  void drop_link(const std::string& why);
-  void on_link();
   void on_message(const v1::ControllerMessage& message);
   void on_welcome(const v1::Welcome& welcome);
   void on_start(const v1::StartWorkers& start);
@@ -81,7 +74,6 @@ class Agent {
   void on_fault(const v1::InjectFault& order);
   void start_workers(const v1::StartWorkers& start);
   v1::AgentMessage registration() const;
-  void deliver(const v1::AgentMessage& message);
 
   // Time.
   void on_time();
@@ -89,7 +81,6 @@ class Agent {
   void start_standbys();
   void read_pages();
   void heartbeat();
-  void start_controller();
   void end_node(int exit_code, uint32_t grace_ms, const std::string& reason);
 
   const AgentOptions options_;
@@ -108,24 +99,12 @@ class Agent {
   WorkerPages pages_;
   Standbys standbys_{[](uint64_t pid) { return proportional_memory(static_cast<pid_t>(pid)); }};
   ReportLog reports_;
-  const std::unique_ptr<ControllerAccess> access_;
-  OrphanWatch orphan_;
-  Backoff backoff_;
-  Patience patience_;
+  ControllerSession session_;
   std::map<uint64_t, std::vector<holder::Spawn>> spawns_;  // by generation being started
-
   std::map<uint64_t, std::string> stacks_;  // by generation; for the answer to the order to stop
 
-  std::unique_ptr<TroubledLink> link_;
-  bool welcomed_ = false;
-  std::string last_trouble_;  // with the controller; logged when it changes
   BeatTimes beats_;
   int64_t still_limit_ms_ = INT64_MAX;  // then the kernel is asked what the worker does
-  int64_t connect_at_ms_ = 0;
-  int64_t cut_until_ms_ = 0;  // a fault on purpose; before, nobody is reached
-  int64_t welcome_by_ms_ = 0;
-  int64_t look_again_at_ms_ = 0;  // for a newer controller, before the welcome
-  int64_t acknowledge_by_ms_ = INT64_MAX;
   int64_t read_pages_at_ms_ = 0;
   std::optional<int64_t> leave_by_ms_;  // the node is done; only acknowledgements are waited for
   bool finished_ = false;
@@ -144,9 +123,15 @@ Agent::Agent(const AgentOptions& options, PacketSocket holder, HolderMemory memo
       reports_(
           envelope_, hello_.last_report, reported_before(hello_),
           [this](const holder::ToHolder& message) { holder_.tell(message); },
-          [this](const v1::AgentMessage& message) { deliver(message); }),
-      access_(make_controller_access(options.paths, options.job, options.node)),
-      orphan_(clock_.monotonic_ms(), access_->orphan_timeout_ms()) {
+          [this](const v1::AgentMessage& message) { session_.send_report(message); }),
+      session_(options.job, make_controller_access(options.paths, options.job, options.node),
+               wake_.get(), clock_,
+               {[this] { return registration(); },
+                [this](const v1::ControllerMessage& message) {
+                  on_message(message);
+                  return !finished_;
+                },
+                [this] { holder_.excuse_silence(); }}) {
   HP_CHECK(wake_.valid());
   for (const holder::StoredReport& stored : memory.reports) reports_.restore(stored);
   for (const auto& [worker, page] : memory.workers) on_worker(worker, page);
@@ -158,7 +143,7 @@ int Agent::run() {
   loop_.add(wake_.get(), EPOLLIN, [this](uint32_t) {
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t n = ::read(wake_.get(), &count, sizeof(count));
-    on_link();
+    session_.read();
   });
   while (!finished_ && !holder_.broken()) {
     on_time();
@@ -212,7 +197,7 @@ void Agent::on_exit(const holder::Exited& exit) {
   explain_exit(exited, place_);
   // Its page still holds the last step and loss, which are newer than the last heartbeat. Of one
   // that stays for the next generation only the step counts, which the report has.
-  if (welcomed_ && (exit.stays == 0 || reports_.is_news(exited))) heartbeat();
+  if (session_.is_open() && (exit.stays == 0 || reports_.is_news(exited))) heartbeat();
   if (const auto commit = pages_.committed(exit.generation, exit.checkpoint_step)) {
     reports_.committed(*commit);
   }
@@ -275,7 +260,7 @@ v1::AgentMessage Agent::registration() const {
   v1::Register& registration = *message.mutable_register_agent();
   const NodeFacts facts = read_node_facts(options_.node);
   if (!facts.trouble.empty()) log_warning(facts.trouble);
-  registration = to_message(facts, hello_, access_->address());
+  registration = to_message(facts, hello_, session_.address());
   registration.set_agent_pid(static_cast<uint64_t>(::getpid()));
   registration.set_generation_seen(supervisor_.generation_seen());
   registration.set_version(options_.version);
@@ -283,53 +268,6 @@ v1::AgentMessage Agent::registration() const {
     *registration.add_workers() = to_message(worker);
   }
   return message;
-}
-
-void Agent::connect() {
-  const auto dialled = access_->connect(patience_);
-  orphan_.set_plan(access_->start_plan());
-  if (!dialled.ok()) {
-    const Error& error = dialled.error();
-    if (error.code == ErrorCode::kFailedPrecondition) {
-      return end_node(0, kOrphanGraceMs, error.message);
-    }
-    if (error.message != last_trouble_) log_warning(error.message);
-    last_trouble_ = error.message;
-    connect_at_ms_ = clock_.monotonic_ms() + backoff_.next(rng_);
-    return;
-  }
-  link_ = std::make_unique<TroubledLink>(dialled->channel, wake_.get(), clock_);
-  link_->send(registration());
-  const int64_t now = clock_.monotonic_ms();
-  welcome_by_ms_ = now + dialled->attempt_ms + kWelcomeTimeoutMs;
-  look_again_at_ms_ = now + access_->look_every_ms();
-}
-
-void Agent::drop_link(const std::string& why) {
-  const std::string status = link_->finish();
-  link_.reset();
-  const int64_t now = clock_.monotonic_ms();
-  const std::string trouble = why + (status.empty() ? "" : ": " + status);
-  if (welcomed_ || trouble != last_trouble_) log_warning(trouble);
-  last_trouble_ = trouble;
-  welcomed_ = false;
-  acknowledge_by_ms_ = INT64_MAX;
-  orphan_.lost(now);
-  connect_at_ms_ = now + backoff_.next(rng_);
-}
-
-void Agent::on_link() {
-  if (!link_) return;
-  while (const auto message = link_->receive()) {
-    if (message->job() != options_.job.value) {
-      log_warning("a message for job " + std::to_string(message->job()) + " is ignored");
-      continue;
-    }
-    on_message(*message);
-    if (finished_) return;
-  }
-  if (link_->closed()) drop_link("the controller does not answer");
-  if (link_ && clock_.monotonic_ms() < cut_until_ms_) drop_link("the network is cut, on purpose");
 }
 
 void Agent::on_message(const v1::ControllerMessage& message) {
@@ -343,9 +281,7 @@ void Agent::on_message(const v1::ControllerMessage& message) {
       return log_warning("refused by the controller for now: " + message.refused().reason());
     case v1::ControllerMessage::kReportAck:
       reports_.acknowledged(message.report_ack());
-      acknowledge_by_ms_ =
-          reports_.waiting().empty() ? INT64_MAX : clock_.monotonic_ms() + kAcknowledgeTimeoutMs;
-      return;
+      return session_.acknowledged(!reports_.waiting().empty());
     case v1::ControllerMessage::kStartWorkers:
       return on_start(message.start_workers());
     case v1::ControllerMessage::kStopWorkers:
@@ -364,12 +300,7 @@ void Agent::on_message(const v1::ControllerMessage& message) {
 }
 
 void Agent::on_welcome(const v1::Welcome& welcome) {
-  log_info("connected to controller " + std::to_string(welcome.controller_pid()));
-  welcomed_ = true;
-  last_trouble_.clear();
-  backoff_.reset();
-  patience_.reset();
-  orphan_.welcomed(welcome.orphan_timeout_ms());
+  session_.welcomed(welcome);
   beats_.welcomed(welcome.heartbeat_interval_ms(), clock_.monotonic_ms());
   if (welcome.hang_timeout_ms() > 0) {
     still_limit_ms_ = std::min<int64_t>(kStillMs, welcome.hang_timeout_ms() / 2);
@@ -401,13 +332,13 @@ void Agent::on_stand_by(const v1::StartWorkers& like) {
 // Without a controller it is lost: the next one has the node prepared anew.
 void Agent::tell_unfit(const Unfitness& unfit) {
   log_warning("this spare is unfit: " + unfit.reason);
-  if (!welcomed_) return;
+  if (!session_.is_open()) return;
   v1::AgentMessage message = envelope_;
   v1::SpareUnfit& told = *message.mutable_spare_unfit();
   told.set_reason(printable_line(unfit.reason, kReasonBytes));
   told.set_hardware(unfit.hardware);
   told.set_reboot(unfit.reboot);
-  link_->send(message);
+  session_.send(message);
 }
 
 void Agent::on_stop(const v1::StopWorkers& stop) {
@@ -432,12 +363,9 @@ void Agent::on_fault(const v1::InjectFault& order) {
   const auto fault = from_word<InjectedFault>(order.fault());
   log_warning("a fault on purpose: " + printable_line(order.fault(), kReasonBytes));
   std::string trouble = "this release does not know it";
-  if (fault == InjectedFault::kCutAgent) {
-    cut_until_ms_ = clock_.monotonic_ms() + kCutMs;
-    return;
-  }
-  if (fault == InjectedFault::kDelayMessages) return link_->delay_messages();
-  if (fault == InjectedFault::kLoseMessages) return link_->lose_messages();
+  if (fault == InjectedFault::kCutAgent) return session_.cut(kCutMs);
+  if (fault == InjectedFault::kDelayMessages) return session_.link().delay_messages();
+  if (fault == InjectedFault::kLoseMessages) return session_.link().lose_messages();
   if (fault && is_to_agent(*fault)) {
     ::raise(traits_of(*fault).signal);
     return;  // stopped, and goes on: the holder did not find it
@@ -458,7 +386,7 @@ void Agent::on_fault(const v1::InjectFault& order) {
   v1::AgentMessage answer = envelope_;
   answer.mutable_fault_not_injected()->set_event_seq(order.event_seq());
   answer.mutable_fault_not_injected()->set_reason(trouble);
-  link_->send(answer);
+  session_.send(answer);
 }
 
 void Agent::start_workers(const v1::StartWorkers& start) {
@@ -480,58 +408,33 @@ void Agent::start_workers(const v1::StartWorkers& start) {
       supervisor_.start({key, start.generation(), {start.ranks().begin(), start.ranks().end()}}));
 }
 
-void Agent::deliver(const v1::AgentMessage& message) {
-  if (!welcomed_) return;  // on_welcome() sends what waits
-  if (acknowledge_by_ms_ == INT64_MAX) {
-    acknowledge_by_ms_ = clock_.monotonic_ms() + kAcknowledgeTimeoutMs;
-  }
-  link_->send(message);
-}
-
 // ---- time ---------------------------------------------------------------------------------------
 
 void Agent::on_time() {
   const int64_t now = clock_.monotonic_ms();
-  if (link_ && now >= link_->next_deadline_ms()) {
-    link_->on_time();
-    on_link();
-    if (finished_) return;
-  }
+  session_.read_delayed(now);
+  if (finished_) return;
   if (leave_by_ms_ && (reports_.waiting().empty() || now >= *leave_by_ms_)) {
     return end_node(0, 0, "the job has ended");
   }
-  if (link_ && !welcomed_ && now >= welcome_by_ms_) drop_link("no welcome from the controller");
-  if (link_ && !welcomed_ && now >= look_again_at_ms_) {
-    look_again_at_ms_ = now + access_->look_every_ms();
-    if (access_->is_succeeded()) drop_link("another controller has the job");
+  if (const auto hopeless = session_.on_time(now, !leave_by_ms_)) {
+    return end_node(hopeless->exit_code, kOrphanGraceMs, hopeless->reason);
   }
-  if (welcomed_ && now >= acknowledge_by_ms_) drop_link("reports are not acknowledged");
-  if (orphan_.expired(now)) {
-    return end_node(1, kOrphanGraceMs, "no controller and no completed step for limits.orphan");
-  }
-  if (now >= cut_until_ms_) {
-    if (!leave_by_ms_ && orphan_.start_controller_now(now)) start_controller();
-    if (!link_ && now >= connect_at_ms_) connect();
-  }
-  if (finished_) return;
   if (now >= holder_.alive_at_ms()) holder_.show_life(now);
   preparation_.on_time(now);
   if (now >= read_pages_at_ms_) read_pages();
   if (now >= standbys_.due_ms()) start_standbys();
-  if (welcomed_ && now >= beats_.due_ms()) {
+  if (session_.is_open() && now >= beats_.due_ms()) {
     reports_.send_held();
     heartbeat();
   }
 }
 
 int64_t Agent::next_timeout_ms() const {
-  int64_t next = std::min({std::max(orphan_.next_deadline_ms(), cut_until_ms_), acknowledge_by_ms_,
-                           holder_.alive_at_ms(), preparation_.deadline_ms(), standbys_.due_ms()});
+  int64_t next = std::min(
+      {session_.due_ms(), holder_.alive_at_ms(), preparation_.deadline_ms(), standbys_.due_ms()});
   if (leave_by_ms_) next = std::min(next, *leave_by_ms_);
-  if (link_) next = std::min(next, link_->next_deadline_ms());
-  if (!link_) next = std::min(next, std::max(connect_at_ms_, cut_until_ms_));
-  if (link_ && !welcomed_) next = std::min({next, welcome_by_ms_, look_again_at_ms_});
-  if (welcomed_) next = std::min(next, beats_.due_ms());
+  if (session_.is_open()) next = std::min(next, beats_.due_ms());
   if (!pages_.empty()) next = std::min(next, read_pages_at_ms_);
   return std::max<int64_t>(0, next - clock_.monotonic_ms());
 }
@@ -546,7 +449,7 @@ void Agent::read_pages() {
     beats_.at_once();
     start_standbys();
   }
-  if (findings.step) orphan_.trained(clock_.monotonic_ms());
+  if (findings.step) session_.trained(clock_.monotonic_ms());
   if (findings.commit) reports_.committed(*findings.commit);
   if (!reports_.many_wait()) reports_.bad_step(pages_.read_bad_step());
   read_pages_at_ms_ =
@@ -558,22 +461,8 @@ void Agent::heartbeat() {
   const int64_t now = clock_.monotonic_ms();
   pages_.describe(*message.mutable_heartbeat(), now, still_limit_ms_);
   standbys_.tell(*message.mutable_heartbeat(), now);
-  link_->send(message);
+  session_.send(message);
   beats_.sent(now);
-}
-
-// Blocks this thread for a moment: without a controller there is nobody to hear of anything else,
-// and what happens meanwhile waits in the holder.
-void Agent::start_controller() {
-  log_info("no controller answers; starting one");
-  holder_.excuse_silence();
-  if (const auto started = access_->start(); !started.ok()) {
-    log_warning(started.error().message);
-    return;
-  }
-  backoff_.reset();
-  connect_at_ms_ = 0;     // an attempt under way goes on: the controller may only have been slow,
-  look_again_at_ms_ = 0;  // unless there is another one now
 }
 
 void Agent::end_node(int exit_code, uint32_t grace_ms, const std::string& reason) {

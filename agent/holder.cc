@@ -9,11 +9,11 @@
 
 #include <algorithm>
 #include <csignal>
-#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include "agent/agent_memory.h"
 #include "agent/core/respawn.h"
 #include "agent/event_loop.h"
 #include "agent/guardian.h"
@@ -78,6 +78,7 @@ class Holder {
         lock_(std::move(lock)),
         signals_(std::move(signals)),
         boot_id_(new_boot_id()),
+        memory_(boot_id_, static_cast<uint64_t>(::getpid())),
         workers_(
             loop_, options.node, boot_id_, options.ping_times,
             [this](Exited record, const Worker& worker) {
@@ -105,12 +106,12 @@ class Holder {
   void greet();
   void send(const ToAgent& message, int descriptor = -1);
   void send_state(const Worker& worker);
-  void on(AcceptGeneration request);
+  void on(const AcceptGeneration& request) { memory_.saw(request.generation); }
   void on(const Spawn& request);
   void on(const Kill& request);
   void end_workers(const Kill& order, const std::string& stacks);
-  void on(KeepReport request);
-  void on(const DropReport& request) { reports_.erase(request.seq); }
+  void on(KeepReport request) { memory_.keep(std::move(request)); }
+  void on(const DropReport& request) { memory_.drop(request); }
   void on(const End& request);
   void on(const Strike& request) { workers_.strike(request); }
   void on(const Alive& sign);
@@ -121,7 +122,6 @@ class Holder {
   Result<const Worker*> start(const Spawn& request);
   void worker_ended(Exited record, const Worker& worker);
   void worker_changed(const Worker& worker);
-  void remember_if_past(const Worker& worker);
   void begin_end(int exit_code, uint32_t grace_ms, const std::string& why);
   void finish_end();
   int64_t next_timeout_ms() const;
@@ -132,6 +132,7 @@ class Holder {
   UniqueFd lock_;
   UniqueFd signals_;
   const std::string boot_id_;
+  AgentMemory memory_;
 
   UniqueFd guardian_pipe_;  // our end; the guardian acts when it closes
   Kept guardian_;
@@ -142,11 +143,6 @@ class Holder {
 
   WorkerTable workers_;
   StackTaker stacks_;
-  std::vector<WorkerState> past_workers_;    // ended ones of the newest generation
-  std::map<uint64_t, Exited> exits_;         // not yet covered by a report
-  std::map<uint64_t, std::string> reports_;  // not yet acknowledged by the controller
-  uint64_t last_exit_ = 0;
-  Hello memory_;  // what each new agent is told
 
   std::optional<int> exit_code_;  // set once the node is ending
 };
@@ -154,8 +150,6 @@ class Holder {
 // ---- life of the node ---------------------------------------------------------------------------
 
 int Holder::run() {
-  memory_.boot_id = boot_id_;
-  memory_.holder_pid = static_cast<uint64_t>(::getpid());
   open_probe_port();
   loop_.add(signals_.get(), EPOLLIN, [this](uint32_t) { on_signal(); });
   if (const auto started = start_guardian(); !started.ok()) {
@@ -185,7 +179,7 @@ void Holder::open_probe_port() {
     return;
   }
   probe_port_ = std::move(*port);
-  memory_.probe_port = probe_port_->port();
+  memory_.has_probe_port(probe_port_->port());
   loop_.add(probe_port_->fd(), EPOLLIN, [this](uint32_t) {
     if (!probe_port_->accept_one()) loop_.remove(probe_port_->fd());
   });
@@ -348,18 +342,10 @@ void Holder::send_state(const Worker& worker) {
 }
 
 void Holder::greet() {
-  send(memory_);
-  for (const WorkerState& past : past_workers_) send(past);
-  for (const auto& [pid, worker] : workers_.living()) send_state(*worker);
-  for (const auto& [seq, bytes] : reports_) send(StoredReport{seq, bytes});
-  for (const auto& [id, exit] : exits_) send(exit);
-  send(HelloEnd{});
-}
-
-void Holder::on(AcceptGeneration request) {
-  if (request.generation <= memory_.generation_seen) return;
-  memory_.generation_seen = request.generation;
-  past_workers_.clear();
+  memory_.tell([this](const ToAgent& message) { send(message); },
+               [this] {
+                 for (const auto& [pid, worker] : workers_.living()) send_state(*worker);
+               });
 }
 
 void Holder::on(const Spawn& request) {
@@ -375,7 +361,7 @@ void Holder::on(const Spawn& request) {
 }
 
 void Holder::on(const Kill& request) {
-  memory_.ended_through = std::max(memory_.ended_through, request.generation);
+  memory_.ended_through(request.generation);
   if (request.stacks != 0) {
     stacks_.take(request, workers_);
   } else {
@@ -387,18 +373,6 @@ void Holder::end_workers(const Kill& order, const std::string& stacks) {
   if (!stacks.empty()) send(StacksTaken{order.generation, stacks});
   reap_children();  // who ended by itself before this request did not end because of it
   workers_.end(order);
-}
-
-void Holder::on(KeepReport request) {
-  exits_.erase(request.covers_exit);
-  memory_.last_report = std::max(memory_.last_report, request.seq);
-  if (request.committed_step != 0) {
-    memory_.committed_generation = request.committed_generation;
-    memory_.committed_step = request.committed_step;
-  }
-  memory_.bad_step_generation = request.bad_step_generation;
-  memory_.bad_step_number = request.bad_step_number;
-  reports_[request.seq] = std::move(request.bytes);
 }
 
 void Holder::on(const End& request) {
@@ -425,10 +399,11 @@ void Holder::end_hung_agent() {
 std::string Holder::refusal_of(const Spawn& request) const {
   const std::string generation = "generation " + std::to_string(request.generation);
   if (exit_code_) return "the node is ending";
-  if (request.generation < memory_.generation_seen) {
-    return generation + " is stale: the node has seen " + std::to_string(memory_.generation_seen);
+  const Hello& facts = memory_.facts();
+  if (request.generation < facts.generation_seen) {
+    return generation + " is stale: the node has seen " + std::to_string(facts.generation_seen);
   }
-  if (request.generation <= memory_.ended_through) return generation + " was ended on this node";
+  if (request.generation <= facts.ended_through) return generation + " was ended on this node";
   return "";
 }
 
@@ -438,25 +413,18 @@ Result<const Worker*> Holder::start(const Spawn& request) {
     return Error{ErrorCode::kFailedPrecondition, refusal};
   }
   HP_TRY_ASSIGN(const Worker* worker, workers_.start(request));
-  on(AcceptGeneration{request.generation});
+  memory_.saw(request.generation);
   return worker;
 }
 
 void Holder::worker_ended(Exited record, const Worker& worker) {
-  record.exit_id = ++last_exit_;
-  remember_if_past(worker);
-  send(record);
-  exits_.emplace(record.exit_id, std::move(record));
+  memory_.ended(state_of(worker));
+  send(memory_.keep(std::move(record)));
 }
 
 void Holder::worker_changed(const Worker& worker) {
-  remember_if_past(worker);
+  memory_.ended(state_of(worker));
   send_state(worker);
-}
-
-void Holder::remember_if_past(const Worker& worker) {
-  if (worker.part != WorkerPart::kEnded || worker.rank < 0) return;
-  if (worker.generation == memory_.generation_seen) past_workers_.push_back(state_of(worker));
 }
 
 void Holder::begin_end(int exit_code, uint32_t grace_ms, const std::string& why) {

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include "common/base/file.h"
 #include "common/base/pidfd.h"
@@ -170,6 +171,22 @@ Result<SpawnedProcess> spawn_process(const SpawnPlan& plan) {
     return error;
   }
   return process;
+}
+
+Result<HeardProcess> spawn_heard(std::vector<std::string> argv) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error("cannot create a pipe");
+  UniqueFd read_end(ends[0]);
+  const UniqueFd write_end(ends[1]);
+  if (::fcntl(read_end.get(), F_SETFL, O_NONBLOCK) != 0) return errno_error("cannot set up a pipe");
+  const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  SpawnPlan plan;
+  plan.program = argv.front();
+  plan.argv = std::move(argv);
+  plan.env = environment_with({});
+  plan.descriptors = {null.get(), write_end.get(), STDERR_FILENO};
+  HP_TRY_ASSIGN(SpawnedProcess process, spawn_process(plan));
+  return HeardProcess{std::move(process), std::move(read_end)};
 }
 
 Result<std::string> find_program(const std::string& name, const std::vector<std::string>& env) {

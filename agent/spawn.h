@@ -39,6 +39,15 @@ struct SpawnedProcess {
 // kResourceExhausted and others may go away.
 Result<SpawnedProcess> spawn_process(const SpawnPlan& plan);
 
+// The program argv[0] with our environment, nothing to read, and its output in a pipe whose end
+// does not block, also where something that it left running still has the other; standard error is
+// ours.
+struct HeardProcess {
+  SpawnedProcess process;
+  UniqueFd output;
+};
+Result<HeardProcess> spawn_heard(std::vector<std::string> argv);
+
 // Path of `name` as execvp would find it, with PATH taken from `env`. kNotFound otherwise.
 Result<std::string> find_program(const std::string& name, const std::vector<std::string>& env);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/stack_taker.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -57,19 +56,9 @@ void StackTaker::take(const Kill& order, const WorkerTable& workers) {
 }
 
 Outcome StackTaker::start(const std::vector<std::string>& argv) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error("cannot create a pipe");
-  UniqueFd read_end(ends[0]);
-  const UniqueFd write_end(ends[1]);
-  if (::fcntl(read_end.get(), F_SETFL, O_NONBLOCK) != 0) return errno_error("cannot set up a pipe");
-  const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  SpawnPlan plan;
-  plan.program = program_;
-  plan.argv = argv;
-  plan.env = environment_with({});
-  plan.descriptors = {null.get(), write_end.get(), STDERR_FILENO};
-  HP_TRY_ASSIGN(process_, spawn_process(plan));
-  output_ = std::move(read_end);
+  HP_TRY_ASSIGN(HeardProcess heard, spawn_heard(argv));
+  process_ = std::move(heard.process);
+  output_ = std::move(heard.output);
   said_.clear();
   asks_recorders_ = false;
   end_at_ms_ = clock_.monotonic_ms() + kStacksLimitMs;

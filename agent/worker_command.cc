@@ -108,10 +108,14 @@ std::vector<std::string> trainer_command(const NodePlace& place) {
 }
 
 // Its text comes in the place of a workload.
-Result<std::vector<std::string>> python_standby_command(const v1::StartWorkers& start) {
-  const auto python = python_command({start.command().begin(), start.command().end()});
+Result<std::vector<std::string>> python_standby_command(const v1::StartWorkers& start,
+                                                        const NodePlace& place) {
+  const auto python =
+      python_command_in(place.job_directory, {start.command().begin(), start.command().end()});
   if (!python) {
-    return Error{ErrorCode::kInvalidArgument, "the command does not start Python in a known way"};
+    return Error{ErrorCode::kInvalidArgument,
+                 "the command does not start Python in a known way, nor is it a script that names "
+                 "Python in its first line"};
   }
   std::string imports;
   for (const std::string& module : start.standby_imports()) {
@@ -161,7 +165,7 @@ Result<holder::Spawn> make_standby(const v1::StartWorkers& start, const NodePlac
   spawn.rank = spawn.local_rank = -1;
   spawn.argv = trainer_command(place);
   if (start.command_size() > 0) {
-    HP_TRY_ASSIGN(spawn.argv, python_standby_command(start));
+    HP_TRY_ASSIGN(spawn.argv, python_standby_command(start, place));
     spawn.workload = python_standby_text();
   }
   HP_TRY_ASSIGN(const auto env, common_environment(start, place));

@@ -84,6 +84,21 @@ Outcome check_script(const JobSpec& spec) {
   return mistake("workload.command: " + script + " is missing");
 }
 
+// Of a program that is here; the agent looks for itself.
+Outcome check_stands_by(const JobSpec& spec) {
+  const std::string& program = spec.command[0];
+  if (spec.recovery.standby_imports.empty() || python_command(spec.command)) return Ok{};
+  if (spec.environment.kind == "uv") {
+    return mistake("recovery.standby_imports: " + program +
+                   " is run by uv, which chooses the Python; name it: [python, " +
+                   fs::path(program).filename().string() + "]");
+  }
+  if (!path_exists(program) || python_command_in("/", spec.command)) return Ok{};
+  return mistake("recovery.standby_imports: " + program +
+                 " does not name Python in its first line, as \"#!/usr/bin/env python3\" does; "
+                 "remove this key, or name the interpreter first");
+}
+
 Outcome check_command(const JobSpec& spec) {
   const EnvironmentSpec& environment = spec.environment;
   const std::string path = inherited_path();
@@ -91,6 +106,7 @@ Outcome check_command(const JobSpec& spec) {
     return problem("env: a container needs Slurm with Pyxis; with --local set env: none");
   }
   HP_TRY(check_script(spec));
+  HP_TRY(check_stands_by(spec));
   if (environment.kind == "uv") return check_in_path("uv", path);  // it finds the program itself
   const std::string& program = spec.command[0];
   if (program.find('/') != std::string::npos) return check_program(program);
@@ -103,6 +119,7 @@ Outcome check_own_program(const JobSpec& spec, const std::string& job_file) {
   std::error_code error;
   const std::string beside = fs::absolute(job_file, error).parent_path().lexically_normal() / "";
   if (script_of(spec).starts_with(beside)) HP_TRY(check_script(spec));
+  HP_TRY(check_stands_by(spec));
   if (spec.environment.kind == "uv" || spec.command[0].find('/') == std::string::npos) return Ok{};
   return spec.command[0].starts_with(beside) ? check_program(spec.command[0]) : Outcome(Ok{});
 }

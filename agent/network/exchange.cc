@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "common/base/socket_address.h"
+#include "common/base/tcp_connect.h"
+#include "common/base/wait_for_fd.h"
 
 namespace hpctl::agent {
 namespace {
@@ -17,36 +19,14 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr int kBacklog = 64;
 constexpr size_t kPieceBytes = 256U << 10;
 
-int left_ms(SteadyClock::time_point deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - SteadyClock::now());
-  return left.count() < 0 ? 0 : static_cast<int>(left.count());
-}
-
-// What the descriptor is ready for; 0 = the deadline is there.
-short wait_for(int fd, short events, SteadyClock::time_point deadline) {
-  for (;;) {
-    pollfd entry{fd, events, 0};
-    const int n = ::poll(&entry, 1, left_ms(deadline));
-    if (n > 0) return entry.revents;
-    if (n == 0) return 0;
-    if (errno != EINTR) return POLLERR;
-  }
-}
-
-Result<UniqueFd> open_socket(const SocketAddress& address) {
-  UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return errno_error("cannot make a socket");
-  return fd;
-}
-
-Result<std::string> receive_word(int fd, size_t size, SteadyClock::time_point deadline) {
+Result<std::string> receive_word(int fd, size_t size, int64_t deadline_ms) {
   std::string word(size, '\0');
   for (size_t got = 0; got < size;) {
     const ssize_t n = ::recv(fd, word.data() + got, size - got, 0);
     if (n > 0) {
       got += static_cast<size_t>(n);
     } else if (n == 0 || (errno != EAGAIN && errno != EINTR) ||
-               wait_for(fd, POLLIN, deadline) == 0) {
+               !wait_for_fd(fd, POLLIN, deadline_ms).ok()) {
       return Error{ErrorCode::kUnavailable, "it said nothing"};
     }
   }
@@ -59,17 +39,18 @@ class Exchange {
   explicit Exchange(int fd) : fd_(fd), piece_(kPieceBytes), begin_(SteadyClock::now()) {}
 
   Transfer run() {
-    const auto sends_until = begin_ + kExchangeTime;
-    const auto deadline = sends_until + kDrainPatience;
+    const int64_t sends_until_ms = deadline_in(kExchangeTime.count());
+    const int64_t deadline_ms = sends_until_ms + kDrainPatience.count();
     while (!(said_all_ && heard_all_)) {
       const auto events = static_cast<short>((said_all_ ? 0 : POLLOUT) | (heard_all_ ? 0 : POLLIN));
-      const short ready = wait_for(fd_, events, said_all_ ? deadline : sends_until);
-      const auto now = SteadyClock::now();
-      if (!said_all_ && now >= sends_until) {
+      const auto said = wait_for_fd(fd_, events, said_all_ ? deadline_ms : sends_until_ms);
+      const short ready = said.ok() ? *said : short{0};
+      const int64_t now_ms = deadline_in(0);
+      if (!said_all_ && now_ms >= sends_until_ms) {
         said_all_ = true;
         ::shutdown(fd_, SHUT_WR);
       }
-      if (now >= deadline) break;
+      if (now_ms >= deadline_ms) break;
       if ((ready & POLLOUT) != 0 && !said_all_) say();
       if ((ready & (POLLIN | POLLHUP | POLLERR)) != 0) hear();
     }
@@ -105,7 +86,8 @@ class Exchange {
 
 Result<UniqueFd> listen_at(const std::string& ip) {
   HP_TRY_ASSIGN(const SocketAddress address, SocketAddress::of(ip, 0));
-  HP_TRY_ASSIGN(UniqueFd fd, open_socket(address));
+  UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return errno_error("cannot make a socket");
   if (::bind(fd.get(), address.get(), address.size()) != 0 || ::listen(fd.get(), kBacklog) != 0) {
     return errno_error("cannot listen on " + ip);
   }
@@ -113,21 +95,11 @@ Result<UniqueFd> listen_at(const std::string& ip) {
 }
 
 Result<UniqueFd> dial(const std::string& address, const std::string& word) {
-  const auto deadline = SteadyClock::now() + kMeetPatience;
   HP_TRY_ASSIGN(const SocketAddress peer, SocketAddress::parse(address));
-  HP_TRY_ASSIGN(UniqueFd fd, open_socket(peer));
-  if (::connect(fd.get(), peer.get(), peer.size()) != 0 && errno != EINPROGRESS) {
-    return errno_error("cannot connect to " + address);
-  }
-  if (wait_for(fd.get(), POLLOUT, deadline) == 0) {
-    return Error{ErrorCode::kUnavailable, address + " does not answer"};
-  }
-  int error = 0;
-  socklen_t size = sizeof error;
-  ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-  if (error != 0) return errno_error("cannot connect to " + address, error);
+  auto fd = connect_tcp(peer, deadline_in(kMeetPatience.count()));
+  if (!fd.ok()) return Error{fd.error().code, address + ": " + fd.error().message};
   // A fresh connection takes so few bytes at once.
-  if (::send(fd.get(), word.data(), word.size(), MSG_NOSIGNAL) !=
+  if (::send(fd->get(), word.data(), word.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(word.size())) {
     return errno_error("cannot write to " + address);
   }
@@ -135,11 +107,11 @@ Result<UniqueFd> dial(const std::string& address, const std::string& word) {
 }
 
 Result<UniqueFd> await(int listener, const std::string& word) {
-  const auto deadline = SteadyClock::now() + kMeetPatience;
-  while (wait_for(listener, POLLIN, deadline) != 0) {
+  const int64_t deadline_ms = deadline_in(kMeetPatience.count());
+  while (wait_for_fd(listener, POLLIN, deadline_ms).ok()) {
     UniqueFd fd(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd.valid()) continue;  // it has gone again
-    const auto said = receive_word(fd.get(), word.size(), deadline);
+    const auto said = receive_word(fd.get(), word.size(), deadline_ms);
     if (said.ok() && *said == word) return fd;
   }
   return Error{ErrorCode::kUnavailable, "its peer did not come"};

@@ -15,6 +15,7 @@
 #include "common/base/frame_stream.h"
 #include "common/base/node_address.h"
 #include "common/base/socket_address.h"
+#include "common/base/wait_for_fd.h"
 
 namespace hpctl::agent {
 namespace {
@@ -56,16 +57,15 @@ Result<Joined> find_coordinator(const MemberOptions& options) {
 }
 
 Result<std::string> next_message(FrameStream& coordinator) {
-  const auto deadline = SteadyClock::now() + kSilencePatience;
+  const int64_t deadline_ms = deadline_in(std::chrono::milliseconds(kSilencePatience).count());
   for (;;) {
     HP_TRY(coordinator.flush());
     HP_TRY_ASSIGN(auto packet, coordinator.receive());
     if (packet) return std::move(*packet);
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - SteadyClock::now());
-    if (left.count() <= 0) return Error{ErrorCode::kUnavailable, "rank 0 says nothing any more"};
     const auto events = static_cast<short>(POLLIN | (coordinator.has_unsent() ? POLLOUT : 0));
-    pollfd entry{coordinator.fd(), events, 0};
-    ::poll(&entry, 1, static_cast<int>(left.count()));
+    if (!wait_for_fd(coordinator.fd(), events, deadline_ms).ok()) {
+      return Error{ErrorCode::kUnavailable, "rank 0 says nothing any more"};
+    }
   }
 }
 

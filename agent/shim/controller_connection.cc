@@ -6,42 +6,19 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <algorithm>
-
-#include "common/base/clock.h"
 #include "common/base/port.h"
 #include "common/base/socket_address.h"
+#include "common/base/tcp_connect.h"
+#include "common/base/wait_for_fd.h"
 
 namespace hpctl::shim {
 namespace {
 
-Outcome wait_for(int fd, short events, int64_t patience_ms, const std::string& what) {
-  const SystemClock clock;
-  const int64_t deadline_ms = clock.monotonic_ms() + patience_ms;
-  for (;;) {
-    pollfd wait{fd, events, 0};
-    const int64_t left = std::max<int64_t>(0, deadline_ms - clock.monotonic_ms());
-    const int ready = ::poll(&wait, 1, static_cast<int>(left));
-    if (ready > 0) return Ok{};
-    if (ready < 0 && errno == EINTR) continue;
-    return Error{ErrorCode::kUnavailable, what + " within " + std::to_string(patience_ms) + " ms"};
-  }
-}
-
 Result<UniqueFd> connect_to(const SocketAddress& address) {
-  UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return errno_error("cannot create a socket");
+  HP_TRY_ASSIGN(UniqueFd fd, connect_tcp(address, deadline_in(step::kConnectPatienceMs)));
   const int on = 1;
   ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   ::setsockopt(fd.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-  if (::connect(fd.get(), address.get(), address.size()) != 0 && errno != EINPROGRESS) {
-    return errno_error("cannot connect");
-  }
-  HP_TRY(wait_for(fd.get(), POLLOUT, step::kConnectPatienceMs, "no connection"));
-  int error = 0;
-  socklen_t size = sizeof(error);
-  ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-  if (error != 0) return errno_error("cannot connect", error);
   return fd;
 }
 
@@ -63,7 +40,7 @@ Result<FrameStream> join_step(const TaskSettings& settings) {
   HP_TRY(stream.authenticate(settings.token, FrameStream::Side::kDialled));
   HP_TRY(stream.send(step::encode(step::ToController(hello))));
   for (;;) {
-    HP_TRY(wait_for(stream.fd(), POLLIN, step::kAnswerPatienceMs, "no answer"));
+    HP_TRY(wait_for_fd(stream.fd(), POLLIN, deadline_in(step::kAnswerPatienceMs)));
     HP_TRY_ASSIGN(const auto packet, stream.receive());
     if (!packet) continue;
     HP_TRY_ASSIGN(const step::ToShim message, step::decode_to_shim(*packet));

@@ -85,10 +85,10 @@ TaskStandby::TaskStandby(const TaskSettings& settings, const ProgramPlan& plan, 
          " modules with commas between, such as torch,numpy");
     return;
   }
-  python_ = python_command(command_);
+  python_ = python_command_in(".", command_);
   if (!python_) {
-    say_(none + " is for a program that is started with python, as in srun python train.py; " +
-         command_.front() + " is not");
+    say_(none + " is for a program that is started with python, as in srun python train.py, or " +
+         "that names it in its first line; " + command_.front() + " does not");
   }
 }
 
@@ -162,7 +162,7 @@ Result<TaskStandby::Waiting> TaskStandby::start() {
   argv.push_back(nullptr);
   const std::string mark = worker_mark(boot_id_ + "-standby" + std::to_string(++started_), 0);
   ProgramPlan plan;
-  plan.program = command_.front();
+  plan.program = words.front();
   plan.argv = argv.data();
   plan.variables = {{kWorkerMarkName, mark}};
   plan.signals = signals_;

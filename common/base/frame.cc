@@ -6,31 +6,11 @@
 
 #include <algorithm>
 #include <array>
-#include <climits>
-
-#include "common/base/clock.h"
 
 namespace hpctl {
 namespace {
 
 constexpr size_t kPrefix = 4;
-
-// Ok when the socket is ready, also to report its end.
-Outcome await(int socket, short events, int64_t deadline_ms) {
-  const SystemClock clock;
-  for (;;) {
-    int timeout = -1;
-    if (deadline_ms != kNoDeadline) {
-      const int64_t left = deadline_ms - clock.monotonic_ms();
-      timeout = static_cast<int>(std::clamp<int64_t>(left, 0, INT_MAX));
-    }
-    pollfd ready{socket, events, 0};
-    const int n = ::poll(&ready, 1, timeout);
-    if (n > 0) return Ok{};
-    if (n == 0) return Error{ErrorCode::kUnavailable, "no answer before the deadline"};
-    if (errno != EINTR) return errno_error("cannot wait for a message");
-  }
-}
 
 Outcome send_all(int socket, std::string_view data, int64_t deadline_ms) {
   while (!data.empty()) {
@@ -38,7 +18,7 @@ Outcome send_all(int socket, std::string_view data, int64_t deadline_ms) {
     if (n > 0) {
       data.remove_prefix(static_cast<size_t>(n));
     } else if (errno == EAGAIN) {
-      HP_TRY(await(socket, POLLOUT, deadline_ms));
+      HP_TRY(wait_for_fd(socket, POLLOUT, deadline_ms));
     } else if (errno == EPIPE || errno == ECONNRESET) {
       return Error{ErrorCode::kNotFound, "the peer has closed the stream"};
     } else if (errno != EINTR) {
@@ -63,7 +43,7 @@ Outcome receive_all(int socket, char* data, size_t size, bool at_boundary, int64
       }
       return Error{ErrorCode::kDataLoss, "the stream ends in the middle of a message"};
     } else if (errno == EAGAIN) {
-      HP_TRY(await(socket, POLLIN, deadline_ms));
+      HP_TRY(wait_for_fd(socket, POLLIN, deadline_ms));
     } else if (errno != EINTR) {
       return errno_error("cannot receive a message");
     }

@@ -9,13 +9,13 @@
 #include <string_view>
 
 #include "common/base/result.h"
+#include "common/base/wait_for_fd.h"  // kNoDeadline
 
 namespace hpctl {
 
 inline constexpr size_t kMaxFrameBytes = size_t{64} << 20;
-inline constexpr int64_t kNoDeadline = INT64_MAX;
 
-// Deadlines are times of Clock::monotonic_ms. kUnavailable when one passes, kNotFound when the
+// Deadlines as in common/base/wait_for_fd.h. kUnavailable when one passes, kNotFound when the
 // peer has closed the stream between two frames, kDataLoss when within one or when the length is
 // out of bounds. After any error the stream is of no use.
 Outcome write_frame(int socket, std::string_view payload, int64_t deadline_ms);

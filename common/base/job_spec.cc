@@ -113,11 +113,12 @@ void check_standby_imports(const JobSpec& spec, SpecChecks& checks) {
         key, "expected names as `import` takes them, such as torch.distributed, found " + module);
     return;
   }
-  if (!python_command(spec.command)) {
+  // What a script's first line says is not asked here: it may be on the nodes alone.
+  if (!python_command(spec.command) && !may_be_script(spec.command)) {
     checks.fail(key,
                 "only a workload.command that starts with python (python train.py, python -m x, "
-                "uv run -- python train.py) can be run by a standby; remove this key or start "
-                "the program so");
+                "uv run -- python train.py) or with the path of a Python script (./train.py) can "
+                "be run by a standby; remove this key or start the program so");
   }
 }
 

@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/base/python_command.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
+#include <sstream>
 #include <string_view>
 #include <utility>
+
+#include "common/base/fd.h"
 
 namespace hpctl {
 namespace {
 
 constexpr std::string_view kOptionsAlone = "bBdEIOPqsSuv";  // may stand together, as in -uO
 constexpr std::string_view kOptionsWithValue = "WX";        // the rest of the word, or the next
+constexpr size_t kFirstLineBytes = 256;                     // that the kernel reads
+constexpr const char* kBlanks = " \t";
 
 // python, python3, python3.11, python3.13t.
 bool is_python(std::string_view program) {
@@ -34,6 +43,49 @@ bool is_identifier(std::string_view name) {
   if (name.empty() || !is_letter(name.front())) return false;
   return std::all_of(name.begin(), name.end(),
                      [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
+}
+
+std::string_view trimmed(std::string_view text) {
+  const size_t begin = std::min(text.find_first_not_of(kBlanks), text.size());
+  text.remove_prefix(begin);
+  return text.substr(0, text.find_last_not_of(kBlanks) + 1);  // npos + 1 is 0
+}
+
+// What env(1) makes of the words after its -S, where nothing is quoted, escaped or replaced.
+std::vector<std::string> split_plainly(std::string_view text) {
+  if (text.find_first_of("'\"\\$#") != std::string_view::npos) return {};
+  std::istringstream in{std::string(text)};
+  std::vector<std::string> words;
+  for (std::string word; in >> word;) words.push_back(word);
+  return words;
+}
+
+// The interpreter of a first line and its options: all that follows the path is one word.
+std::vector<std::string> interpreter_of(std::string_view line) {
+  if (!line.starts_with("#!")) return {};
+  line = trimmed(line.substr(2));
+  const size_t end = std::min(line.find_first_of(kBlanks), line.size());
+  const std::string_view program = line.substr(0, end);
+  const std::string_view word = trimmed(line.substr(end));
+  if (program == "/usr/bin/env" || program == "/bin/env") {
+    if (word.starts_with("-S")) return split_plainly(word.substr(2));
+    return {std::string(word)};
+  }
+  std::vector<std::string> words = {std::string(program)};
+  if (!word.empty()) words.emplace_back(word);
+  return words;
+}
+
+// "" where it has none that ends in what the kernel reads of a file.
+std::string first_line_of(const std::string& path) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  std::array<char, kFirstLineBytes> begin{};
+  const ssize_t n = file.valid() ? ::read(file.get(), begin.data(), begin.size()) : 0;
+  if (n <= 0) return "";
+  const std::string_view text(begin.data(), static_cast<size_t>(n));
+  const size_t end = text.find('\n');
+  if (end == std::string_view::npos && text.size() == kFirstLineBytes) return "";
+  return std::string(text.substr(0, end));
 }
 
 // Reads the words of one command line from left to right.
@@ -114,6 +166,27 @@ std::optional<PythonCommand> python_command(const std::vector<std::string>& comm
   const size_t place = place_of_python(command);
   if (place == command.size()) return std::nullopt;
   return Reader(command, place).read();
+}
+
+bool may_be_script(const std::vector<std::string>& command) {
+  return !command.empty() && command.front().find('/') != std::string::npos;
+}
+
+std::optional<PythonCommand> python_command_by(const std::string& first_line,
+                                               const std::vector<std::string>& command) {
+  std::vector<std::string> words = interpreter_of(first_line);
+  if (words.empty() || !is_python(words.front())) return std::nullopt;
+  words.insert(words.end(), command.begin(), command.end());
+  return Reader(words, 0).read();
+}
+
+std::optional<PythonCommand> python_command_in(const std::string& directory,
+                                               const std::vector<std::string>& command) {
+  auto python = python_command(command);
+  if (python || !may_be_script(command)) return python;
+  const std::string& script = command.front();
+  const std::string path = script.starts_with('/') ? script : directory + "/" + script;
+  return python_command_by(first_line_of(path), command);
 }
 
 bool is_module_name(const std::string& name) {

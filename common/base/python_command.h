@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A command line that starts Python, taken apart as Python's own main does it
-// (https://docs.python.org/3/using/cmdline.html).
+// (https://docs.python.org/3/using/cmdline.html). It may name Python itself, or a script that names
+// Python in its first line.
 #pragma once
 
 #include <array>
@@ -30,6 +31,19 @@ struct PythonCommand {
 // reads the program from its standard input, is interactive, or has an option that is not known
 // here. Python is the first word, or stands after the first "--", as in `uv run -- python x.py`.
 std::optional<PythonCommand> python_command(const std::vector<std::string>& command);
+
+// Whether the program of `command` may be a script: it is a path.
+bool may_be_script(const std::vector<std::string>& command);
+// The same of a script, from its first line (without the newline), as the kernel and env(1) read
+// it:
+// "#!/usr/bin/python3 -u", "#!/usr/bin/env python3", "#!/usr/bin/env -S python3 -u".
+// Precondition: may_be_script(command).
+std::optional<PythonCommand> python_command_by(const std::string& first_line,
+                                               const std::vector<std::string>& command);
+// python_command(), or that by the first line of the script, which is looked for in `directory`
+// where its path is not a whole one.
+std::optional<PythonCommand> python_command_in(const std::string& directory,
+                                               const std::vector<std::string>& command);
 
 // Whether `name` is one that `import` takes: identifiers with dots between.
 bool is_module_name(const std::string& name);

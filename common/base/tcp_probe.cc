@@ -2,13 +2,14 @@
 #include "common/base/tcp_probe.h"
 
 #include <poll.h>
-#include <sys/socket.h>
 
 #include <cerrno>
 #include <optional>
+#include <utility>
 
 #include "common/base/fd.h"
 #include "common/base/socket_address.h"
+#include "common/base/tcp_connect.h"
 
 namespace hpctl {
 namespace {
@@ -24,18 +25,11 @@ TcpAnswer meaning_of(int error) {
 std::optional<TcpAnswer> begin_probe(const std::string& text, UniqueFd& socket) {
   const auto address = SocketAddress::parse(text);
   if (!address.ok()) return TcpAnswer::kNotAsked;
-  socket.reset(::socket(address->family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket.valid()) return TcpAnswer::kNotAsked;
-  if (::connect(socket.get(), address->get(), address->size()) == 0) return TcpAnswer::kAccepted;
-  if (errno == EINPROGRESS) return std::nullopt;
-  return meaning_of(errno);
-}
-
-TcpAnswer answer_on(int socket) {
-  int error = 0;
-  socklen_t size = sizeof(error);
-  if (::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size) != 0) return TcpAnswer::kNotAsked;
-  return meaning_of(error);
+  TcpAttempt attempt = begin_tcp(*address);
+  if (!attempt.socket.valid()) return TcpAnswer::kNotAsked;
+  socket = std::move(attempt.socket);
+  if (attempt.error == EINPROGRESS) return std::nullopt;
+  return meaning_of(attempt.error);
 }
 
 }  // namespace
@@ -61,7 +55,7 @@ std::vector<TcpAnswer> probe_tcp(const std::vector<std::string>& addresses,
     }
     for (size_t i = 0; i < waits.size(); ++i) {
       if (waits[i].fd < 0 || waits[i].revents == 0) continue;
-      answers[i] = answer_on(waits[i].fd);
+      answers[i] = meaning_of(tcp_answer_on(waits[i].fd));
       waits[i].fd = -1;
       --waiting;
     }

@@ -296,9 +296,10 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
      "spares. A command has those of standby_imports instead.",
      HP_READ(recovery.standbys)},
     {"recovery.standby_imports", kValue, "list", "[]", "names of modules, at most 32",
-     "Of a workload.command that is Python, such as [torch]: for each rank a further Python waits "
-     "with these modules imported, and runs the script when the ranks are started again. Name "
-     "what takes long and is the same for every rank; not your own modules while you change them.",
+     "Of a workload.command that is Python, or a script that names it in its first line, such as "
+     "[torch]: for each rank a further Python waits with these modules imported, and runs the "
+     "script when the ranks are started again. Name what takes long and is the same for every "
+     "rank; not your own modules while you change them.",
      [](YamlValue& v, JobSpec& s) { v.read_words(s.recovery.standby_imports); }},
     {"recovery.snapshot", kSection, "section", "", "",
      "Copies of each worker's part of the model and optimizer state in the memory of another node: "

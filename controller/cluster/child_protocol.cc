@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/bounded_json.h"
-#include "common/base/clock.h"
+#include "common/base/wait_for_fd.h"
 
 namespace hpctl::cluster {
 namespace {
@@ -109,16 +109,11 @@ Result<ChildReport> report_from_line(const std::string& line) {
 }
 
 Result<std::string> read_line(int fd, int timeout_ms, size_t max_bytes) {
-  const SystemClock clock;
-  const int64_t deadline_ms = clock.monotonic_ms() + timeout_ms;
+  const int64_t deadline_ms = timeout_ms < 0 ? kNoDeadline : deadline_in(timeout_ms);
   std::string line;
   std::array<char, 4096> buffer{};
   for (;;) {
-    pollfd ready{fd, POLLIN, 0};
-    const int64_t left = std::max<int64_t>(0, deadline_ms - clock.monotonic_ms());
-    const int n = ::poll(&ready, 1, timeout_ms < 0 ? -1 : static_cast<int>(left));
-    if (n < 0 && errno == EINTR) continue;
-    if (n == 0) return Error{ErrorCode::kUnavailable, "nothing came in time"};
+    HP_TRY(wait_for_fd(fd, POLLIN, deadline_ms));
     const ssize_t got = ::read(fd, buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return errno_error("cannot read from the other side");

@@ -114,21 +114,32 @@ std::vector<std::string> word_seeds() {
           "step-1000000000000001.g1"};
 }
 
-// Words with newlines between.
+void require_runnable(const PythonCommand& command) {
+  require(!command.interpreter.empty(), "nothing runs it");
+  require(!command.target.empty() || command.main == PythonMain::kCode, "Python runs nothing");
+}
+
+// Words with newlines between; also a script's first line, and then its command.
 void run_command(std::string_view input) {
   std::vector<std::string> words;
   std::istringstream in{std::string(input)};
   for (std::string word; std::getline(in, word);) words.push_back(word);
-  const auto command = python_command(words);
-  if (!command) return;
-  require(command->interpreter.size() + command->arguments.size() <= words.size(),
-          "more words than there were");
-  require(!command->target.empty() || command->main == PythonMain::kCode, "Python runs nothing");
+  if (const auto command = python_command(words)) {
+    require_runnable(*command);
+    require(command->interpreter.size() + command->arguments.size() <= words.size(),
+            "more words than there were");
+  }
+  if (words.empty()) return;
+  const std::string line = words.front();
+  words.erase(words.begin());
+  if (!may_be_script(words)) return;
+  if (const auto command = python_command_by(line, words)) require_runnable(*command);
 }
 
 std::vector<std::string> command_seeds() {
   return {"python3\ntrain.py\n--lr\n1", "uv\nrun\n--\npython\n-u\n-m\na.b\nx",
-          "python\n-c\nprint(1)", "python3\n-X\nfaulthandler\n-Wd\n-\n"};
+          "python\n-c\nprint(1)", "#!/usr/bin/env -S python3 -u\n./train.py\n1",
+          "python3\n-X\nfaulthandler\n-Wd\n-\n"};
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "trainer/kernels/attention_levels.h"
+#include "trainer/kernels/level_table.h"
 
 namespace hpctl {
 
@@ -17,12 +18,8 @@ constexpr int64_t kRound = 16;  // elements: a multiple of every level's vector
 constexpr int64_t rounded_up(int64_t count) { return (count + kRound - 1) / kRound * kRound; }
 
 const kernels::AttentionPasses<float>& passes(KernelLevel level) {
-#ifdef __x86_64__
-  if (level == KernelLevel::kAvx512) return kernels::kAttentionAvx512;
-  if (level == KernelLevel::kAvx2) return kernels::kAttentionAvx2;
-#endif
-  static_cast<void>(level);
-  return kernels::kAttentionBaseline;
+  return kernels::table_at<kernels::kAttentionBaseline, kernels::kAttentionAvx2,
+                           kernels::kAttentionAvx512>(level);
 }
 
 }  // namespace

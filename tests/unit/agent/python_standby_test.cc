@@ -4,6 +4,7 @@
 // them.
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <filesystem>
@@ -157,6 +158,22 @@ TEST_F(PythonStandby, RunsAScript) {
 TEST_F(PythonStandby, RunsAScriptWithOptionsFromAnotherDirectory) {
   expect_the_same(order({kPython, "-uO", "-X", "utf8", "package/../program.py"}, "told"),
                   kToldSays);
+}
+
+// The kernel starts it, and Python by its first line.
+TEST_F(PythonStandby, RunsAScriptThatIsAProgram) {
+  for (const std::string line : {"#!/usr/bin/python3 -uO", "#!/usr/bin/env python3"}) {
+    put("train", line + kProgram);
+    const std::string path = directory_.path() + "/train";
+    ASSERT_EQ(::chmod(path.c_str(), 0755), 0);
+    expect_the_same(order({path, "--lr", "1"}, "told"), kToldSays);
+  }
+}
+
+TEST_F(PythonStandby, AnotherProgramHasNone) {
+  const auto standby = make_standby(order({"/bin/sh", "-c", "true"}, "told"), place_);
+  ASSERT_FALSE(standby.ok());
+  EXPECT_NE(standby.error().message.find("names Python in its first line"), std::string::npos);
 }
 
 TEST_F(PythonStandby, RunsAModule) {

@@ -141,8 +141,12 @@ TEST(JobYaml, NamesEveryMistake) {
        "j.yaml:8:26: recovery.on_node_loss: expected a list such as [a, b], found \"spare\"\n"},
       {with_line("recovery: {standby_imports: [torch]}"),
        "j.yaml:8:12: recovery.standby_imports: only a workload.command that starts with python "
-       "(python train.py, python -m x, uv run -- python train.py) can be run by a standby; remove "
-       "this key or start the program so\n"},
+       "(python train.py, python -m x, uv run -- python train.py) or with the path of a Python "
+       "script (./train.py) can be run by a standby; remove this key or start the program so\n"},
+      {"name: x\nworkload: {command: [train.py]}\nrecovery: {standby_imports: [torch]}\n",
+       "j.yaml:3:12: recovery.standby_imports: only a workload.command that starts with python "
+       "(python train.py, python -m x, uv run -- python train.py) or with the path of a Python "
+       "script (./train.py) can be run by a standby; remove this key or start the program so\n"},
       {"name: x\nworkload: {command: [python, t.py]}\nrecovery: {standby_imports: [to-rch]}\n",
        "j.yaml:3:12: recovery.standby_imports: expected names as `import` takes them, such as "
        "torch.distributed, found to-rch\n"},

@@ -282,6 +282,25 @@ TEST_F(Submit, DataAndDirectoriesAreCheckedHere) {
   EXPECT_EQ(submit("name: c\nworkload: {command: [python3, nope.py]}\n").exit_code, kExitOk);
 }
 
+TEST_F(Submit, AScriptThatIsToStandByNamesPython) {
+  const ScriptedController controller(home_.paths());
+  const std::string script = home_.directory() + "/train";
+  const std::string job =
+      "name: c\nworkload: {command: [./train]}\nrecovery: {standby_imports: [json]}\n";
+  write(script, "#!/bin/sh\nexec python3 train.py\n");
+  ASSERT_EQ(::chmod(script.c_str(), 0755), 0);
+  const CommandResult refused = submit(job);
+  EXPECT_EQ(refused.exit_code, kExitUsage);
+  EXPECT_THAT(refused.err, HasSubstr("recovery.standby_imports: " + script +
+                                     " does not name Python in its first line"));
+  write(script, "#!/usr/bin/env python3\n");
+  ASSERT_EQ(::chmod(script.c_str(), 0755), 0);
+  EXPECT_EQ(submit(job).exit_code, kExitOk);
+  write(home_.directory() + "/pyproject.toml", "[project]\nname = 'x'\n");
+  EXPECT_THAT(submit(job).err, HasSubstr(script + " is run by uv, which chooses the Python; name "
+                                                  "it: [python, train]"));
+}
+
 TEST_F(Submit, WhatThisMachineCannotHoldIsNotStarted) {
   ScriptedController controller(home_.paths());
   write(home_.directory() + "/text", "enough text for one sample");

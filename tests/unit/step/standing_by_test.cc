@@ -229,6 +229,22 @@ TEST_F(StandingByTest, FindsItsTerminal) {
   EXPECT_EQ(after["descriptors"], before["descriptors"]);
 }
 
+TEST_F(StandingByTest, BecomesAScriptThatIsAProgram) {
+  const std::string script = directory_ / "script";
+  put("script", "#!/usr/bin/env python3" + std::string(kProgram));
+  ASSERT_EQ(::chmod(script.c_str(), 0755), 0);
+  start_program({script, "--lr", "1"});
+  started();
+  json before = life(1);
+  put("step", "");
+  const pid_t standby = await_standby();
+  EXPECT_EQ(restart(), standby);
+  json after = life(2);
+  before.erase("own");
+  after.erase("own");
+  EXPECT_EQ(after, before);
+}
+
 TEST_F(StandingByTest, IsThereAfterAWhileWhereNoStepIsTold) {
   settings_.standby_times.without_steps_ms = 1;
   start_python();
@@ -334,9 +350,11 @@ TEST_F(StandingByTest, WhatCannotHaveOneRunsAsEverAndIsTold) {
   settings_.standby_times.without_steps_ms = 1;
   start("exec sleep 1000", 1);
   started();
-  EXPECT_THAT(text_of("output"),
-              HasSubstr("no standby: HPCTL_STANDBY_IMPORTS=told is for a program that is started "
-                        "with python, as in srun python train.py; /bin/sh is not\n"));
+  EXPECT_THAT(
+      text_of("output"),
+      HasSubstr("no standby: HPCTL_STANDBY_IMPORTS=told is for a program that is started "
+                "with python, as in srun python train.py, or that names it in its first line; "
+                "/bin/sh does not\n"));
   end_shim();
   settings_.standby_imports = "told,no module";
   start_python();

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// The agent's time with its controller, whichever that is at the moment: when a connection to one
+// is tried, when a stream that says nothing is taken for dead, when a controller is started because
+// none can be reached, and when the node has been without one for too long. How one is reached and
+// started, controller_access.h knows; what is said is for the agent.
+//
+//   no stream ──connect──► registered ──Welcome──► open ──┐
+//       ▲  pause (Backoff)     │ no Welcome, another       │ closed, reports not acknowledged,
+//       └──────────────────────┴── controller has the job ─┴── cut on purpose
+//
+// Own thread only: the agent calls read() when the eventfd rings, and on_time() at due_ms().
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "agent/controller_access.h"
+#include "agent/core/reconnect.h"
+#include "agent/troubled_link.h"
+#include "common/base/clock.h"
+#include "common/base/ids.h"
+#include "common/base/rng.h"
+#include "proto/hpctl/v1/hpctl.pb.h"
+
+namespace hpctl::agent {
+
+class ControllerSession {
+ public:
+  struct Agent {
+    // The first message of a stream.
+    std::function<v1::AgentMessage()> registration;
+    // A message of this job. False: the node ends, and nothing more is read. Calls welcomed() for a
+    // Welcome.
+    std::function<bool(const v1::ControllerMessage&)> on_message;
+    // The thread is about to block for as long as a controller takes to start.
+    std::function<void()> about_to_block;
+  };
+  // Why the node is to be ended.
+  struct Hopeless {
+    int exit_code = 0;
+    std::string reason;
+  };
+
+  // `wake_fd` is an eventfd, which rings when there is something to read(). It and `clock` outlive
+  // this.
+  ControllerSession(JobId job, std::unique_ptr<ControllerAccess> access, int wake_fd,
+                    const Clock& clock, Agent agent);
+
+  // Between a Welcome and the end of its stream.
+  bool is_open() const { return is_open_; }
+  // This node's address as the controller reaches it; "" = no other node does.
+  std::string address() const { return access_->address(); }
+
+  // Precondition of these two: is_open(), or a message of the stream is being handled.
+  void send(const v1::AgentMessage& message) { link_->send(message); }
+  TroubledLink& link() { return *link_; }  // for faults on purpose
+  // Whoever has it must acknowledge it in time; without a session it is not sent.
+  void send_report(const v1::AgentMessage& message);
+
+  void welcomed(const v1::Welcome& welcome);
+  // Whether reports wait for another acknowledgement.
+  void acknowledged(bool more_wait);
+  // A step was completed, which takes every rank of the job.
+  void trained(int64_t now_ms) { orphan_.trained(now_ms); }
+  // A fault on purpose: nobody is reached for so long.
+  void cut(int64_t duration_ms) { cut_until_ms_ = clock_.monotonic_ms() + duration_ms; }
+
+  void read();
+  // What was delayed on purpose, and is due.
+  void read_delayed(int64_t now_ms);
+  // `needs_controller`: one is started where there is none.
+  std::optional<Hopeless> on_time(int64_t now_ms, bool needs_controller);
+  int64_t due_ms() const;
+
+ private:
+  std::optional<Hopeless> connect();
+  void start_controller();
+  void drop(const std::string& why);
+
+  const JobId job_;
+  const std::unique_ptr<ControllerAccess> access_;
+  const int wake_fd_;
+  const Clock& clock_;
+  const Agent agent_;
+  Rng rng_;
+  OrphanWatch orphan_;
+  Backoff backoff_;
+  Patience patience_;
+
+  std::unique_ptr<TroubledLink> link_;
+  bool is_open_ = false;
+  std::string last_trouble_;  // logged when it changes
+  int64_t connect_at_ms_ = 0;
+  int64_t cut_until_ms_ = 0;
+  int64_t welcome_by_ms_ = 0;
+  int64_t look_again_at_ms_ = 0;  // for a newer controller, before the welcome
+  int64_t acknowledge_by_ms_ = INT64_MAX;
+};
+
+}  // namespace hpctl::agent

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The choice of a kernel's table: each kernel has one per level, an object that its source for the
+// level defines (level.h).
+#pragma once
+
+#include "trainer/kernels/level.h"
+
+namespace hpctl::kernels {
+
+// Of the three, that for `level`. On processors other than x86 only the first of them is defined,
+// and kernel_levels() has no other.
+template <const auto& baseline, const auto& avx2, const auto& avx512>
+const auto& table_at(KernelLevel level) {
+#ifdef __x86_64__
+  if (level == KernelLevel::kAvx512) return avx512;
+  if (level == KernelLevel::kAvx2) return avx2;
+#endif
+  static_cast<void>(level);
+  return baseline;
+}
+
+}  // namespace hpctl::kernels
