@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl goodput: where a job's time went.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "common/base/clock.h"
+#include "common/base/json.h"
 #include "common/base/time_account.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/open_job.h"

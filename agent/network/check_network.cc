@@ -7,7 +7,6 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 
@@ -17,6 +16,7 @@
 #include "agent/network/member.h"
 #include "agent/probes/check.h"
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/base/node_address.h"
 #include "common/base/paths.h"
 

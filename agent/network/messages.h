@@ -12,7 +12,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "common/base/bounded_json.h"

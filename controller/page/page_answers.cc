@@ -4,10 +4,10 @@
 #include <cmath>
 #include <future>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/base/clock.h"
+#include "common/base/json.h"
 #include "common/base/time_account.h"
 #include "common/rpc/status.h"
 #include "controller/api/job_lookup.h"

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
 
@@ -176,8 +175,9 @@ std::string to_json_text(const JobView& view) {
 }
 
 Result<JobView> job_view_from_json(const std::string& text) {
+  json document;
   try {
-    const json document = parse_json(text);
+    document = parse_json(text);
     JobView view;
     document.at("job").get_to(view.job);
     document.at("name").get_to(view.name);
@@ -220,7 +220,7 @@ Result<JobView> job_view_from_json(const std::string& text) {
     view.told_waits = document.value("told_waits", StepWaits{});
     return view;
   } catch (const json::exception& e) {
-    return Error{ErrorCode::kDataLoss, std::string("not a job status: ") + e.what()};
+    return Error{ErrorCode::kDataLoss, "not a job status: " + problem_in(document, e)};
   }
 }
 
@@ -238,8 +238,9 @@ std::string to_json_text(const EventView& event) {
 }
 
 Result<EventView> event_view_from_json(const std::string& text) {
+  json document;
   try {
-    const json document = parse_json(text);
+    document = parse_json(text);
     EventView event;
     document.at("seq").get_to(event.seq);
     document.at("type").get_to(event.type);
@@ -253,7 +254,7 @@ Result<EventView> event_view_from_json(const std::string& text) {
     event.step = document.value("step", uint64_t{0});
     return event;
   } catch (const json::exception& e) {
-    return Error{ErrorCode::kDataLoss, std::string("not an event: ") + e.what()};
+    return Error{ErrorCode::kDataLoss, "not an event: " + problem_in(document, e)};
   }
 }
 

@@ -7,10 +7,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "common/base/clock.h"
+#include "common/base/json.h"
 #include "common/base/node_record.h"
 #include "controller/publish/status_files.h"
 #include "hpctl/exit_codes.h"

@@ -6,8 +6,8 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "common/base/json.h"
 #include "controller/leadership/requeue_carryover.h"
 #include "controller/leadership/told_to_end.h"
 #include "controller/publish/job_view.h"
