@@ -44,9 +44,7 @@ void add_table(std::vector<TopLine>& lines, const Table& table) {
 }
 
 std::string where_time_went(const JobView& job, int64_t now_ms) {
-  const int64_t end_ms = job.ended_wall_ms > 0 ? job.ended_wall_ms : now_ms;
-  const TimeAccount account =
-      account_of(job.spent, std::max<int64_t>(0, end_ms - job.submitted_wall_ms));
+  const TimeAccount account = account_of(job, now_ms);
   std::string text;
   for (const TimePart& part : parts_of(account)) {
     const double share =

@@ -122,6 +122,12 @@ JobSummary summarize(const JobView& view, int64_t taken_wall_ms) {
   return summary;
 }
 
+TimeAccount account_of(const JobView& view, int64_t wall_ms) {
+  const int64_t end_ms = view.ended_wall_ms > 0 ? view.ended_wall_ms : wall_ms;
+  const bool tells_steps = view.total_steps > 0 || view.step > 0 || view.furthest_step > 0;
+  return account_of(view.spent, std::max<int64_t>(0, end_ms - view.submitted_wall_ms), tells_steps);
+}
+
 JobSnapshot snapshot_of(const JobView& view, int64_t taken_wall_ms) {
   JobSnapshot snapshot;
   snapshot.summary = summarize(view, taken_wall_ms);
