@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/python_standby_order.h"
 
-#include <nlohmann/json.hpp>
-
 #include "agent/python_standby.h"
+#include "common/base/json.h"
 
 namespace hpctl {
 

@@ -7,11 +7,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/base/descriptor_limit.h"
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/node_address.h"
 #include "controller/access/tcp_access.h"

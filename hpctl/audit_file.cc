@@ -88,7 +88,7 @@ std::string AuditLine::text(const char* key) const {
 
 uint64_t AuditLine::number(const char* key) const {
   const auto found = keys.find(key);
-  return found != keys.end() && found->is_number_unsigned() ? found->get<uint64_t>() : 0;
+  return found != keys.end() ? whole_number<uint64_t>(*found).value_or(0) : 0;
 }
 
 std::string AuditLine::who() const {

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "common/base/clock.h"
+#include "common/base/json.h"
 #include "controller/core/disk_notes.h"
 
 namespace hpctl {

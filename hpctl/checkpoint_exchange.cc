@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hpctl/checkpoint_exchange.h"
 
-#include <nlohmann/json.hpp>
-
+#include "common/base/json.h"
 #include "hpctl/exit_codes.h"
 #include "trainer/checkpoint/huggingface.h"
 

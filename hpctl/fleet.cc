@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/base/clock.h"
+#include "common/base/json.h"
 #include "common/base/user_name.h"
 #include "common/rpc/cluster_conf.h"
 #include "common/rpc/job_summary_wire.h"

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <vector>
 
+#include "common/base/json.h"
 #include "common/base/printable.h"
 #include "common/rpc/cluster_client.h"
 #include "hpctl/command_line.h"

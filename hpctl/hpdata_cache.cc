@@ -5,8 +5,8 @@
 
 #include <cstdlib>
 #include <iostream>
-#include <nlohmann/json.hpp>
 
+#include "common/base/json.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/prepare_display.h"
 #include "trainer/data/prepare/cached.h"

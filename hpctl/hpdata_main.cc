@@ -11,10 +11,10 @@
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "common/base/json.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/hpdata_cache.h"
 #include "hpctl/prepare_display.h"

@@ -2,10 +2,10 @@
 // Lemon scores (common/base/node_record.h) as `hpctl nodes` shows them.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "common/base/json.h"
 #include "common/base/node_record.h"
 #include "hpctl/terminal.h"
 

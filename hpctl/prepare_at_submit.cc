@@ -2,7 +2,6 @@
 #include "hpctl/prepare_at_submit.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>

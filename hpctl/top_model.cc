@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/time_account.h"
+#include "hpctl/event_text.h"
 #include "hpctl/job_source.h"
 #include "hpctl/node_table.h"
 
@@ -14,6 +15,7 @@ namespace hpctl {
 namespace {
 
 constexpr size_t kAround = 2;  // lines that are not rows of the list: header and status
+constexpr size_t kIndent = 2;  // of a line that goes on with the one before
 
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
@@ -37,46 +39,77 @@ void add(std::vector<TopLine>& lines, const std::string& text, Colour colour = C
   lines.push_back({printable(text), colour});
 }
 
+// In as many lines as it takes, broken at spaces.
+void add_text(std::vector<TopLine>& lines, size_t width, const std::string& text,
+              Colour colour = Colour::kNone) {
+  const std::string wrapped = wrap(printable(text), width, kIndent);
+  for (size_t begin = 0; begin <= wrapped.size();) {
+    const size_t end = std::min(wrapped.find('\n', begin), wrapped.size());
+    lines.push_back({wrapped.substr(begin, end - begin), colour});
+    begin = end + 1;
+  }
+}
+
+// Likewise, broken between the parts alone.
+void add_parts(std::vector<TopLine>& lines, size_t width, const std::vector<std::string>& parts,
+               const std::string& separator, Colour colour = Colour::kNone) {
+  std::string line;
+  for (const std::string& part : parts) {
+    const std::string text = printable(part);
+    if (line.empty()) {
+      line = text;
+    } else if (columns(line + separator + text) <= width) {
+      line += separator + text;
+    } else {
+      lines.push_back({line + separator.substr(0, separator.find(' ')), colour});
+      line = std::string(kIndent, ' ') + text;
+    }
+  }
+  if (!line.empty()) lines.push_back({line, colour});
+}
+
 void add_table(std::vector<TopLine>& lines, const Table& table) {
   for (const Table::Line& line : table.lines(SIZE_MAX)) {
     lines.push_back({line.text, line.colour});
   }
 }
 
-std::string where_time_went(const JobView& job, int64_t now_ms) {
-  const int64_t end_ms = job.ended_wall_ms > 0 ? job.ended_wall_ms : now_ms;
-  const TimeAccount account =
-      account_of(job.spent, std::max<int64_t>(0, end_ms - job.submitted_wall_ms));
-  std::string text;
+std::vector<std::string> where_time_went(const JobView& job, int64_t now_ms) {
+  const TimeAccount account = account_of(job, now_ms);
+  std::vector<std::string> parts;
   for (const TimePart& part : parts_of(account)) {
     const double share =
         static_cast<double>(part.ms) / static_cast<double>(std::max<int64_t>(1, account.wall_ms));
     const int64_t percent = std::llround(share * 100);
-    if (percent == 0) continue;  // one line has no room for it
-    text += (text.empty() ? "" : ", ") + std::string(part.name) + " " + format_duration(part.ms) +
-            " (" + std::to_string(percent) + " %)";
+    if (percent == 0) continue;  // there are ten, most of them next to nothing
+    parts.push_back((parts.empty() ? "time: " : "") + std::string(part.name) + " " +
+                    format_duration(part.ms) + " (" + std::to_string(percent) + " %)");
   }
-  return text;
+  return parts;
 }
 
-void add_head(std::vector<TopLine>& lines, const JobView& job, int64_t now_ms) {
+std::vector<std::string> how_far(const JobView& job, int64_t now_ms) {
   const JobSummary summary = summarize(job, now_ms);
-  std::string text = "job " + std::to_string(job.job) + " " + job.name + "  " + job.state +
-                     "  generation " + std::to_string(job.generation) + "  " +
-                     counted(job.restarts, "restart");
-  add(lines, text, colour_of_state(job.state));
-  text = "step " + std::to_string(job.step);
-  if (job.total_steps > 0) text += " of " + std::to_string(job.total_steps);
-  if (std::isfinite(job.loss)) text += "  loss " + format_loss(job.loss);
-  if (job.tokens_per_second > 0) text += "  " + short_number(job.tokens_per_second) + " tokens/s";
-  if (const auto eta = eta_ms(summary)) text += "  ETA " + short_duration(*eta);
+  std::vector<std::string> parts = {"step " + std::to_string(job.step)};
+  if (job.total_steps > 0) parts[0] += " of " + std::to_string(job.total_steps);
+  if (std::isfinite(job.loss)) parts.push_back("loss " + format_loss(job.loss));
+  if (job.tokens_per_second > 0) parts.push_back(short_number(job.tokens_per_second) + " tokens/s");
+  if (const auto eta = eta_ms(summary)) parts.push_back("ETA " + short_duration(*eta));
   if (const auto goodput = goodput_of(summary)) {
-    text += "  goodput " + format_percent(std::llround(*goodput * 10'000), 10'000);
+    parts.push_back("goodput " + format_percent(std::llround(*goodput * 10'000), 10'000));
   }
-  add(lines, text);
-  add(lines, "time: " + where_time_went(job, now_ms));
-  if (!job.reason.empty()) add(lines, "because: " + job.reason);
-  if (!job.last_fault.empty()) add(lines, "last fault: " + job.last_fault);
+  return parts;
+}
+
+void add_head(std::vector<TopLine>& lines, const JobView& job, size_t width, int64_t now_ms) {
+  add_parts(lines, width,
+            {"job " + std::to_string(job.job) + " " + job.name, job.state,
+             "generation " + std::to_string(job.generation), counted(job.restarts, "restart")},
+            "  ", colour_of_state(job.state));
+  add_parts(lines, width, how_far(job, now_ms), "  ");
+  add_parts(lines, width, where_time_went(job, now_ms), ", ");
+  if (!job.reason.empty()) add_text(lines, width, "because: " + job.reason);
+  if (!job.last_fault.empty()) add_text(lines, width, "last fault: " + job.last_fault);
 }
 
 void add_nodes_and_ranks(std::vector<TopLine>& lines, const JobView& job) {
@@ -135,10 +168,10 @@ std::vector<ListedJob> TopModel::shown(int64_t now_ms) const {
   return jobs;
 }
 
-void TopModel::move(int64_t by, size_t height, int64_t now_ms) {
+void TopModel::move(int64_t by, TopSize screen, int64_t now_ms) {
   if (opened_) {
-    const auto hidden =
-        static_cast<int64_t>(job_lines(SIZE_MAX, now_ms).size() + 1) - static_cast<int64_t>(height);
+    const auto hidden = static_cast<int64_t>(job_lines(screen.width, now_ms).size() + 1) -
+                        static_cast<int64_t>(screen.height);
     const int64_t to = static_cast<int64_t>(scrolled_) + by;
     scrolled_ = static_cast<size_t>(std::clamp<int64_t>(to, 0, std::max<int64_t>(0, hidden)));
     return;
@@ -154,22 +187,22 @@ void TopModel::move(int64_t by, size_t height, int64_t now_ms) {
   selected_ = Key{chosen.owner, chosen.job};
 }
 
-void TopModel::press(TopKey key, size_t height, int64_t now_ms) {
-  const auto page = static_cast<int64_t>(height > kAround + 1 ? height - kAround : 1);
+void TopModel::press(TopKey key, TopSize screen, int64_t now_ms) {
+  const auto page = static_cast<int64_t>(screen.height > kAround + 1 ? screen.height - kAround : 1);
   constexpr int64_t kAll = 1'000'000;
   switch (key) {
     case TopKey::kUp:
-      return move(-1, height, now_ms);
+      return move(-1, screen, now_ms);
     case TopKey::kDown:
-      return move(1, height, now_ms);
+      return move(1, screen, now_ms);
     case TopKey::kPageUp:
-      return move(-page, height, now_ms);
+      return move(-page, screen, now_ms);
     case TopKey::kPageDown:
-      return move(page, height, now_ms);
+      return move(page, screen, now_ms);
     case TopKey::kFirst:
-      return move(-kAll, height, now_ms);
+      return move(-kAll, screen, now_ms);
     case TopKey::kLast:
-      return move(kAll, height, now_ms);
+      return move(kAll, screen, now_ms);
     case TopKey::kErase:
       if (typing_ && !filter_.empty()) filter_.pop_back();
       return;
@@ -177,7 +210,7 @@ void TopModel::press(TopKey key, size_t height, int64_t now_ms) {
       if (typing_) {
         typing_ = false;
       } else if (!opened_) {
-        move(0, height, now_ms);  // what is shown as selected is
+        move(0, screen, now_ms);  // what is shown as selected is
         if (selected_) open(to_string(selected_->second));
       }
       return;
@@ -221,18 +254,18 @@ std::string TopModel::status_line() const {
   return notes_.empty() ? text : notes_.front();
 }
 
-std::vector<TopLine> TopModel::list_lines(size_t width, size_t height, int64_t now_ms) const {
+std::vector<TopLine> TopModel::list_lines(TopSize screen, int64_t now_ms) const {
   const std::vector<ListedJob> jobs = shown(now_ms);
-  const JobTable text = job_rows(jobs, width, now_ms);
+  const JobTable text = job_rows(jobs, screen.width, now_ms);
   Table table(text.header);
   size_t selected = 0;
   for (size_t j = 0; j < jobs.size(); ++j) {
     table.add(text.rows[j], colour_of_state(jobs[j].summary.state));
     if (selected_ == Key{jobs[j].summary.owner, jobs[j].summary.job}) selected = j;
   }
-  const std::vector<Table::Line> all = table.lines(width);
+  const std::vector<Table::Line> all = table.lines(screen.width);
   std::vector<TopLine> lines = {{all.front().text, Colour::kNone, true}};
-  const size_t room = height > kAround ? height - kAround : 0;
+  const size_t room = screen.height > kAround ? screen.height - kAround : 0;
   // The selected one in sight, with as little moved as can be.
   const size_t first = selected >= room ? selected + 1 - room : 0;
   for (size_t j = first; j < std::min(jobs.size(), first + room); ++j) {
@@ -254,8 +287,8 @@ std::vector<TopLine> TopModel::job_lines(size_t width, int64_t now_ms) const {
     lines.push_back({"asking about job " + printable(*opened_) + " ..."});
     return lines;
   }
-  add_head(lines, job_->view, now_ms);
-  if (!job_->notice.empty()) add(lines, job_->notice, Colour::kYellow);
+  add_head(lines, job_->view, width, now_ms);
+  if (!job_->notice.empty()) add_text(lines, width, job_->notice, Colour::kYellow);
   add_nodes_and_ranks(lines, job_->view);
   add(lines, "");
   for (auto event = job_->events.rbegin(); event != job_->events.rend(); ++event) {
@@ -267,10 +300,11 @@ std::vector<TopLine> TopModel::job_lines(size_t width, int64_t now_ms) const {
 }
 
 std::vector<TopLine> TopModel::plain(int64_t now_ms) const {
-  return opened_ ? job_lines(SIZE_MAX, now_ms) : list_lines(SIZE_MAX, SIZE_MAX, now_ms);
+  return opened_ ? job_lines(SIZE_MAX, now_ms) : list_lines({SIZE_MAX, SIZE_MAX}, now_ms);
 }
 
-std::vector<TopLine> TopModel::layout(size_t width, size_t height, int64_t now_ms) const {
+std::vector<TopLine> TopModel::layout(TopSize screen, int64_t now_ms) const {
+  const auto [width, height] = screen;
   if (height == 0 || width == 0) return {};
   std::vector<TopLine> lines;
   if (opened_) {
@@ -282,7 +316,7 @@ std::vector<TopLine> TopModel::layout(size_t width, size_t height, int64_t now_m
     lines.assign(all.begin() + static_cast<std::ptrdiff_t>(first),
                  all.begin() + static_cast<std::ptrdiff_t>(last));
   } else {
-    lines = list_lines(width, height, now_ms);
+    lines = list_lines(screen, now_ms);
   }
   lines.resize(height - 1);
   lines.push_back({shorten(printable(status_line()), width), Colour::kDim, false});

@@ -22,6 +22,11 @@ struct TopLine {
   bool inverse = false;  // the header, and the job that is selected
 };
 
+struct TopSize {
+  size_t width = 0;  // columns
+  size_t height = 0;
+};
+
 // One job as its controller, or its record, knows it.
 struct TopJob {
   JobView view;
@@ -42,16 +47,17 @@ class TopModel {
   // Why there is no newer answer; "" = there is. What was known stays.
   void set_trouble(std::string trouble) { trouble_ = std::move(trouble); }
 
-  // `height` of the screen, by which pages are turned.
-  void press(TopKey key, size_t height, int64_t now_ms);
+  // `screen`: by its height pages are turned, its width says how many lines there are.
+  void press(TopKey key, TopSize screen, int64_t now_ms);
   // A letter. False: to quit.
   bool type(char letter);
 
   // Which job is open, by id; nullopt = the list. `open` as if it had been chosen.
   std::optional<std::string> opened() const { return opened_; }
   void open(std::string job);
-  // At most `height` lines.
-  std::vector<TopLine> layout(size_t width, size_t height, int64_t now_ms) const;
+  // At most as many lines as the screen has. What is said of a job before its tables is wrapped;
+  // rows are cut.
+  std::vector<TopLine> layout(TopSize screen, int64_t now_ms) const;
   // All of it, for who does not scroll.
   std::vector<TopLine> plain(int64_t now_ms) const;
 
@@ -59,10 +65,10 @@ class TopModel {
   using Key = std::pair<std::string, JobId>;  // uid and job
 
   std::vector<ListedJob> shown(int64_t now_ms) const;
-  std::vector<TopLine> list_lines(size_t width, size_t height, int64_t now_ms) const;
+  std::vector<TopLine> list_lines(TopSize screen, int64_t now_ms) const;
   std::vector<TopLine> job_lines(size_t width, int64_t now_ms) const;
   std::string status_line() const;
-  void move(int64_t by, size_t height, int64_t now_ms);
+  void move(int64_t by, TopSize screen, int64_t now_ms);
 
   std::vector<ListedJob> jobs_;
   bool listed_ = false;  // there was an answer

@@ -2,10 +2,10 @@
 // hpctl ca: the authority of a head node (common/authority/authority.h). Works on files of this
 // machine, beside a cluster controller that runs or without one.
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
 #include "common/authority/authority.h"
 #include "common/base/clock.h"
+#include "common/base/json.h"
 #include "common/base/node_address.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/verbs.h"

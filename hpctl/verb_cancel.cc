@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl cancel: ends a job.
-#include <nlohmann/json.hpp>
 
+#include "common/base/json.h"
 #include "common/rpc/hpslurm.h"
 #include "hpctl/controller_client.h"
 #include "hpctl/exit_codes.h"

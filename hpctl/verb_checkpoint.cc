@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl checkpoint: what lies in a checkpoint directory. Needs no controller.
-#include <nlohmann/json.hpp>
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "hpctl/checkpoint_exchange.h"
 #include "hpctl/event_text.h"
 #include "hpctl/exit_codes.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl completion: what a shell needs to complete hpctl's command line.
-#include <nlohmann/json.hpp>
 
+#include "common/base/json.h"
 #include "hpctl/completion.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/verbs.h"

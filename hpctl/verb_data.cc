@@ -3,9 +3,9 @@
 // why that is a program of its own).
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
 #include <thread>
 
+#include "common/base/json.h"
 #include "common/base/paths.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/verbs.h"

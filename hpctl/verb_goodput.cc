@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl goodput: where a job's time went.
-#include <algorithm>
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "common/base/clock.h"
+#include "common/base/json.h"
 #include "common/base/time_account.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/open_job.h"
@@ -22,8 +22,9 @@ of a job train and stand still together, so it is the time of each rank; where a
 from rank to rank, their mean counts. Goodput is the share of training in the time since the first
 step; ETTR (effective training time ratio) in all the time.
 
-Evaluating is part of training here; so is, of a command that does not tell its steps
-(docs/commands.md), whatever it did twice. Steps of a command say nothing of checkpoints and data.
+Evaluating is part of training here. Of a command that tells no steps (docs/commands.md) "train" is
+whatever it did, twice or not, and goodput and ETTR are not known. Steps of a command say nothing of
+checkpoints and data.
 
 Examples:
   hpctl goodput quickstart
@@ -33,19 +34,13 @@ Options:
   --json  one object: {"job", "name", "state", "faults", "ranks", "wall_ms", "start_ms", "train_ms",
           "checkpoint_ms", "data_ms", "notice_ms", "decide_ms", "wait_ms", "restart_ms",
           "repeat_ms", "suspended_ms", "goodput", "ettr"}; the last two are null before the first
-          step
+          step, and where none is told
 
 Exit codes: 0 shown (whatever the state), 1 no such job
 )";
 
-TimeAccount account_of(const JobView& job) {
-  const int64_t end_ms = job.ended_wall_ms > 0 ? job.ended_wall_ms : SystemClock().wall_ms();
-  return hpctl::account_of(job.spent, std::max<int64_t>(0, end_ms - job.submitted_wall_ms));
-}
-
-nlohmann::json ratio(int64_t part_ms, int64_t whole_ms) {
-  if (part_ms <= 0 || whole_ms <= 0) return nullptr;
-  return static_cast<double>(part_ms) / static_cast<double>(whole_ms);
+nlohmann::json or_null(const std::optional<double>& share) {
+  return share ? nlohmann::json(*share) : nlohmann::json();
 }
 
 void print_json(const Terminal& terminal, const JobView& job, const TimeAccount& account) {
@@ -55,8 +50,8 @@ void print_json(const Terminal& terminal, const JobView& job, const TimeAccount&
                              {"faults", job.faults},
                              {"ranks", job.workers.size()},
                              {"wall_ms", account.wall_ms},
-                             {"goodput", ratio(account.training_ms, account.since_first_step_ms())},
-                             {"ettr", ratio(account.training_ms, account.wall_ms)}};
+                             {"goodput", or_null(goodput_of(account))},
+                             {"ettr", or_null(ettr_of(account))}};
   for (const TimePart& part : parts_of(account)) document[part.name + std::string("_ms")] = part.ms;
   terminal.out << document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
 }
@@ -64,7 +59,9 @@ void print_json(const Terminal& terminal, const JobView& job, const TimeAccount&
 void print_table(const Terminal& terminal, const JobView& job, const TimeAccount& account) {
   terminal.out << "job " << job.job << " " << printable(job.name) << "  "
                << paint(terminal, colour_of_state(job.state), job.state) << "\n";
-  if (account.training_ms > 0) {
+  if (!account.tells_steps) {
+    terminal.out << "  goodput     not known: its program has told no step\n\n";
+  } else if (account.training_ms > 0) {
     terminal.out << "  goodput     "
                  << format_percent(account.training_ms, account.since_first_step_ms())
                  << " of the time since its first step, " << counted(job.faults, "fault") << "\n"
@@ -88,7 +85,7 @@ int run(Invocation& invocation) {
   if (const auto notice = job->source->notice(job->view); !notice.empty()) {
     terminal.err << "hpctl: " << notice << "\n";
   }
-  const TimeAccount account = account_of(job->view);
+  const TimeAccount account = account_of(job->view, SystemClock().wall_ms());
   if (invocation.json()) {
     print_json(terminal, job->view, account);
   } else {

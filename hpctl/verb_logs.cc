@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/log_file.h"
 #include "hpctl/open_job.h"

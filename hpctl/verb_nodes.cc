@@ -3,8 +3,8 @@
 // them.
 #include <algorithm>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 
+#include "common/base/json.h"
 #include "common/base/quantity.h"
 #include "hpctl/controller_client.h"
 #include "hpctl/exit_codes.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl open: a link to the status page.
-#include <nlohmann/json.hpp>
 
+#include "common/base/json.h"
 #include "hpctl/controller_client.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/open_job.h"

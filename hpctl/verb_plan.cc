@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl plan: what a training job will need, before it runs.
-#include <nlohmann/json.hpp>
 
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/rpc/job_yaml.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/verbs.h"

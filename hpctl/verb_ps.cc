@@ -18,9 +18,9 @@ their own, of all their homes. A cluster controller knows the jobs whose control
 from their start until an hour after their end.
 
 STEP is how far of how many; ETA is at the pace of the newest steps; GOODPUT is the share of
-training in the time since the first step, as `hpctl goodput` has it. REASON says why a job does not
-run, or what it last recovered from. On a terminal columns that do not fit are left out; what is not
-known is `-`.
+training in the time since the first step, as `hpctl goodput` has it, and not known where a command
+tells no steps. REASON says why a job does not run, or what it last recovered from. On a terminal
+columns that do not fit are left out; what is not known is `-`.
 
 Examples:
   hpctl ps

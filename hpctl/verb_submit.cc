@@ -2,7 +2,6 @@
 // hpctl submit: from a job file to a running job.
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "common/base/bounded_json.h"

@@ -63,11 +63,11 @@ int print_once(const Terminal& terminal, const std::optional<std::string>& word,
 }
 
 // False: to quit.
-bool take_input(TopModel& model, const TopTerminal::Input& input, size_t height) {
+bool take_input(TopModel& model, const TopTerminal::Input& input, TopSize screen) {
   if (std::holds_alternative<TopTerminal::Closed>(input)) return false;
   if (const auto* letter = std::get_if<char>(&input)) return model.type(*letter);
   if (const auto* key = std::get_if<TopKey>(&input)) {
-    model.press(*key, height, SystemClock().wall_ms());
+    model.press(*key, screen, SystemClock().wall_ms());
   }
   return true;
 }
@@ -76,9 +76,10 @@ void show(TopModel& model, TopFeed& feed, TopTerminal& screen) {
   constexpr int kRedrawMs = 1'000;  // ages grow
   for (bool goes_on = true; goes_on;) {
     feed.look_at(model.opened());
-    screen.draw(model.layout(screen.width(), screen.height(), SystemClock().wall_ms()));
+    const TopSize size{screen.width(), screen.height()};
+    screen.draw(model.layout(size, SystemClock().wall_ms()));
     for (const auto& input : screen.wait(feed.fd(), kRedrawMs)) {
-      goes_on = goes_on && take_input(model, input, screen.height());
+      goes_on = goes_on && take_input(model, input, {screen.width(), screen.height()});
     }
     feed.take(model);
   }

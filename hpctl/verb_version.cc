@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl version: this program's version, and that of the controller if one runs.
-#include <nlohmann/json.hpp>
 
+#include "common/base/json.h"
 #include "hpctl/controller_client.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/verbs.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl why: the chain of events and decisions behind a job's present state.
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "common/base/clock.h"
+#include "common/base/json.h"
 #include "hpctl/event_text.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/open_job.h"

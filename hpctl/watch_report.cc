@@ -3,9 +3,8 @@
 
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/clock.h"
+#include "common/base/json.h"
 #include "common/watch/finding_json.h"
 
 namespace hpctl {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/base/bounded_json.h"
@@ -138,8 +137,9 @@ Remedy remedy_of(const std::vector<Finding>& findings) {
 }
 
 Result<HealthTable> parse_health_table(std::string_view text, const std::string& path) {
+  json document;
   try {
-    const json document = parse_json(text);
+    document = parse_json(text);
     HealthTable table;
     for (const auto& [type, parts] : document.at("instances").items()) {
       table.instances[type] = {number_in(parts, "gpus"), number_in(parts, "efa"),
@@ -153,7 +153,7 @@ Result<HealthTable> parse_health_table(std::string_view text, const std::string&
     }
     return table;
   } catch (const json::exception& e) {
-    return Error{ErrorCode::kDataLoss, path + " cannot be used: " + e.what()};
+    return Error{ErrorCode::kDataLoss, path + " cannot be used: " + problem_in(document, e)};
   }
 }
 

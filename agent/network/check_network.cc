@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 
@@ -19,6 +18,7 @@
 #include "agent/network/member.h"
 #include "agent/probes/check.h"
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/base/node_address.h"
 #include "common/base/paths.h"
 

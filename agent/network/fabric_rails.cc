@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "agent/network/messages.h"
 #include "agent/spawn.h"
 #include "common/base/fd.h"
 #include "common/base/frame.h"
+#include "common/base/json.h"
 
 namespace hpctl::agent {
 namespace {

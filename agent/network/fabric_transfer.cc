@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <limits>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "agent/core/known_bytes.h"
@@ -16,6 +15,7 @@
 #include "agent/network/fabric_rails.h"
 #include "agent/network/messages.h"
 #include "common/base/frame.h"
+#include "common/base/json.h"
 #include "common/base/random_hex.h"
 
 namespace hpctl::agent {

@@ -9,12 +9,12 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
 #include "agent/core/known_sums.h"
 #include "agent/network/gpu_rank.h"
 #include "agent/network/messages.h"
 #include "common/base/frame.h"
+#include "common/base/json.h"
 #include "common/base/memory_file.h"
 
 namespace hpctl::agent {
@@ -42,7 +42,8 @@ Result<nlohmann::json> hear(int socket, int64_t deadline_ms) {
 }
 
 Result<int> gpus_of(const nlohmann::json& message) {
-  const int gpus = message.value("gpus", 0);
+  const auto found = message.find("gpus");
+  const int gpus = found == message.end() ? 0 : whole_number<int>(*found).value_or(0);
   if (gpus >= 1 && gpus <= kMostGpus) return gpus;
   return Error{ErrorCode::kInvalidArgument,
                std::to_string(gpus) + " GPUs of a node cannot be checked together"};

@@ -13,7 +13,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "common/base/bounded_json.h"

@@ -8,7 +8,6 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "agent/machine_environment.h"
@@ -16,6 +15,7 @@
 #include "agent/probes/probe.h"
 #include "common/base/file.h"
 #include "common/base/hyperpod.h"
+#include "common/base/json.h"
 
 namespace hpctl::agent {
 namespace {

@@ -6,8 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/bounded_json.h"
 #include "common/base/file.h"
 #include "common/base/temporary_file.h"
@@ -56,8 +54,9 @@ std::string to_json(const AuthorityState& state) {
 
 Result<AuthorityState> from_json(const std::string& text) {
   AuthorityState state;
+  nlohmann::json document;
   try {
-    const nlohmann::json document = parse_json(text, {kMaxBundleBytes, 8, 64, true});
+    document = parse_json(text, {kMaxBundleBytes, 8, 64, true});
     for (const auto& row : document.at("authorities")) {
       Authority one;
       row.at("certificate").get_to(one.identity.certificate);
@@ -70,7 +69,7 @@ Result<AuthorityState> from_json(const std::string& text) {
       state.authorities.push_back(std::move(one));
     }
   } catch (const nlohmann::json::exception& e) {
-    return Error{ErrorCode::kDataLoss, e.what()};
+    return Error{ErrorCode::kDataLoss, problem_in(document, e)};
   }
   if (state.authorities.empty() || state.authorities.size() > kMostAuthorities) {
     return Error{ErrorCode::kDataLoss, "there are " + std::to_string(state.authorities.size()) +

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/base/bounded_json.h"
 
-#include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,13 +24,9 @@ class Builder final : public json::json_sax_t {
   bool boolean(bool value) override { return add(value) != nullptr; }
   bool number_integer(number_integer_t value) override { return add(value) != nullptr; }
   bool number_unsigned(number_unsigned_t value) override { return add(value) != nullptr; }
-  // Of a whole number beyond 64 bits the library makes one in floating point, and whether that fits
-  // what it is read into nobody asks. So it is the greatest or the least that every reader knows to
-  // be too much.
-  bool number_float(number_float_t value, const string_t& text) override {
-    using Bounds = std::numeric_limits<int64_t>;
-    if (text.find_first_of(".eE") != string_t::npos) return add(value) != nullptr;
-    return add(value < 0 ? Bounds::min() : Bounds::max()) != nullptr;
+  // Among them whole numbers beyond 64 bits, which nobody gets as whole ones (common/base/json.h).
+  bool number_float(number_float_t value, const string_t& /*text*/) override {
+    return add(value) != nullptr;
   }
   bool string(string_t& value) override { return add(std::move(value)) != nullptr; }
   bool binary(binary_t& value) override { return add(std::move(value)) != nullptr; }
@@ -102,6 +98,17 @@ std::pair<json, std::string> build(std::string_view text, const JsonLimits& limi
   return {json(json::value_t::discarded), builder.problem()};
 }
 
+// The way from `document` to the value at that address, as in "/nodes/0/pid"; no more than its
+// limits are deep.
+std::optional<std::string> path_to(const void* value, const json& document) {
+  if (&document == value) return "";
+  if (!document.is_structured()) return std::nullopt;
+  for (const auto& member : document.items()) {
+    if (const auto rest = path_to(value, member.value())) return "/" + member.key() + *rest;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 json parse_json(std::string_view text, const JsonLimits& limits) {
@@ -112,6 +119,14 @@ json parse_json(std::string_view text, const JsonLimits& limits) {
 
 json parse_json_or_discard(std::string_view text, const JsonLimits& limits) {
   return build(text, limits).first;
+}
+
+std::string problem_in(const json& document, const json::exception& e) {
+  const auto* not_whole = dynamic_cast<const NotWhole*>(&e);
+  if (not_whole == nullptr) return e.what();
+  const auto path = path_to(not_whole->value(), document);
+  return path.value_or("").empty() ? e.what()
+                                   : printable_line(*path, kShownBytes) + ": " + e.what();
 }
 
 }  // namespace hpctl

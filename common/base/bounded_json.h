@@ -7,8 +7,10 @@
 #pragma once
 
 #include <cstddef>
-#include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
+
+#include "common/base/json.h"
 
 namespace hpctl {
 
@@ -23,5 +25,10 @@ struct JsonLimits {
 nlohmann::json parse_json(std::string_view text, const JsonLimits& limits = {});
 // As json::parse(text, nullptr, false): a discarded value instead.
 nlohmann::json parse_json_or_discard(std::string_view text, const JsonLimits& limits = {});
+
+// What `e` says, which somebody met who read `document`. Of a number that is not the whole one
+// which was wanted also where it is, as in "/nodes/0/pid: expected a whole number from 0 to …;
+// found 2.5".
+std::string problem_in(const nlohmann::json& document, const nlohmann::json::exception& e);
 
 }  // namespace hpctl

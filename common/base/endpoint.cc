@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <nlohmann/json.hpp>
 
 #include "common/base/bounded_json.h"
 #include "common/base/file.h"
@@ -47,8 +46,9 @@ std::string to_json_text(const ControllerRecord& record) {
 
 Result<ControllerRecord> controller_record_from_json(const std::string& text) {
   ControllerRecord record;
+  nlohmann::json json;
   try {
-    const auto json = parse_json(text);
+    json = parse_json(text);
     json.at("epoch").get_to(record.epoch);
     json.at("address").get_to(record.address);
     record.certificate = json.value("certificate", "");
@@ -62,7 +62,7 @@ Result<ControllerRecord> controller_record_from_json(const std::string& text) {
     record.agent_tokens = json.value("agent_tokens", false);
     record.older_agents = json.value("older_agents", false);
   } catch (const nlohmann::json::exception& e) {
-    return Error{ErrorCode::kDataLoss, std::string("not a controller record: ") + e.what()};
+    return Error{ErrorCode::kDataLoss, "not a controller record: " + problem_in(json, e)};
   }
   return record;
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/base/exclusion.h"
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/bounded_json.h"
 #include "common/base/file.h"
 
@@ -31,10 +29,12 @@ Result<Exclusion> read_exclusion(const std::string& job_dir, uint64_t restart_co
   const auto text = read_file(path, kMaxBytes);
   if (!text.ok() && text.error().code == ErrorCode::kNotFound) return Exclusion{};
   if (!text.ok()) return text.error();
+  nlohmann::json document;
   try {
-    return parse_json(*text).get<Exclusion>();
+    document = parse_json(*text);
+    return document.get<Exclusion>();
   } catch (const nlohmann::json::exception& e) {
-    return Error{ErrorCode::kDataLoss, path + ": " + e.what()};
+    return Error{ErrorCode::kDataLoss, path + ": " + problem_in(document, e)};
   }
 }
 

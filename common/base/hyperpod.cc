@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "common/base/bounded_json.h"
 #include "common/base/file.h"

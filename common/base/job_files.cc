@@ -8,7 +8,6 @@
 
 #include <array>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "common/base/bounded_json.h"
@@ -33,12 +32,13 @@ Result<JobDocument> read_job_document(const std::string& job_dir) {
   auto spec = job_spec_from_json(text);
   if (!spec.ok()) return Error{ErrorCode::kDataLoss, path + ": " + spec.error().message};
   document.spec = std::move(*spec);
+  nlohmann::json json;
   try {
-    const auto json = parse_json(text);
+    json = parse_json(text);
     json.at("uid").get_to(document.uid);
     json.at("submit_key").get_to(document.submit_key);
   } catch (const nlohmann::json::exception& e) {
-    return Error{ErrorCode::kDataLoss, path + " is damaged: " + e.what()};
+    return Error{ErrorCode::kDataLoss, path + " is damaged: " + problem_in(json, e)};
   }
   return document;
 }

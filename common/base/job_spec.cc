@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/base/job_spec.h"
 
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -189,8 +188,9 @@ std::string to_json_text(const JobSpec& spec) {
 }
 
 Result<JobSpec> job_spec_from_json(const std::string& text) {
+  json j;
   try {
-    const json j = parse_json(text);
+    j = parse_json(text);
     JobSpec spec;
     j.at("name").get_to(spec.name);
     j.at("nodes").get_to(spec.nodes);
@@ -217,7 +217,7 @@ Result<JobSpec> job_spec_from_json(const std::string& text) {
     }
     return spec;
   } catch (const json::exception& e) {
-    return Error{ErrorCode::kInvalidArgument, std::string("not a job document: ") + e.what()};
+    return Error{ErrorCode::kInvalidArgument, "not a job document: " + problem_in(j, e)};
   }
 }
 

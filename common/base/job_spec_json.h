@@ -3,9 +3,8 @@
 // from .cc files only: the JSON library is heavy.
 #pragma once
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/job_spec.h"
+#include "common/base/json.h"
 #include "common/base/printable.h"
 
 namespace hpctl {

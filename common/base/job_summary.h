@@ -46,14 +46,17 @@ struct JobSummary {
   std::vector<NodeRecord> blamed;
 
   bool is_told() const { return taken_wall_ms != 0; }
+  // The built-in trainer does, and a command that has told one.
+  bool tells_steps() const { return total_steps > 0 || step > 0; }
 };
 
 inline TimeAccount account_of(const JobSummary& summary) {
   const int64_t end_ms = summary.ended_wall_ms > 0 ? summary.ended_wall_ms : summary.taken_wall_ms;
-  return account_of(summary.spent, std::max<int64_t>(0, end_ms - summary.submitted_wall_ms));
+  return account_of(summary.spent, std::max<int64_t>(0, end_ms - summary.submitted_wall_ms),
+                    summary.tells_steps());
 }
 
-// As `hpctl goodput` has it; nullopt before the first step.
+// As `hpctl goodput` has it; nullopt before the first step, and where none is told.
 inline std::optional<double> goodput_of(const JobSummary& summary) {
   return summary.is_told() ? goodput_of(account_of(summary)) : std::nullopt;
 }

@@ -2,7 +2,6 @@
 #include "common/base/lineage.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "common/base/bounded_json.h"
 #include "common/base/file.h"
@@ -77,16 +76,19 @@ Result<std::vector<QuarantinedNode>> read_quarantined(const std::string& job_dir
   if (!text.ok() && text.error().code == ErrorCode::kNotFound)
     return std::vector<QuarantinedNode>{};
   if (!text.ok()) return text.error();
+  nlohmann::json document;
   try {
-    return parse_json(*text).get<std::vector<QuarantinedNode>>();
+    document = parse_json(*text);
+    return document.get<std::vector<QuarantinedNode>>();
   } catch (const nlohmann::json::exception& e) {
-    return Error{ErrorCode::kDataLoss, path + ": " + e.what()};
+    return Error{ErrorCode::kDataLoss, path + ": " + problem_in(document, e)};
   }
 }
 
 Result<GenerationRecord> generation_record_from_json(const std::string& text) {
+  nlohmann::json record;
   try {
-    nlohmann::json record = parse_json(text);
+    record = parse_json(text);
     if (record.is_object()) {  // maybe of a release that did not write these
       record.emplace("quarantined", nlohmann::json::array());
       record.emplace("restart_count", 0);
@@ -98,7 +100,7 @@ Result<GenerationRecord> generation_record_from_json(const std::string& text) {
     }
     return parsed;
   } catch (const nlohmann::json::exception& e) {
-    return Error{ErrorCode::kDataLoss, std::string("not a generation record: ") + e.what()};
+    return Error{ErrorCode::kDataLoss, "not a generation record: " + problem_in(record, e)};
   }
 }
 

@@ -3,8 +3,7 @@
 // answer {"result": …} or {"error": {"kind": …, "message": …}}. Include from .cc files only.
 #pragma once
 
-#include <nlohmann/json.hpp>
-
+#include "common/base/json.h"
 #include "common/base/slurm_messages.h"
 
 namespace hpctl {

@@ -16,12 +16,14 @@ struct TimeAccount {
   int64_t wall_ms = 0;
   TimeSpent spent;
   int64_t training_ms = 0;  // the rest
+  // Of a command that tells none nobody knows what it did twice, so there is no share of training.
+  bool tells_steps = false;
 
   int64_t since_first_step_ms() const { return wall_ms - spent.start_ms; }
 };
 
-inline TimeAccount account_of(const TimeSpent& spent, int64_t wall_ms) {
-  TimeAccount account{wall_ms, spent, 0};
+inline TimeAccount account_of(const TimeSpent& spent, int64_t wall_ms, bool tells_steps) {
+  TimeAccount account{wall_ms, spent, 0, tells_steps};
   // No step yet, whatever was tried.
   if (spent.start_ms == 0) {
     account.spent.start_ms = std::max<int64_t>(0, wall_ms - spent.total_ms());
@@ -32,11 +34,17 @@ inline TimeAccount account_of(const TimeSpent& spent, int64_t wall_ms) {
   return account;
 }
 
-// Share of training in the time since the first step; nullopt before that.
+// Share of training in so much of the time; nullopt before the first step, and where none is told.
+inline std::optional<double> training_share(const TimeAccount& account, int64_t of_ms) {
+  if (!account.tells_steps || account.training_ms <= 0 || of_ms <= 0) return std::nullopt;
+  return static_cast<double>(account.training_ms) / static_cast<double>(of_ms);
+}
 inline std::optional<double> goodput_of(const TimeAccount& account) {
-  if (account.training_ms <= 0 || account.since_first_step_ms() <= 0) return std::nullopt;
-  return static_cast<double>(account.training_ms) /
-         static_cast<double>(account.since_first_step_ms());
+  return training_share(account, account.since_first_step_ms());
+}
+// Effective training time ratio.
+inline std::optional<double> ettr_of(const TimeAccount& account) {
+  return training_share(account, account.wall_ms);
 }
 
 struct TimePart {

@@ -2,8 +2,7 @@
 // The JSON of TimeSpent: in status files and in the controller's store.
 #pragma once
 
-#include <nlohmann/json.hpp>
-
+#include "common/base/json.h"
 #include "common/base/time_spent.h"
 
 namespace hpctl {

@@ -2,7 +2,6 @@
 #include "common/base/workload.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "common/base/bounded_json.h"
 #include "common/base/job_spec_json.h"
@@ -32,8 +31,9 @@ std::string to_json_text(const Workload& workload) {
 }
 
 Result<Workload> workload_from_json(const std::string& text) {
+  nlohmann::json document;
   try {
-    const nlohmann::json document = parse_json(text);
+    document = parse_json(text);
     auto workload = document.get<Workload>();
     // Where somebody else writes it, as under srun --auto-resume: all ranks count as one node's.
     workload.workers_per_node = document.value("workers_per_node", workload.world_size);
@@ -44,7 +44,8 @@ Result<Workload> workload_from_json(const std::string& text) {
     workload.durable_step = document.value("durable_step", uint64_t{0});
     return workload;
   } catch (const nlohmann::json::exception& e) {
-    return Error{ErrorCode::kInvalidArgument, std::string("not a workload document: ") + e.what()};
+    return Error{ErrorCode::kInvalidArgument,
+                 "not a workload document: " + problem_in(document, e)};
   }
 }
 

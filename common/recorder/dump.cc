@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/base/bounded_json.h"
@@ -34,7 +33,7 @@ std::string text_at(const json& object, const char* name) {
 }
 int64_t number_at(const json& object, const char* name) {
   const auto found = object.find(name);
-  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
+  return found != object.end() ? whole_number<int64_t>(*found).value_or(0) : 0;
 }
 bool flag_at(const json& object, const char* name) {
   const auto found = object.find(name);
@@ -63,7 +62,7 @@ std::vector<int32_t> ranks_of(const std::string& text) {
 int64_t elements_of(const json& shape) {
   int64_t product = 1;
   for (const json& extent : shape) {
-    const int64_t n = extent.is_number_integer() ? extent.get<int64_t>() : 1;
+    const int64_t n = whole_number<int64_t>(extent).value_or(1);
     if (n <= 0) return 0;
     product = product > kMostElements / n ? kMostElements : product * n;
   }

@@ -10,9 +10,9 @@
 #pragma once
 
 #include <cstddef>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "common/base/json.h"
 #include "common/base/result.h"
 
 namespace hpctl::recorder {

@@ -3,8 +3,7 @@
 // the JSON library is heavy.
 #pragma once
 
-#include <nlohmann/json.hpp>
-
+#include "common/base/json.h"
 #include "common/watch/finding.h"
 
 namespace hpctl {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/agents/worker_order.h"
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/json.h"
 #include "common/base/lineage.h"
 #include "common/base/workload.h"
 

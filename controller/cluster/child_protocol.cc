@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 
 #include "common/base/bounded_json.h"
 #include "common/base/wait_for_fd.h"
@@ -16,8 +15,8 @@ namespace {
 
 using nlohmann::json;
 
-Error malformed(const json::exception& e) {
-  return Error{ErrorCode::kDataLoss, std::string("not understood: ") + e.what()};
+Error malformed(const json& document, const json::exception& e) {
+  return Error{ErrorCode::kDataLoss, "not understood: " + problem_in(document, e)};
 }
 
 // Absent in the report of an older release; what is no port is none.
@@ -54,8 +53,9 @@ std::string to_line(const ChildOrder& order) {
 
 Result<ChildOrder> order_from_line(const std::string& line) {
   ChildOrder order;
+  json document;
   try {
-    const json document = parse_json(line);
+    document = parse_json(line);
     document.at("token").get_to(order.token);
     document.at("nodes").get_to(order.nodes);
     document.at("scheduler").get_to(order.scheduler);
@@ -70,7 +70,7 @@ Result<ChildOrder> order_from_line(const std::string& line) {
                               lemon.at("worst").get<std::string>()});
     }
   } catch (const json::exception& e) {
-    return malformed(e);
+    return malformed(document, e);
   }
   return order;
 }
@@ -87,8 +87,9 @@ std::string report_line(const Result<ChildReport>& report) {
 }
 
 Result<ChildReport> report_from_line(const std::string& line) {
+  json document;
   try {
-    const json document = parse_json(line);
+    document = parse_json(line);
     if (document.contains("address")) {
       return ChildReport{document.at("address").get<std::string>(),
                          document.at("certificate").get<std::string>(), port_in(document),
@@ -104,7 +105,7 @@ Result<ChildReport> report_from_line(const std::string& line) {
         [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }, ' ');
     return Error{known ? static_cast<ErrorCode>(code) : ErrorCode::kInternal, std::move(words)};
   } catch (const json::exception& e) {
-    return malformed(e);
+    return malformed(document, e);
   }
 }
 

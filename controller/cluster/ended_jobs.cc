@@ -4,7 +4,6 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/base/bounded_json.h"
@@ -30,7 +29,8 @@ HeardJobs::Ended from_json(const json& entry, int64_t now_ms, int64_t ahead_ms) 
   entry.at("uid").get_to(ended.heard.key.uid);
   entry.at("job").get_to(ended.heard.key.job);
   // A clock that was set meanwhile keeps none for longer than an hour from now.
-  ended.gone_ms = std::min(entry.at("gone_wall_ms").get<int64_t>() - ahead_ms, now_ms);
+  const auto gone_wall_ms = std::max<int64_t>(0, entry.at("gone_wall_ms").get<int64_t>());
+  ended.gone_ms = std::min(gone_wall_ms - ahead_ms, now_ms);
   ended.heard.at_ms = ended.gone_ms;
   v1::JobSummary said;
   google::protobuf::util::JsonParseOptions options;
@@ -57,13 +57,14 @@ Result<std::vector<HeardJobs::Ended>> EndedJobs::load() const {
   if (!text.ok()) return text.error();
   const int64_t now_ms = clock_.monotonic_ms();
   const int64_t ahead_ms = clock_.wall_ms() - now_ms;
+  json document;
   try {
-    const json document = parse_json(*text);
+    document = parse_json(*text);
     for (const json& entry : document.at("ended")) {
       ended.push_back(from_json(entry, now_ms, ahead_ms));
     }
   } catch (const json::exception& e) {
-    return Error{ErrorCode::kDataLoss, path_ + " is damaged: " + e.what()};
+    return Error{ErrorCode::kDataLoss, path_ + " is damaged: " + problem_in(document, e)};
   }
   return ended;
 }

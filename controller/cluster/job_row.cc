@@ -4,8 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/bounded_json.h"
 #include "common/base/file.h"
 
@@ -39,8 +37,9 @@ std::string to_json(const JobRow& row) {
 
 Result<JobRow> from_json(const std::string& text) {
   JobRow row;
+  nlohmann::json json;
   try {
-    const auto json = parse_json(text);
+    json = parse_json(text);
     json.at("uid").get_to(row.key.uid);
     json.at("gid").get_to(row.gid);
     json.at("groups").get_to(row.groups);
@@ -61,7 +60,7 @@ Result<JobRow> from_json(const std::string& text) {
     json.at("boot_id").get_to(row.boot_id);
     json.at("restarts").get_to(row.restarts);
   } catch (const nlohmann::json::exception& e) {
-    return Error{ErrorCode::kDataLoss, e.what()};
+    return Error{ErrorCode::kDataLoss, problem_in(json, e)};
   }
   return row;
 }

@@ -2,7 +2,6 @@
 #include "controller/cluster/node_claims.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -133,8 +132,9 @@ std::string NodeClaims::to_json() const {
 
 Result<NodeClaims> NodeClaims::from_json(const std::string& text, const std::string& path) {
   NodeClaims read;
+  nlohmann::json document;
   try {
-    const auto document = parse_json(text, kLimits);
+    document = parse_json(text, kLimits);
     for (const auto& claim : document.at("claims")) {
       const auto record = node_record_from_json(claim.at("record").get<std::string>());
       if (!record) continue;  // of a later release
@@ -147,7 +147,7 @@ Result<NodeClaims> NodeClaims::from_json(const std::string& text, const std::str
       }
     }
   } catch (const nlohmann::json::exception& e) {
-    return Error{ErrorCode::kDataLoss, path + " cannot be used: " + e.what()};
+    return Error{ErrorCode::kDataLoss, path + " cannot be used: " + problem_in(document, e)};
   }
   return read;
 }

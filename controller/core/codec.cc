@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 #include <type_traits>
 
 #include "common/base/bounded_json.h"
@@ -244,10 +243,13 @@ Variant named_body(const json& j, const std::array<const char*, N>& names) {
 
 template <typename T>
 Result<T> decode(const std::string& text, const char* what) {
+  json document;
   try {
-    return parse_json(text).get<T>();
+    document = parse_json(text);
+    return document.get<T>();
   } catch (const json::exception& e) {
-    return Error{ErrorCode::kDataLoss, std::string("not a stored ") + what + ": " + e.what()};
+    return Error{ErrorCode::kDataLoss,
+                 std::string("not a stored ") + what + ": " + problem_in(document, e)};
   }
 }
 

@@ -2,10 +2,10 @@
 #include "controller/engine/checkpoint_dir_actions.h"
 
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
 #include "common/base/failpoint.h"
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/port.h"
 

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <future>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/base/clock.h"
+#include "common/base/json.h"
 #include "common/base/time_account.h"
 #include "common/rpc/status.h"
 #include "controller/api/job_lookup.h"
@@ -24,11 +24,6 @@ std::string json_text(const json& document) {
 }
 
 json number_or_null(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
-
-TimeAccount account_of_view(const JobView& view, int64_t wall_ms) {
-  const int64_t end_ms = view.ended_wall_ms > 0 ? view.ended_wall_ms : wall_ms;
-  return account_of(view.spent, std::max<int64_t>(0, end_ms - view.submitted_wall_ms));
-}
 
 // [severity, what, what to do, since when]
 json row_of(const Finding& finding) {
@@ -48,7 +43,7 @@ json page_summary(const JobView& view, const std::vector<Finding>& found, int64_
           {"steps", view.total_steps},
           {"loss", number_or_null(view.loss)},
           {"tokens_per_second", view.tokens_per_second},
-          {"goodput", number_or_null(goodput_of(account_of_view(view, wall_ms)).value_or(NAN))},
+          {"goodput", number_or_null(goodput_of(account_of(view, wall_ms)).value_or(NAN))},
           {"faults", view.faults},
           {"restarts", view.restarts},
           {"nodes", view.nodes.size()},
@@ -192,7 +187,7 @@ Result<std::string> PageAnswers::job(uint32_t uid, const std::string& job) {
   for (const char* list : {"time", "node_rows", "rank_rows", "stragglers"}) {
     answer[list] = json::array();
   }
-  for (const TimePart& part : parts_of(account_of_view(view, wall_ms))) {
+  for (const TimePart& part : parts_of(account_of(view, wall_ms))) {
     answer["time"].push_back({part.name, part.ms, part.what});
   }
   for (const NodeView& node : view.nodes) {
@@ -247,7 +242,7 @@ void PageAnswers::sample(const JobView& view, const std::vector<Finding>& found,
   }
   if (view.step == 0) return;
   history_.add(JobId{view.job}, {wall_ms, view.step, view.loss, view.tokens_per_second,
-                                 goodput_of(account_of_view(view, wall_ms)).value_or(NAN)});
+                                 goodput_of(account_of(view, wall_ms)).value_or(NAN)});
 }
 
 }  // namespace hpctl

@@ -11,11 +11,11 @@
 #include <array>
 #include <cstring>
 #include <ctime>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/base/file.h"
 #include "common/base/hyperpod.h"
+#include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/user_name.h"
 

@@ -190,8 +190,7 @@ void Metrics::job(const JobView& view) {
     parts_->set("hpctl_job_snapshot_step", "Newest step that is in the memory of two nodes", job,
                 static_cast<double>(view.snapshot_step));
   }
-  const int64_t end_ms = view.ended_wall_ms > 0 ? view.ended_wall_ms : SystemClock().wall_ms();
-  const TimeAccount account = account_of(view.spent, end_ms - view.submitted_wall_ms);
+  const TimeAccount account = account_of(view, SystemClock().wall_ms());
   for (const TimePart& part : parts_of(account)) {
     Labels labels = job;
     labels["part"] = part.name;
@@ -199,11 +198,12 @@ void Metrics::job(const JobView& view) {
                 static_cast<double>(part.ms) / 1000);
   }
   const auto goodput = goodput_of(account);
-  if (!goodput) return;
+  const auto ettr = ettr_of(account);
+  if (!goodput || !ettr) return;
   parts_->set("hpctl_job_goodput_ratio", "Share of training in the time since the first step", job,
               *goodput);
   parts_->set("hpctl_job_ettr_ratio", "Share of training in all the time since the submission", job,
-              static_cast<double>(account.training_ms) / static_cast<double>(account.wall_ms));
+              *ettr);
 }
 
 void Metrics::train(const JobView& view, JobProgress progress,

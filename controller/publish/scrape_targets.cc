@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "common/base/controller_beat.h"
 #include "common/base/endpoint.h"
 #include "common/base/file.h"
 #include "common/base/job_files.h"
+#include "common/base/json.h"
 #include "common/base/log.h"
 
 namespace hpctl {

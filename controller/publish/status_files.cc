@@ -4,7 +4,6 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
 
@@ -123,6 +122,12 @@ JobSummary summarize(const JobView& view, int64_t taken_wall_ms) {
   return summary;
 }
 
+TimeAccount account_of(const JobView& view, int64_t wall_ms) {
+  const int64_t end_ms = view.ended_wall_ms > 0 ? view.ended_wall_ms : wall_ms;
+  const bool tells_steps = view.total_steps > 0 || view.step > 0 || view.furthest_step > 0;
+  return account_of(view.spent, std::max<int64_t>(0, end_ms - view.submitted_wall_ms), tells_steps);
+}
+
 JobSnapshot snapshot_of(const JobView& view, int64_t taken_wall_ms) {
   JobSnapshot snapshot;
   snapshot.summary = summarize(view, taken_wall_ms);
@@ -176,8 +181,9 @@ std::string to_json_text(const JobView& view) {
 }
 
 Result<JobView> job_view_from_json(const std::string& text) {
+  json document;
   try {
-    const json document = parse_json(text);
+    document = parse_json(text);
     JobView view;
     document.at("job").get_to(view.job);
     document.at("name").get_to(view.name);
@@ -220,7 +226,7 @@ Result<JobView> job_view_from_json(const std::string& text) {
     view.told_waits = document.value("told_waits", StepWaits{});
     return view;
   } catch (const json::exception& e) {
-    return Error{ErrorCode::kDataLoss, std::string("not a job status: ") + e.what()};
+    return Error{ErrorCode::kDataLoss, "not a job status: " + problem_in(document, e)};
   }
 }
 
@@ -238,8 +244,9 @@ std::string to_json_text(const EventView& event) {
 }
 
 Result<EventView> event_view_from_json(const std::string& text) {
+  json document;
   try {
-    const json document = parse_json(text);
+    document = parse_json(text);
     EventView event;
     document.at("seq").get_to(event.seq);
     document.at("type").get_to(event.type);
@@ -253,7 +260,7 @@ Result<EventView> event_view_from_json(const std::string& text) {
     event.step = document.value("step", uint64_t{0});
     return event;
   } catch (const json::exception& e) {
-    return Error{ErrorCode::kDataLoss, std::string("not an event: ") + e.what()};
+    return Error{ErrorCode::kDataLoss, "not an event: " + problem_in(document, e)};
   }
 }
 

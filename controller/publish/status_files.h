@@ -111,6 +111,8 @@ struct JobView {
 
 // `taken_wall_ms`: when the view was so; of a job that has ended it says nothing.
 JobSummary summarize(const JobView& view, int64_t taken_wall_ms);
+// Where its time went until `wall_ms`, or until it ended.
+TimeAccount account_of(const JobView& view, int64_t wall_ms);
 // With what only a view knows.
 JobSnapshot snapshot_of(const JobView& view, int64_t taken_wall_ms);
 

@@ -338,7 +338,8 @@ void StepController::tell_goodput() {
   const core::Job& now = job();
   if (now.restarts == 0 || !core::shows_steps(now)) return;
   const TimeAccount account =
-      account_of(core::time_spent(now, state_.now_ms), now.ended_wall_ms - now.submitted_wall_ms);
+      account_of(core::time_spent(now, state_.now_ms), now.ended_wall_ms - now.submitted_wall_ms,
+                 /*tells_steps=*/true);
   if (account.since_first_step_ms() <= 0) return;
   const auto percent = static_cast<double>(account.training_ms) * 100 /
                        static_cast<double>(account.since_first_step_ms());

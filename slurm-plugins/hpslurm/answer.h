@@ -2,9 +2,9 @@
 // What a call of hpslurm gives back, and how libslurm's errno becomes an error of ours.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "common/base/json.h"
 #include "common/base/result.h"
 
 namespace hpctl::slurm {

@@ -25,7 +25,6 @@
 #include <fstream>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <thread>
@@ -35,6 +34,7 @@
 #include "common/base/check.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "tests/bench/figures.h"
 #include "tests/bench/hptrain_rank.h"
 #include "tests/support/program_output.h"

@@ -22,7 +22,6 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -30,6 +29,7 @@
 
 #include "common/base/check.h"
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "tests/bench/figures.h"
 #include "trainer/comm/node_peers.h"
 #include "trainer/comm/rendezvous_communicator.h"

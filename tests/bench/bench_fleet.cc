@@ -15,13 +15,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "common/base/check.h"
 #include "common/base/descriptor_limit.h"
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "tests/bench/figures.h"
 #include "tests/bench/fleet_agents.h"
 #include "tests/bench/process_usage.h"

@@ -11,10 +11,10 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "common/base/json.h"
 #include "tests/bench/figures.h"
 #include "trainer/arch/fused_rows.h"
 #include "trainer/compat/torch_compat.h"

@@ -10,10 +10,10 @@
 #include <cstring>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "common/base/json.h"
 #include "tests/bench/trainer_runs.h"
 #include "trainer/arch/registry.h"
 #include "trainer/parallel/block_layout.h"

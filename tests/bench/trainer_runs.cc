@@ -10,10 +10,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "common/base/check.h"
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "tests/bench/figures.h"
 #include "tests/bench/hptrain_rank.h"
 #include "trainer/arch/registry.h"

@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
 #include "common/base/file.h"
 #include "common/base/job_files.h"
+#include "common/base/json.h"
 #include "common/rpc/cluster_client.h"
 #include "tests/fault/cluster_service.h"
 

@@ -5,9 +5,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "tests/fault/cluster_service.h"
 
 namespace hpctl {

@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/base/role_token.h"
 #include "common/rpc/munge.h"
 #include "tests/fault/cluster_service.h"

@@ -14,7 +14,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +21,7 @@
 #include "common/base/fd.h"
 #include "common/base/file.h"
 #include "common/base/job_files.h"
+#include "common/base/json.h"
 #include "common/rpc/cluster_client.h"
 #include "common/rpc/controller_process.h"
 #include "common/rpc/job_channel.h"

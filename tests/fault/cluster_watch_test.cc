@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "tests/fault/cluster_service.h"
 #include "tests/support/temporary_directory.h"
 

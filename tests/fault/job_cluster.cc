@@ -10,12 +10,12 @@
 #include <array>
 #include <chrono>
 #include <csignal>
-#include <nlohmann/json.hpp>
 
 #include "common/base/check.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
 #include "common/base/job_files.h"
+#include "common/base/json.h"
 #include "common/rpc/job_channel.h"
 #include "common/rpc/spawn.h"
 #include "tests/fault/live_controller.h"

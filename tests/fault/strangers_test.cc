@@ -9,12 +9,12 @@
 
 #include <algorithm>
 #include <future>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <vector>
 
 #include "common/base/file.h"
 #include "common/base/job_files.h"
+#include "common/base/json.h"
 #include "common/base/rng.h"
 #include "common/base/role_token.h"
 #include "common/base/socket_address.h"

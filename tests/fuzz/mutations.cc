@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
+#include "common/base/json.h"
 #include "tests/support/json_mutation.h"
 
 namespace hpctl::fuzz {
@@ -171,6 +171,27 @@ std::vector<std::string> truncations(std::string_view input, size_t most) {
   const size_t step = std::max<size_t>(1, input.size() / most);
   for (size_t size = 0; size < input.size(); size += step) cut.emplace_back(input.substr(0, size));
   return cut;
+}
+
+std::vector<std::string> with_unfit_numbers(std::string_view input, size_t most) {
+  std::vector<size_t> places;  // where a number of a JSON document begins
+  for (size_t i = 1; i < input.size(); ++i) {
+    const bool begins = is_digit(input[i]) && !is_digit(input[i - 1]);
+    if (begins && std::string_view(":,[ -").find(input[i - 1]) != std::string_view::npos) {
+      places.push_back(i);
+    }
+  }
+  std::vector<std::string> changed;
+  const size_t step = places.size() / most + 1;
+  for (size_t i = 0; i < places.size(); i += step) {
+    const size_t begin = input[places[i] - 1] == '-' ? places[i] - 1 : places[i];
+    const size_t end = std::min(input.find_first_not_of("0123456789.eE+-", begin), input.size());
+    for (const char* unfit : {"1e30", "2.5", "-1", "9223372036854775808", "18446744073709551616"}) {
+      changed.push_back(std::string(input.substr(0, begin)) + unfit +
+                        std::string(input.substr(end)));
+    }
+  }
+  return changed;
 }
 
 std::string mutated(std::string_view input, std::string_view other, Rng& rng) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records in JSON on shared disks, and what nodes find on theirs.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "common/base/bounded_json.h"

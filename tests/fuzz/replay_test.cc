@@ -20,6 +20,7 @@ namespace {
 
 constexpr uint64_t kMutations = 1500;
 constexpr size_t kTruncations = 100;
+constexpr size_t kUnfitNumbers = 12;
 
 uint64_t number_from(const char* variable, uint64_t otherwise) {
   const char* text = std::getenv(variable);
@@ -46,6 +47,9 @@ TEST_P(Fuzz, AwkwardInputs) {
   for (const std::string& input : awkward_inputs()) run(GetParam(), input);
   for (const std::string& input : sound_inputs(GetParam())) {
     for (const std::string& cut : truncations(input, kTruncations)) run(GetParam(), cut);
+    for (const std::string& unfit : with_unfit_numbers(input, kUnfitNumbers)) {
+      run(GetParam(), unfit);
+    }
   }
 }
 

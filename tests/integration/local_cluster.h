@@ -8,10 +8,10 @@
 
 #include <chrono>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "common/base/json.h"
 #include "common/base/paths.h"
 #include "tests/support/temporary_directory.h"
 

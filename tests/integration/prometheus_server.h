@@ -6,10 +6,10 @@
 
 #include <sys/types.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "common/base/json.h"
 #include "tests/support/loopback_port.h"
 #include "tests/support/temporary_directory.h"
 

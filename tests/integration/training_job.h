@@ -6,8 +6,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include "common/base/json.h"
 
 namespace hpctl::testing {
 

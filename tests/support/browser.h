@@ -8,9 +8,9 @@
 
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "common/base/json.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl::test {

@@ -2,9 +2,9 @@
 // Strange but well-formed documents for fuzz tests of readers of JSON.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <vector>
 
+#include "common/base/json.h"
 #include "common/base/rng.h"
 
 namespace hpctl {

@@ -4,8 +4,9 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include "common/base/json.h"
 
 namespace hpctl {
 
@@ -54,10 +55,8 @@ class HfKeys {
 
  private:
   int64_t size_of(const char* key) {
-    const nlohmann::json& value = document_.at(key);
-    if (value.is_number_unsigned() && value.get<uint64_t>() <= (uint64_t{1} << 32)) {
-      return value.get<int64_t>();
-    }
+    const auto size = whole_number<uint64_t>(document_.at(key));
+    if (size && *size <= (uint64_t{1} << 32)) return static_cast<int64_t>(*size);
     return refuse(key, "expected a whole number");
   }
   int64_t missing(const char* key) { return refuse(key, "is missing"); }

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <utility>
@@ -14,6 +13,7 @@
 
 #include "common/base/checksum.h"
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/base/temporary_file.h"
 #include "trainer/arch/hf_config.h"
 #include "trainer/checkpoint/durable_file.h"

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <bit>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
 #include <utility>

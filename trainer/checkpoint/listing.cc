@@ -3,10 +3,10 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "trainer/checkpoint/inspect.h"
 #include "trainer/checkpoint/shard_reader.h"
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -12,6 +11,7 @@
 
 #include "common/base/checksum.h"
 #include "common/base/job_spec_json.h"
+#include "common/base/json.h"
 #include "trainer/checkpoint/manifest_format.h"
 #include "trainer/checkpoint/shard_table.h"
 

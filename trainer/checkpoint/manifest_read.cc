@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/base/bounded_json.h"
@@ -44,9 +43,8 @@ class Fields {
     return kNothing;
   }
   uint64_t number(const json& value, const char* what, uint64_t maximum) {
-    if (value.is_number_unsigned() && value.get<uint64_t>() <= maximum) {
-      return value.get<uint64_t>();
-    }
+    const auto found = whole_number<uint64_t>(value);
+    if (found && *found <= maximum) return *found;
     fail(what, "is not a whole number in range");
     return 0;
   }
@@ -336,8 +334,7 @@ Result<Manifest> manifest_from_text(const std::string& text, const std::string& 
   if (!fields.good()) {
     // What a later release wrote need not be damaged; the rules of this one do not hold for it.
     const auto version = document.find("version");
-    if (version != document.end() && version->is_number_unsigned() &&
-        version->get<uint64_t>() > kManifestVersion) {
+    if (version != document.end() && whole_number<uint64_t>(*version) > kManifestVersion) {
       return Error{ErrorCode::kDataLoss,
                    path_for_errors + " has version " + version->dump() + ", this program reads " +
                        "up to " + std::to_string(kManifestVersion) +

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
 #include "common/base/job_spec_json.h"
+#include "common/base/json.h"
 #include "trainer/arch/lora.h"
 
 namespace hpctl {

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
@@ -40,9 +39,9 @@ Error damaged(const std::string& path, const std::string& why) {
                path + " is not a sound safetensors file: " + printable_line(why, kShownBytes)};
 }
 
-std::optional<uint64_t> whole_number(const json& value, uint64_t maximum) {
-  if (!value.is_number_unsigned() || value.get<uint64_t>() > maximum) return std::nullopt;
-  return value.get<uint64_t>();
+std::optional<uint64_t> whole_up_to(uint64_t maximum, const json& value) {
+  const auto number = whole_number<uint64_t>(value);
+  return number && *number <= maximum ? number : std::nullopt;
 }
 
 // The problem with one entry, or "".
@@ -59,7 +58,7 @@ std::string read_entry(const json& entry, uint64_t data_bytes, SafetensorsTensor
   if (!shape.is_array() || shape.size() > 8) return "shape is not a list of at most 8 sizes";
   uint64_t numel = 1;
   for (const json& extent : shape) {
-    const auto size = whole_number(extent, kMaxElements);
+    const auto size = whole_up_to(kMaxElements, extent);
     if (!size || __builtin_mul_overflow(numel, *size, &numel) || numel > kMaxElements) {
       return "impossible shape";
     }
@@ -67,8 +66,8 @@ std::string read_entry(const json& entry, uint64_t data_bytes, SafetensorsTensor
   }
   const json& offsets = entry["data_offsets"];
   if (!offsets.is_array() || offsets.size() != 2) return "data_offsets are not two numbers";
-  const auto begin = whole_number(offsets[0], data_bytes);
-  const auto end = whole_number(offsets[1], data_bytes);
+  const auto begin = whole_up_to(data_bytes, offsets[0]);
+  const auto end = whole_up_to(data_bytes, offsets[1]);
   if (!begin || !end || *begin > *end) return "its data lie outside the file";
   if (*end - *begin != numel * bytes) return "its bytes do not fit dtype and shape";
   tensor.begin = *begin;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
@@ -169,8 +168,9 @@ std::string encode_receipt(const Receipt& receipt) {
 }
 
 Result<Receipt> decode_receipt(const std::string& bytes) {
+  json document;
   try {
-    const json document = parse_json(
+    document = parse_json(
         bytes, {.bytes = kMaxManifestBytes, .depth = 8, .values = kMaxManifestBytes / 2});
     Receipt receipt;
     receipt.rank = document.at("rank").get<int32_t>();
@@ -190,7 +190,7 @@ Result<Receipt> decode_receipt(const std::string& bytes) {
     receipt.entries = std::move(*entries);
     return receipt;
   } catch (const json::exception& e) {
-    return Error{ErrorCode::kInvalidArgument, std::string("not a shard receipt: ") + e.what()};
+    return Error{ErrorCode::kInvalidArgument, "not a shard receipt: " + problem_in(document, e)};
   }
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/data/prepared_note.h"
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/bounded_json.h"
 #include "common/base/file.h"
 #include "common/base/job_spec_json.h"
@@ -39,10 +37,13 @@ Result<std::optional<PreparedNote>> read_prepared_note(const std::string& prefix
   const std::string path = prefix + ".json";
   if (!path_exists(path)) return std::optional<PreparedNote>();
   HP_TRY_ASSIGN(const std::string text, read_file(path, 1 << 20));
+  nlohmann::json document;
   try {
-    return std::optional(parse_json(text).get<PreparedNote>());
+    document = parse_json(text);
+    return std::optional(document.get<PreparedNote>());
   } catch (const nlohmann::json::exception& e) {
-    return Error{ErrorCode::kDataLoss, path + " is not a note of hpctl data prepare (" + e.what() +
+    return Error{ErrorCode::kDataLoss, path + " is not a note of hpctl data prepare (" +
+                                           problem_in(document, e) +
                                            "); prepare the dataset again, or remove the file"};
   }
 }

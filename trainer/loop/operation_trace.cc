@@ -4,10 +4,10 @@
 #include <torch/csrc/autograd/profiler_kineto.h>
 
 #include <exception>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/base/log.h"
 #include "trainer/compat/torch_compat.h"
 

@@ -6,11 +6,11 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/base/log.h"
 
 namespace hpctl {

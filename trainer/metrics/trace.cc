@@ -2,11 +2,11 @@
 #include "trainer/metrics/trace.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/base/log.h"
 
 namespace hpctl {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/state/exactness.h"
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/base/job_spec_json.h"
+#include "common/base/json.h"
 #include "trainer/parallel/mesh.h"
 
 namespace hpctl {

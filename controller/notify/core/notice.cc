@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/notify/core/notice.h"
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/clock.h"
+#include "common/base/json.h"
 
 namespace hpctl {
 namespace {

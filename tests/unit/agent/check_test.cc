@@ -5,13 +5,13 @@
 #include <atomic>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 
 #include "agent/machine_environment.h"
 #include "agent/probes/burn.h"
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/support/temporary_directory.h"
 

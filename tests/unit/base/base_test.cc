@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "common/base/exclusion.h"
 #include "common/base/file.h"
 #include "common/base/job_spec.h"
+#include "common/base/json.h"
 #include "common/base/lineage.h"
 #include "common/base/paths.h"
 #include "common/base/temporary_file.h"
@@ -179,6 +179,18 @@ TEST(Lineage, ARecordWithNumbersThatCannotBeIsDamaged) {
   for (const GenerationRecord& wrong :
        {record(0, 0, 0), record(UINT64_MAX, 2, 17), record(3, 3, 17), record(3, 2, UINT64_MAX)}) {
     EXPECT_NE(problem(wrong).find("not a generation record: "), std::string::npos);
+  }
+  std::string text = to_json_text(record(3, 2, 17));
+  const size_t at = text.find(": 17");
+  ASSERT_NE(at, std::string::npos);
+  for (const char* unfit : {"1e30", "17.5", "-1", "18446744073709551616"}) {
+    std::string damaged = text;
+    damaged.replace(at, 4, std::string(": ") + unfit);
+    const auto parsed = generation_record_from_json(damaged);
+    ASSERT_FALSE(parsed.ok()) << unfit;
+    EXPECT_NE(parsed.error().message.find("/start_step: expected a whole number from 0 to "),
+              std::string::npos)
+        << parsed.error().message;
   }
   EXPECT_FALSE(parse_checkpoint_name("step-999999999999999999.g1"));
   EXPECT_FALSE(parse_checkpoint_name("step-1.g999999999999999999"));

@@ -2,9 +2,8 @@
 // JSON of strangers: the same documents as the library gives, and none beyond the limits.
 #include "common/base/bounded_json.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
-#include <limits>
 #include <string>
 
 namespace hpctl {
@@ -40,13 +39,35 @@ TEST(BoundedJson, WhatIsNotJsonIsSaidWithItsPlace) {
   EXPECT_TRUE(says("\"\xff\"", "invalid"));
 }
 
-TEST(BoundedJson, WholeNumbersBeyond64BitsAreTheLastThatFit) {
-  const auto found = parse_json("[18446744073709551616, -9223372036854775809, 1e300, 1.5]");
-  EXPECT_EQ(found[0].get<int64_t>(), std::numeric_limits<int64_t>::max());
-  EXPECT_EQ(found[0].get<uint64_t>(), 0x7fffffffffffffffU);
-  EXPECT_EQ(found[1].get<int64_t>(), std::numeric_limits<int64_t>::min());
-  EXPECT_EQ(found[2].get<double>(), 1e300);
-  EXPECT_EQ(found[3].get<double>(), 1.5);
+TEST(BoundedJson, TheProblemWithANumberSaysWhereItIs) {
+  const auto problem = [](const char* text, const auto& read) -> std::string {
+    const auto document = parse_json(text);
+    try {
+      read(document);
+      return "none";
+    } catch (const nlohmann::json::exception& e) {
+      return problem_in(document, e);
+    }
+  };
+  EXPECT_EQ(problem(R"({"nodes": [{"pid": 1}, {"pid": 2.5}]})",
+                    [](const auto& d) {
+                      for (const auto& node : d.at("nodes")) node.at("pid").template get<int>();
+                    }),
+            "/nodes/1/pid: expected a whole number from -2147483648 to 2147483647; found 2.5");
+  EXPECT_EQ(problem(R"({"a": {"step": -1}})",
+                    [](const auto& d) { d.at("a").value("step", uint32_t{0}); }),
+            "/a/step: expected a whole number from 0 to 4294967295; found -1");
+  EXPECT_EQ(
+      problem("1e30", [](const auto& d) { d.template get<int64_t>(); }),
+      "expected a whole number from -9223372036854775808 to 9223372036854775807; found 1e+30");
+  EXPECT_EQ(
+      problem(R"({"a\u0001": "x"})", [](const auto& d) { d.at("a\x01").template get<uint8_t>(); }),
+      "/a?: expected a whole number from 0 to 255; found string");
+  // Of a copy, which is nowhere in the document.
+  EXPECT_EQ(problem("[2.5]", [](const auto& d) { nlohmann::json(d.at(0)).template get<int>(); }),
+            "expected a whole number from -2147483648 to 2147483647; found 2.5");
+  EXPECT_THAT(problem("{}", [](const auto& d) { d.at("step").template get<int>(); }),
+              testing::HasSubstr("key 'step' not found"));
 }
 
 TEST(BoundedJson, DepthCannotExhaustTheStack) {

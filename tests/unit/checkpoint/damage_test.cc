@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "common/base/fd.h"
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/base/rng.h"
 #include "tests/support/json_mutation.h"
 #include "tests/support/temporary_directory.h"

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "common/base/checksum.h"
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "tests/support/json_mutation.h"
 #include "tests/support/program_output.h"
 #include "tests/support/temporary_directory.h"

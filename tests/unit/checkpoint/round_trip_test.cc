@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "common/base/checksum.h"
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/checkpoint/synthetic_state.h"
 #include "trainer/arch/registry.h"

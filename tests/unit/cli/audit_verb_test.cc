@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "controller/publish/audit_log.h"
 #include "tests/support/command_run.h"
 #include "tests/support/hand_clock.h"

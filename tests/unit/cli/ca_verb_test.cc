@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "hpctl/exit_codes.h"
 #include "tests/support/command_run.h"
 #include "tests/support/temporary_directory.h"

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
-#include <nlohmann/json.hpp>
 
+#include "common/base/json.h"
 #include "hpctl/exit_codes.h"
 #include "tests/support/command_run.h"
 #include "tests/unit/cli/scripted_controller.h"

@@ -72,6 +72,18 @@ TEST(JobTable, AJobInOneRow) {
               ElementsAre("2", "old", "-", "RUNNING", "-", "-", "-", "-", "-", "-", "-", ""));
 }
 
+TEST(JobTable, GoodputIsNotKnownOfACommandThatToldNoStep) {
+  ListedJob job = training(17, "sh");
+  job.summary.total_steps = 0;
+  const auto goodput = [&] { return job_rows({job}, SIZE_MAX, kNow).rows[0][9]; };
+  EXPECT_EQ(goodput(), "88%") << "it told steps";
+  job.summary.step = 0;
+  EXPECT_EQ(goodput(), "-");
+  job.summary.state = "FINISHED";
+  job.summary.ended_wall_ms = kNow;
+  EXPECT_EQ(goodput(), "-");
+}
+
 TEST(JobTable, ReasonSaysWhyAJobDoesNotRun) {
   ListedJob job = training(1, "a");
   job.summary.state = "PENDING";

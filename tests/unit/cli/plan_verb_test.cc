@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "tests/support/command_run.h"
 #include "tests/support/temporary_directory.h"
 

@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
 #include <sstream>
 
+#include "common/base/json.h"
 #include "hpctl/exit_codes.h"
 #include "tests/support/command_run.h"
 #include "tests/unit/cli/scripted_controller.h"

@@ -7,8 +7,8 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "common/base/json.h"
 #include "common/base/slurm_messages_json.h"
 #include "controller/publish/status_files.h"
 #include "tests/integration/local_cluster.h"

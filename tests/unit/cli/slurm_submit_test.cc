@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "common/base/job_spec.h"
+#include "common/base/json.h"
 #include "common/base/start_failure.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/slurm_record.h"

@@ -9,9 +9,9 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "common/base/job_spec.h"
+#include "common/base/json.h"
 #include "hpctl/exit_codes.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/unit/cli/scripted_controller.h"

@@ -13,6 +13,7 @@ using ::testing::Not;
 
 constexpr int64_t kTopNow = 1'763'700'000'000;
 constexpr size_t kHeight = 8;
+constexpr TopSize kScreen{100, kHeight};
 
 ListedJob listed(uint64_t id, const std::string& state = "RUNNING") {
   ListedJob job;
@@ -34,7 +35,7 @@ std::vector<ListedJob> many(uint64_t count) {
 }
 
 std::string text_of(const TopModel& model, size_t width = 100, size_t height = kHeight) {
-  const std::vector<TopLine> lines = model.layout(width, height, kTopNow);
+  const std::vector<TopLine> lines = model.layout({width, height}, kTopNow);
   EXPECT_LE(lines.size(), height);
   std::string text;
   for (const TopLine& line : lines) {
@@ -45,7 +46,7 @@ std::string text_of(const TopModel& model, size_t width = 100, size_t height = k
 }
 
 std::string selected(const TopModel& model) {
-  const std::vector<TopLine> lines = model.layout(100, kHeight, kTopNow);
+  const std::vector<TopLine> lines = model.layout(kScreen, kTopNow);
   for (size_t i = 1; i < lines.size(); ++i) {
     if (lines[i].inverse) return lines[i].text.substr(0, lines[i].text.find(' '));
   }
@@ -63,18 +64,18 @@ TEST(TopModel, TheSelectedJobIsInSight) {
   EXPECT_THAT(text_of(model), HasSubstr("no jobs"));
   model.set_jobs(many(20), {});
   EXPECT_EQ(selected(model), "1");
-  for (int i = 0; i < 9; ++i) model.press(TopKey::kDown, kHeight, kTopNow);
+  for (int i = 0; i < 9; ++i) model.press(TopKey::kDown, kScreen, kTopNow);
   EXPECT_EQ(selected(model), "10");
-  model.press(TopKey::kLast, kHeight, kTopNow);
+  model.press(TopKey::kLast, kScreen, kTopNow);
   EXPECT_EQ(selected(model), "20");
-  model.press(TopKey::kDown, kHeight, kTopNow);
+  model.press(TopKey::kDown, kScreen, kTopNow);
   EXPECT_EQ(selected(model), "20");
-  model.press(TopKey::kPageUp, kHeight, kTopNow);
+  model.press(TopKey::kPageUp, kScreen, kTopNow);
   EXPECT_EQ(selected(model), "14");
-  model.press(TopKey::kFirst, kHeight, kTopNow);
+  model.press(TopKey::kFirst, kScreen, kTopNow);
   EXPECT_EQ(selected(model), "1");
   // It stays the same job when others come and go.
-  model.press(TopKey::kDown, kHeight, kTopNow);
+  model.press(TopKey::kDown, kScreen, kTopNow);
   std::vector<ListedJob> fewer = many(20);
   fewer.erase(fewer.begin());
   model.set_jobs(std::move(fewer), {});
@@ -104,12 +105,12 @@ TEST(TopModel, FilterAndOrder) {
   type(model, "/P5-7q");
   EXPECT_THAT(text_of(model), HasSubstr("none of 20 jobs is shown"));
   EXPECT_THAT(text_of(model), HasSubstr("/P5-7q_")) << "letters of a filter are no commands";
-  model.press(TopKey::kErase, kHeight, kTopNow);
-  model.press(TopKey::kEnter, kHeight, kTopNow);
+  model.press(TopKey::kErase, kScreen, kTopNow);
+  model.press(TopKey::kEnter, kScreen, kTopNow);
   EXPECT_EQ(selected(model), "7");
   EXPECT_EQ(model.opened(), std::nullopt) << "that was for the filter";
   type(model, "/");
-  model.press(TopKey::kBack, kHeight, kTopNow);
+  model.press(TopKey::kBack, kScreen, kTopNow);
   EXPECT_THAT(text_of(model), HasSubstr("job-1 "));
   type(model, "ssssssr");  // rate, and so on: step is the sixth column
   EXPECT_THAT(text_of(model), HasSubstr("greatest first"));
@@ -161,9 +162,9 @@ TopJob opened_job() {
 TEST(TopModel, AJobIsOpenedAndLeft) {
   TopModel model;
   model.set_jobs(many(5), {});
-  model.press(TopKey::kDown, kHeight, kTopNow);
-  model.press(TopKey::kDown, kHeight, kTopNow);
-  model.press(TopKey::kEnter, kHeight, kTopNow);
+  model.press(TopKey::kDown, kScreen, kTopNow);
+  model.press(TopKey::kDown, kScreen, kTopNow);
+  model.press(TopKey::kEnter, kScreen, kTopNow);
   EXPECT_EQ(model.opened(), "3");
   EXPECT_THAT(text_of(model), HasSubstr("asking about job 3"));
   model.set_job(opened_job());
@@ -173,16 +174,41 @@ TEST(TopModel, AJobIsOpenedAndLeft) {
   EXPECT_THAT(text, HasSubstr("time: start 10 s (10 %), train 1 min 30 s (90 %)"));
   EXPECT_THAT(text, HasSubstr("last fault: worker 2 on n1 died of SIGKILL"));
   EXPECT_THAT(text, HasSubstr("0     n0    13   running  training  34"));
-  model.press(TopKey::kLast, kHeight, kTopNow);
+  model.press(TopKey::kLast, kScreen, kTopNow);
   EXPECT_THAT(text_of(model), HasSubstr("Event1 ")) << "the newest come first";
-  model.press(TopKey::kUp, kHeight, kTopNow);
+  model.press(TopKey::kUp, kScreen, kTopNow);
   EXPECT_THAT(text_of(model), Not(HasSubstr("Event1 "))) << "the last line is the furthest";
   model.set_trouble("the controller does not answer");
   EXPECT_THAT(text_of(model), HasSubstr("the controller does not answer"));
   EXPECT_THAT(text_of(model), HasSubstr("Event2 ")) << "what was known stays";
-  model.press(TopKey::kBack, kHeight, kTopNow);
+  model.press(TopKey::kBack, kScreen, kTopNow);
   EXPECT_EQ(model.opened(), std::nullopt);
   EXPECT_EQ(selected(model), "3");
+}
+
+TEST(TopModel, WhatIsSaidOfAJobIsWrappedOnANarrowScreen) {
+  TopModel model;
+  model.open("3");
+  TopJob job = opened_job();
+  job.view.reason = "waiting for n1, whose holder does not answer, and for a spare to take over";
+  job.view.last_fault = "n1 was lost: /a/path/that/is/longer/than/the/screen/is/wide is not there";
+  job.notice = "as of 12 s ago: the controller does not answer";
+  model.set_job(job);
+  const std::string text = text_of(model, 40, 200);
+  EXPECT_THAT(text_of(model, 36, 200), HasSubstr("step 34 of 60  ETA 26s\n  goodput 100.00 %\n"));
+  EXPECT_THAT(text, HasSubstr("time: start 10 s (10 %),\n  train 1 min 30 s (90 %)\n"));
+  EXPECT_THAT(text, HasSubstr("because: waiting for n1, whose holder\n"
+                              "  does not answer, and for a spare to\n"
+                              "  take over\n"));
+  EXPECT_THAT(text, HasSubstr("\n  /a/path/that/is/longer/than/the/scr...\n")) << "no space";
+  EXPECT_THAT(text, HasSubstr("as of 12 s ago: the controller does\n  not answer\n"));
+  EXPECT_THAT(text_of(model, 200, 200), HasSubstr("a spare to take over\n"));
+  // The end can be scrolled to, by the lines that there are at this width.
+  model.press(TopKey::kLast, {40, kHeight}, kTopNow);
+  EXPECT_THAT(text_of(model, 40), HasSubstr("Event1 "));
+  model.press(TopKey::kUp, {40, kHeight}, kTopNow);
+  EXPECT_THAT(text_of(model, 40), Not(HasSubstr("Event1 ")));
+  for (size_t width = 1; width < 30; ++width) text_of(model, width, 200);
 }
 
 TEST(TopModel, WhoStandsByIsShownWhereThereIsSomebody) {

@@ -7,10 +7,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "common/base/clock.h"
+#include "common/base/json.h"
 #include "common/base/node_record.h"
 #include "controller/publish/status_files.h"
 #include "hpctl/exit_codes.h"
@@ -52,7 +52,11 @@ TEST(Verbs, GoodputSaysWhereTheTimeWent) {
   v1::JobStatus waits = running_job(2, "waits");
   waits.clear_spent();
   waits.set_ended_wall_ms(waits.submitted_wall_ms() + 10'000);
-  controller.jobs = {ended, waits};
+  v1::JobStatus command = ended;
+  command.set_job(3);
+  command.set_step(0);
+  command.set_total_steps(0);
+  controller.jobs = {ended, waits, command};
   EXPECT_EQ(run_hpctl({"goodput", "1"}).out,
             "job 1 quick  FINISHED\n"
             "  goodput     93.83 % of the time since its first step, 1 fault\n"
@@ -79,6 +83,12 @@ TEST(Verbs, GoodputSaysWhereTheTimeWent) {
   EXPECT_THAT(run_hpctl({"goodput", "2", "--json"}).out,
               HasSubstr(R"("start_ms":10000,"state":"RUNNING","suspended_ms":0,"train_ms":0,)"));
   EXPECT_THAT(run_hpctl({"goodput", "2"}).out, Not(HasSubstr("ETTR")));
+  // Of a program that told no step nobody knows what it did twice.
+  EXPECT_THAT(run_hpctl({"goodput", "3"}).out,
+              HasSubstr("  goodput     not known: its program has told no step\n\nPART "));
+  EXPECT_THAT(run_hpctl({"goodput", "3", "--json"}).out,
+              AllOf(HasSubstr(R"("ettr":null)"), HasSubstr(R"("goodput":null)"),
+                    HasSubstr(R"("train_ms":56300)")));
   EXPECT_EQ(run_hpctl({"goodput", "9"}).status, kExitFailed);
 }
 

@@ -7,9 +7,9 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
 #include "common/base/clock.h"
+#include "common/base/json.h"
 #include "controller/publish/status_files.h"
 #include "hpctl/watch_report.h"
 #include "hpctl/watch_round.h"

@@ -11,10 +11,10 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "controller/publish/refusal_limit.h"
 #include "tests/support/temporary_directory.h"
 

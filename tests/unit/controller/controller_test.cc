@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/rpc/controller_process.h"
 #include "common/rpc/status.h"
 #include "controller/publish/status_files.h"

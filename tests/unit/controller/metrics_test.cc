@@ -285,6 +285,15 @@ TEST(FleetMetrics, TellHowAJobEnded) {
   }
 }
 
+TEST(FleetMetrics, HaveNoGoodputOfACommandThatToldNoStep) {
+  FleetJob command = fleet_job(7);
+  command.summary.step = 0;
+  FleetMetrics metrics;
+  metrics.show({command});
+  EXPECT_THAT(text_of(metrics), Not(HasSubstr("goodput")));
+  EXPECT_THAT(text_of(metrics), HasSubstr("part=\"train\"} 45\n"));
+}
+
 TEST(FleetMetrics, AreBounded) {
   FleetMetrics metrics;
   std::vector<FleetJob> jobs;

@@ -6,8 +6,8 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "common/base/json.h"
 #include "controller/leadership/requeue_carryover.h"
 #include "controller/leadership/told_to_end.h"
 #include "controller/publish/job_view.h"
@@ -324,6 +324,27 @@ TEST(StatusFiles, AMissingHistoryIsEmptyAndADamagedStatusIsNamed) {
   ASSERT_TRUE(write_status(paths, sample()).ok());
   std::ofstream(paths.job_status(JobId{3})) << "{";
   EXPECT_NE(read_status(paths, JobId{3}).error().message.find("status.json"), std::string::npos);
+  auto damaged = nlohmann::json::parse(to_json_text(sample()));
+  damaged["workers"][0]["step"] = 1e30;
+  const auto read = job_view_from_json(damaged.dump());
+  ASSERT_FALSE(read.ok());
+  EXPECT_EQ(read.error().message,
+            "not a job status: /workers/0/step: expected a whole number from 0 to "
+            "18446744073709551615; found 1e+30");
+}
+
+TEST(StatusFiles, WhereTheTimeWentIsKnownUntilTheEnd) {
+  JobView view;
+  view.submitted_wall_ms = 1'000;
+  view.spent.start_ms = 500;
+  view.spent.wait_ms = 500;
+  EXPECT_EQ(goodput_of(account_of(view, 3'000)), std::nullopt) << "it told no step";
+  EXPECT_EQ(ettr_of(account_of(view, 3'000)), std::nullopt);
+  view.furthest_step = 7;  // before a restart
+  EXPECT_EQ(goodput_of(account_of(view, 3'000)), 1'000 / 1'500.0);
+  EXPECT_EQ(ettr_of(account_of(view, 3'000)), 0.5);
+  view.ended_wall_ms = 3'000;
+  EXPECT_EQ(account_of(view, 9'000).wall_ms, 2'000);
 }
 
 }  // namespace

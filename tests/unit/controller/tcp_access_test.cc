@@ -11,7 +11,6 @@
 #include <chrono>
 #include <future>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 #include <vector>
@@ -20,6 +19,7 @@
 #include "common/base/file.h"
 #include "common/base/hyperpod.h"
 #include "common/base/job_files.h"
+#include "common/base/json.h"
 #include "common/base/role_token.h"
 #include "common/base/socket_address.h"
 #include "common/rpc/controller_process.h"

@@ -24,7 +24,7 @@ class LostTime : public ::testing::Test {
     return time_spent(job(), shell.now_ms, waits);
   }
   int64_t training_ms() const {
-    return account_of(spent(), shell.now_ms - submitted_ms).training_ms;
+    return account_of(spent(), shell.now_ms - submitted_ms, true).training_ms;
   }
   void progress(uint64_t step, const StepWaits& waits) {
     shell.feed(GenerationProgressed{id, job().generation, step, 0, waits});
@@ -130,7 +130,7 @@ TEST_F(LostTime, ASuspensionIsNeitherTrainingNorLost) {
   shell.exit_worker(id, 3, 93, 0, 1, "no");
   ASSERT_EQ(job().state, JobState::kFailed);
   EXPECT_EQ(spent().suspended_ms, 62'000);
-  EXPECT_EQ(account_of(spent(), shell.now_ms - submitted_ms).wall_ms, 400 + 180 + 62'000);
+  EXPECT_EQ(account_of(spent(), shell.now_ms - submitted_ms, true).wall_ms, 400 + 180 + 62'000);
 }
 
 }  // namespace

@@ -3,11 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/data/answer_data.h"
 #include "tests/unit/data/put.h"

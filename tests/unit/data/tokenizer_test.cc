@@ -14,10 +14,10 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/base/rng.h"
 #include "tests/support/temporary_directory.h"
 #include "trainer/data/tokenize/bpe.h"

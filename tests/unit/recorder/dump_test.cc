@@ -7,8 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
+#include "common/base/json.h"
 #include "tests/support/json_mutation.h"
 
 namespace hpctl::recorder {

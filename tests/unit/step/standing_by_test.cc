@@ -9,12 +9,12 @@
 
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <variant>
 
 #include "agent/shim/task_standby.h"
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/base/pidfd.h"
 #include "tests/support/processes.h"
 #include "tests/unit/step/supervision_fixture.h"

@@ -9,12 +9,12 @@
 #include <deque>
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
 #include <sstream>
 
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/base/rng.h"
 #include "tests/support/program_output.h"
 #include "tests/support/temporary_directory.h"

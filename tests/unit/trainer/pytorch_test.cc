@@ -14,10 +14,10 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "common/base/job_spec_json.h"
+#include "common/base/json.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/data/answer_data.h"
 #include "tests/unit/trainer/worker_process.h"

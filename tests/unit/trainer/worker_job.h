@@ -7,10 +7,10 @@
 
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "common/base/json.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/worker_process.h"
 #include "trainer/checkpoint/inspect.h"

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <vector>
 
+#include "common/base/json.h"
 #include "common/base/lineage.h"
 #include "tests/unit/trainer/worker_job.h"
 #include "trainer/checkpoint/ledger_check.h"

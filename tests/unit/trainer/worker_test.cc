@@ -7,13 +7,13 @@
 
 #include <algorithm>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "tests/unit/trainer/worker_job.h"
 #include "trainer/arch/registry.h"
 #include "trainer/checkpoint/huggingface.h"

@@ -5,10 +5,10 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
+#include "common/base/json.h"
 #include "trainer/arch/hf_config.h"
 #include "trainer/arch/hf_keys.h"
 

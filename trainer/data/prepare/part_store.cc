@@ -8,7 +8,6 @@
 #include <charconv>
 #include <cstring>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 

@@ -7,12 +7,12 @@
 #include <deque>
 #include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "trainer/data/indexed_format.h"
 #include "trainer/data/prepare/inputs.h"
 #include "trainer/data/prepare/part_encoder.h"

@@ -13,7 +13,6 @@
 // error with the file's name.
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -89,10 +88,11 @@ bool is_set(const json& object, const char* key) {
 }
 
 Result<int32_t> id_of(const json& value) {
-  if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() >= kMaxId) {
+  const auto id = whole_number<int32_t>(value);
+  if (!id || *id < 0 || *id >= kMaxId) {
     return wrong("the id " + value.dump() + " is not a number from 0 to 2^24 - 1");
   }
-  return value.get<int32_t>();
+  return *id;
 }
 
 Outcome read_added(const json& document, Parts& parts) {
