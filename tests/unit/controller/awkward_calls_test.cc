@@ -91,7 +91,7 @@ class AwkwardCalls : public testing::Test {
     service_ = std::make_unique<ControllerService>(
         paths_, ControllerIdentity{"", "n0", "", false}, gate_, *loop_, *feed_, progress_, *link_,
         [](const core::LogEntry&) {}, [](uint32_t) { return Result<std::string>("http://page"); },
-        [] {});
+        [] { return std::vector<LemonScore>(); }, [] {});
     grpc::ServerBuilder builder;
     builder.RegisterService(link_.get());
     builder.RegisterService(service_.get());
