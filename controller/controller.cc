@@ -144,7 +144,8 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
   service_ = std::make_unique<ControllerService>(
       paths_, identity, *gate_, *loop_, *feed_, progress_, *agents_,
       [this](const core::LogEntry& told) { to_damage_.insert_or_assign(told.job, told); },
-      [this](uint32_t uid) { return page_->link(uid); }, [this] { last_look_.listed(); });
+      [this](uint32_t uid) { return page_->link(uid); }, [this] { return history_->scores(); },
+      [this] { last_look_.listed(); });
 }
 
 // What is only in the status files: values of the last step, for display until heartbeats come.
@@ -433,9 +434,10 @@ void Controller::show(const core::State& state, JobId id) {
   shown.stale = false;
   shown.state = job.state;
   shown.generation = job.generation;
+  const std::vector<LemonScore> lemons = history_->scores();
+  note_lemons(view, lemons);
   const std::vector<Finding> found = shown.watch.look(snapshot_of(view, wall_ms), wall_ms);
   notify(job, shown.notices.take(found, job, view.step, wall_ms));
-  const std::vector<LemonScore> lemons = history_->scores();
   if (page_) page_->sample(view, found, lemons, wall_ms);
   if (metrics_) metrics_->job(view);
   // A command tells its steps, too, if it likes.
@@ -444,7 +446,10 @@ void Controller::show(const core::State& state, JobId id) {
   }
   history_->observe(state, job);
   history_->refresh(shown.at_ms);
-  if (metrics_) metrics_->lemons(view, lemons);
+  if (metrics_) {
+    metrics_->lemons(view, lemons);
+    metrics_->findings(view, found);
+  }
   if (core::has_ended(shown.state)) last_look_.shown(shown.state == core::JobState::kFailed);
   status_files_->status(std::move(view));
   shown.took_ms = loop_->now_ms() - shown.at_ms;

@@ -24,6 +24,9 @@ struct JobMargins {
   int64_t still_ms = 0;
   int64_t recovering_ms = 0;    // since the fault that is not made good yet; 0 = there is none
   std::string requeue_refusal;  // why the scheduler does not requeue it; "" = it would
+  // Nodes of it that jobs before this one speak against (node_record.h), in the order of names:
+  // those that it trains on, or may.
+  std::vector<std::string> lemons;
 };
 
 }  // namespace hpctl

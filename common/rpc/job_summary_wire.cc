@@ -77,6 +77,7 @@ void fill(const JobMargins& margins, v1::JobMargins& wire) {
   wire.set_still_ms(margins.still_ms);
   wire.set_recovering_ms(margins.recovering_ms);
   wire.set_requeue_refusal(cut(margins.requeue_refusal, kMaxSummaryReason));
+  wire.set_lemons(to_node_ranges(margins.lemons, kMaxMarginNodes));
 }
 
 JobMargins to_job_margins(const v1::JobMargins& wire) {
@@ -90,7 +91,8 @@ JobMargins to_job_margins(const v1::JobMargins& wire) {
           plausible_nodes(wire.slow(), kMaxMarginNodes),
           plausible_ms(wire.still_ms()),
           plausible_ms(wire.recovering_ms()),
-          cut(wire.requeue_refusal(), kMaxSummaryReason)};
+          cut(wire.requeue_refusal(), kMaxSummaryReason),
+          plausible_nodes(wire.lemons(), kMaxMarginNodes)};
 }
 
 void fill(const NodeRecord& record, v1::NodeBlame& wire) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Something about a job that somebody should know, in words: `hpctl watch`, the status page and
-// notifications say the same. Kinds and severities are words that programs may rely on
-// (docs/cli.md has them all).
+// Something about a job that somebody should know, in words: `hpctl watch`, the status page,
+// notifications and the metric hpctl_job_finding say the same. Kinds and severities are words that
+// programs may rely on (docs/cli.md has them all).
 #pragma once
 
 #include <array>
@@ -30,6 +30,7 @@ enum class FindingKind {
   kRequeueRefused,
   kNodeQuarantined,
   kNodeSlow,
+  kNodeLemon,
   kGenerationOrphaned,
   kGoodputFell,
 };
@@ -37,7 +38,7 @@ constexpr auto words_of(FindingKind) {
   return std::to_array<const char*>(
       {"failed", "recovers_for_long", "stands_still", "controller_silent", "loss_not_finite",
        "budget_low", "restarts_often", "spares_exhausted", "requeue_refused", "node_quarantined",
-       "node_slow", "generation_orphaned", "goodput_fell"});
+       "node_slow", "node_lemon", "generation_orphaned", "goodput_fell"});
 }
 
 struct Finding {

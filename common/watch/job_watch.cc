@@ -36,7 +36,7 @@ std::string runbook_of(FindingKind kind) {
     case FindingKind::kControllerSilent:
       return page + "controller_silent";
     case FindingKind::kLossNotFinite:
-      return page + "hpctltrainingunstable";
+      return page + "loss_not_finite";
     case FindingKind::kBudgetLow:
       return page + "budget_low";
     case FindingKind::kRestartsOften:
@@ -49,6 +49,8 @@ std::string runbook_of(FindingKind kind) {
       return page + "node_quarantined";
     case FindingKind::kNodeSlow:
       return page + "hpctlslowrank";
+    case FindingKind::kNodeLemon:
+      return page + "hpctllemonnode";
     case FindingKind::kGenerationOrphaned:
       return page + "generation_orphaned";
     case FindingKind::kGoodputFell:
@@ -232,6 +234,9 @@ void JobWatch::add_nodes(const JobSnapshot& snapshot) {
            nodes + "why; `hpctl nodes release` when it is mended");
   add_each(snapshot, FindingKind::kNodeSlow, margins.slow, "holds all others up in every step",
            "`hpagent check` on it");
+  add_each(snapshot, FindingKind::kNodeLemon, margins.lemons,
+           "is a lemon: jobs before this one speak against it",
+           "`hpctl nodes lemons` has why; `hpctl nodes check` makes a deep check");
 }
 
 void JobWatch::add_each(const JobSnapshot& snapshot, FindingKind kind,

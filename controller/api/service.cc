@@ -44,7 +44,7 @@ ControllerService::ControllerService(const HomePaths& paths, ControllerIdentity 
                                      const Gate& gate, OwnerLoop& loop, EventFeed& feed,
                                      ProgressTable& progress, AgentLink& agents,
                                      DamageCheckpoint damage, MakePageLink make_page_link,
-                                     Listed listed)
+                                     Lemons lemons, Listed listed)
     : paths_(paths),
       identity_(std::move(identity)),
       gate_(gate),
@@ -54,6 +54,7 @@ ControllerService::ControllerService(const HomePaths& paths, ControllerIdentity 
       agents_(agents),
       damage_(std::move(damage)),
       make_page_link_(std::move(make_page_link)),
+      lemons_(std::move(lemons)),
       listed_(std::move(listed)) {}
 
 Entry ControllerService::enter(const grpc::CallbackServerContext* context, Rpc rpc) {
@@ -140,15 +141,16 @@ grpc::ServerUnaryReactor* ControllerService::GetJob(grpc::CallbackServerContext*
                                                     v1::JobStatus* response) {
   const Entry entry = enter(context, Rpc::kGetJob);
   if (!entry) return reply(context, entry.refusal);
-  return answer(
-      context, Rpc::kGetJob, *entry,
-      [this, request, response, uid = entry->acts_for](const core::State& state) {
-        const auto job = find_job(state, request->job(), uid);
-        if (!job.ok()) return to_grpc(job.status());
-        fill(make_job_view(state, *job, progress_.of(*job), identity_.node, loop_.now_ms()),
-             *response);
-        return grpc::Status::OK;
-      });
+  return answer(context, Rpc::kGetJob, *entry,
+                [this, request, response, uid = entry->acts_for](const core::State& state) {
+                  const auto job = find_job(state, request->job(), uid);
+                  if (!job.ok()) return to_grpc(job.status());
+                  JobView view = make_job_view(state, *job, progress_.of(*job), identity_.node,
+                                               loop_.now_ms());
+                  note_lemons(view, lemons_());
+                  fill(view, *response);
+                  return grpc::Status::OK;
+                });
 }
 
 grpc::ServerUnaryReactor* ControllerService::ListJobs(grpc::CallbackServerContext* context,
@@ -156,21 +158,22 @@ grpc::ServerUnaryReactor* ControllerService::ListJobs(grpc::CallbackServerContex
                                                       v1::ListJobsResponse* response) {
   const Entry entry = enter(context, Rpc::kListJobs);
   if (!entry) return reply(context, entry.refusal);
-  return answer(context, Rpc::kListJobs, *entry,
-                [this, response, uid = entry->acts_for](const core::State& state) {
-                  const int64_t wall_ms = SystemClock().wall_ms();
-                  for (const auto& [id, job] : state.jobs) {
-                    if (!may_see(uid, job)) continue;
-                    const JobView view =
-                        make_job_view(state, id, progress_.of(id), identity_.node, loop_.now_ms());
-                    JobSummary summary = summarize(view, wall_ms);
-                    summary.blamed =
-                        gravest_records(core::blame_of(state, job, wall_ms), kMostBlamed);
-                    fill(summary, *response->add_jobs());
-                  }
-                  listed_();
-                  return grpc::Status::OK;
-                });
+  return answer(
+      context, Rpc::kListJobs, *entry,
+      [this, response, uid = entry->acts_for](const core::State& state) {
+        const int64_t wall_ms = SystemClock().wall_ms();
+        const std::vector<LemonScore> lemons = lemons_();
+        for (const auto& [id, job] : state.jobs) {
+          if (!may_see(uid, job)) continue;
+          JobView view = make_job_view(state, id, progress_.of(id), identity_.node, loop_.now_ms());
+          note_lemons(view, lemons);
+          JobSummary summary = summarize(view, wall_ms);
+          summary.blamed = gravest_records(core::blame_of(state, job, wall_ms), kMostBlamed);
+          fill(summary, *response->add_jobs());
+        }
+        listed_();
+        return grpc::Status::OK;
+      });
 }
 
 grpc::ServerUnaryReactor* ControllerService::order(grpc::CallbackServerContext* context,

@@ -7,8 +7,10 @@
 #include <atomic>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/base/node_record.h"
 #include "common/base/paths.h"
 #include "controller/access/gate.h"
 #include "controller/agents/agent_link.h"
@@ -35,12 +37,16 @@ class ControllerService final : public v1::Controller::CallbackService {
   // The URL of a link to the status page for that uid. Any thread.
   using MakePageLink = std::function<Result<std::string>(uint32_t uid)>;
 
+  // What is known against machines. Any thread.
+  using Lemons = std::function<std::vector<LemonScore>()>;
+
   // The list of jobs is told to somebody. Called on the owner thread.
   using Listed = std::function<void()>;
 
   ControllerService(const HomePaths& paths, ControllerIdentity identity, const Gate& gate,
                     OwnerLoop& loop, EventFeed& feed, ProgressTable& progress, AgentLink& agents,
-                    DamageCheckpoint damage, MakePageLink make_page_link, Listed listed);
+                    DamageCheckpoint damage, MakePageLink make_page_link, Lemons lemons,
+                    Listed listed);
 
   grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context,
                                    const v1::SubmitRequest* request,
@@ -116,6 +122,7 @@ class ControllerService final : public v1::Controller::CallbackService {
   AgentLink& agents_;
   const DamageCheckpoint damage_;
   const MakePageLink make_page_link_;
+  const Lemons lemons_;
   const Listed listed_;
   std::atomic<uint64_t> calls_{0};
 };

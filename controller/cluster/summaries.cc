@@ -164,21 +164,30 @@ std::vector<v1::ClusterJob> Summaries::ended(std::optional<uid_t> whose,
   return jobs;
 }
 
-void Summaries::show() const {
+void Summaries::show() {
   std::vector<HeardJobs::Heard> heard;
+  std::vector<int64_t> silent_ms;
   {
     const std::lock_guard lock(mutex_);
     heard = heard_.all();
+    const int64_t now_ms = clock_.monotonic_ms();
+    for (const auto& job : heard) silent_ms.push_back(heard_.silent_ms(job.key, now_ms));
   }
   std::vector<FleetJob> jobs;
+  std::vector<JobSnapshot> snapshots;
   jobs.reserve(heard.size());
-  for (const auto& [key, summary, at_ms] : heard) {
-    jobs.push_back({to_job_summary(summary), std::to_string(key.uid)});
-  }
-  for (FleetJob& job : jobs) {
-    if (std::string name = user_name(job.user); !name.empty()) job.user = std::move(name);
+  for (size_t i = 0; i < heard.size(); ++i) {
+    std::string user = std::to_string(heard[i].key.uid);
+    if (std::string name = user_name(user); !name.empty()) user = std::move(name);
+    JobSnapshot& snapshot = snapshots.emplace_back();
+    snapshot.summary = to_job_summary(heard[i].summary);
+    snapshot.user = user;
+    snapshot.silent_ms = silent_ms[i];
+    jobs.push_back({snapshot.summary, std::move(user)});
   }
   metrics_->fleet(std::move(jobs));
+  watch_.look(snapshots, clock_.wall_ms());
+  metrics_->fleet_findings(watch_.present());
   std::vector<LemonScore> lemons;
   for (FleetLemon& lemon : lemons_.scores()) lemons.push_back(std::move(lemon.score));
   metrics_->fleet_lemons(std::move(lemons));

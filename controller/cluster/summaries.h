@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/watch/job_watch.h"
 #include "controller/cluster/ended_jobs.h"
 #include "controller/cluster/fleet_lemons.h"
 #include "controller/cluster/heard_jobs.h"
@@ -81,7 +82,7 @@ class Summaries {
   v1::Controller::Stub* stub_of(const JobAddress& job);
   bool begin(Calls calls);
   void take(const Call& call);
-  void show() const;
+  void show();
 
   const ListJobs jobs_;
   FleetLemons& lemons_;
@@ -89,6 +90,7 @@ class Summaries {
   const SystemClock clock_;
   const EndedJobs kept_;          // the thread's
   std::map<JobKey, Peer> peers_;  // the thread's
+  FleetWatch watch_{false};       // the thread's
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;

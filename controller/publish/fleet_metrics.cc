@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "controller/publish/finding_metrics.h"
+
 namespace hpctl {
 namespace {
 
@@ -78,6 +80,14 @@ void FleetMetrics::show_lemons(std::vector<LemonScore> scores) {
   lemons_ = std::move(scores);
 }
 
+void FleetMetrics::show_findings(std::vector<Finding> findings) {
+  std::stable_sort(findings.begin(), findings.end(),
+                   [](const Finding& a, const Finding& b) { return a.severity > b.severity; });
+  findings.resize(std::min(findings.size(), kMaxFleetFindings));
+  const std::lock_guard lock(mutex_);
+  findings_ = std::move(findings);
+}
+
 void FleetMetrics::add_to(MetricFamilies& out) const {
   const std::lock_guard lock(mutex_);
   if (!shown_) return;
@@ -96,6 +106,12 @@ void FleetMetrics::add_to(MetricFamilies& out) const {
     out.gauge("hpctl_cluster_node_lemon_score",
               "What the jobs of all users say against a node, fading with a week",
               {{"node", lemons_[i].node}, {"instance", lemons_[i].instance}}, lemons_[i].score);
+  }
+  for (const Finding& finding : findings_) {
+    const MetricLabels job = {
+        {"job", to_string(finding.job)}, {"name", finding.name}, {"user", finding.user}};
+    out.gauge("hpctl_cluster_job_finding", "1 for each finding that stands, of jobs of all users",
+              with_finding(job, finding), 1);
   }
   out.gauge("hpctl_cluster_jobs_without_metrics", "Jobs beyond those that have series", {},
             static_cast<double>(jobs_.size() - listed));

@@ -12,6 +12,7 @@
 
 #include "common/base/job_summary.h"
 #include "common/base/node_record.h"
+#include "common/watch/finding.h"
 #include "controller/publish/metric_families.h"
 
 namespace hpctl {
@@ -20,6 +21,7 @@ namespace hpctl {
 // hpctl_cluster_jobs_without_metrics.
 inline constexpr size_t kMaxFleetJobs = 1'000;
 inline constexpr size_t kMaxFleetLemons = 1'000;
+inline constexpr size_t kMaxFleetFindings = 5'000;
 inline constexpr size_t kMaxFleetNodes = 20'000;  // series of nodes, of all jobs
 
 // The values of the label `state`.
@@ -39,6 +41,9 @@ class FleetMetrics {
   // Any thread. What is said against machines, highest first, of at most kMaxFleetLemons.
   void show_lemons(std::vector<LemonScore> scores);
 
+  // Any thread. What is found of the jobs, of at most kMaxFleetFindings, critical ones first.
+  void show_findings(std::vector<Finding> findings);
+
   // Any thread.
   void add_to(MetricFamilies& out) const;
 
@@ -47,6 +52,7 @@ class FleetMetrics {
   bool shown_ = false;
   std::vector<FleetJob> jobs_;
   std::vector<LemonScore> lemons_;
+  std::vector<Finding> findings_;
 };
 
 }  // namespace hpctl

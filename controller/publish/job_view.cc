@@ -162,6 +162,15 @@ JobView make_job_view(const core::State& state, JobId id, const JobProgress& pro
   return view;
 }
 
+void note_lemons(JobView& view, const std::vector<LemonScore>& scores) {
+  if (view.ended_wall_ms != 0 || !view.margins) return;
+  for (const NodeView& node : view.nodes) {
+    if (node.role != "active" && node.role != "spare") continue;
+    const LemonScore* score = find_lemon_score(scores, node.name, node.instance_id);
+    if (score != nullptr && score->is_lemon()) view.margins->lemons.push_back(node.name);
+  }
+}
+
 void note_totals(JobView& view, const core::State& state, const JobProgress& progress,
                  int64_t now_ms, int64_t wall_ms) {
   const core::Job& job = state.jobs.at(JobId{view.job});

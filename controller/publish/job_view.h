@@ -4,7 +4,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "common/base/node_record.h"
 #include "controller/agents/progress.h"
 #include "controller/core/core.h"
 #include "controller/engine/store.h"
@@ -19,6 +21,8 @@ JobView make_job_view(const core::State& state, JobId job, const JobProgress& pr
 // Adds what a controller that follows must know to go on with the totals.
 void note_totals(JobView& view, const core::State& state, const JobProgress& progress,
                  int64_t now_ms, int64_t wall_ms);
+// Adds those of its nodes that jobs before it speak against, by what is known of machines.
+void note_lemons(JobView& view, const std::vector<LemonScore>& scores);
 NodeView make_node_view(const core::State& state, const core::Node& node,
                         const JobProgress& progress);
 

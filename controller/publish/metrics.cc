@@ -14,6 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/time_account.h"
+#include "controller/publish/finding_metrics.h"
 #include "controller/publish/https_server.h"
 #include "controller/publish/job_metrics.h"
 #include "controller/publish/lemon_metrics.h"
@@ -75,6 +76,7 @@ struct Metrics::Parts {
     train.add_to(out);
     jobs.add_to(out);
     lemons.add_to(out);
+    findings.add_to(out);
     fleet.add_to(out);
     std::vector<std::string> text = out.take();
     text.push_back(prometheus::TextSerializer().Serialize(registry.Collect()));
@@ -105,6 +107,7 @@ struct Metrics::Parts {
   TrainMetrics train;
   JobMetrics jobs;
   LemonMetrics lemons;
+  FindingMetrics findings;
   FleetMetrics fleet;
   // One of them; last, because their threads ask the others.
   std::unique_ptr<MetricsServer> http;
@@ -215,6 +218,10 @@ void Metrics::lemons(const JobView& view, const std::vector<LemonScore>& scores)
   parts_->lemons.show(view, scores);
 }
 
+void Metrics::findings(const JobView& view, const std::vector<Finding>& found) {
+  parts_->findings.show(view, found);
+}
+
 void Metrics::recovery(uint64_t job, const std::string& name, double seconds) {
   parts_
       ->family(prometheus::BuildHistogram(), "hpctl_job_recovery_seconds",
@@ -263,6 +270,10 @@ void Metrics::fleet(std::vector<FleetJob> jobs) { parts_->fleet.show(std::move(j
 
 void Metrics::fleet_lemons(std::vector<LemonScore> scores) {
   parts_->fleet.show_lemons(std::move(scores));
+}
+
+void Metrics::fleet_findings(std::vector<Finding> findings) {
+  parts_->fleet.show_findings(std::move(findings));
 }
 
 void Metrics::controller(size_t agents, size_t outbox) {

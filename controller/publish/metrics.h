@@ -18,6 +18,7 @@
 #include "common/authority/served_identity.h"
 #include "common/base/node_record.h"
 #include "common/base/result.h"
+#include "common/watch/finding.h"
 #include "controller/agents/progress.h"
 #include "controller/publish/fleet_metrics.h"
 #include "controller/publish/status_files.h"
@@ -52,6 +53,8 @@ class Metrics {
   void train(const JobView& view, JobProgress progress, const core::BadStepRecord& bad_step);
   // Of the job's nodes, by what this home knows.
   void lemons(const JobView& view, const std::vector<LemonScore>& scores);
+  // All that is found of the job now.
+  void findings(const JobView& view, const std::vector<Finding>& found);
   void recovery(uint64_t job, const std::string& name, double seconds);
   // From the last step before a fault until it was known.
   void detection(uint64_t job, const std::string& name, double seconds);
@@ -66,6 +69,8 @@ class Metrics {
   void fleet(std::vector<FleetJob> jobs);
   // Likewise: what all users' jobs say against machines, highest first.
   void fleet_lemons(std::vector<LemonScore> scores);
+  // Likewise: what is found of all jobs.
+  void fleet_findings(std::vector<Finding> findings);
 
  private:
   struct Parts;

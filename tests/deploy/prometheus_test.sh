@@ -33,9 +33,12 @@ grep -oh '`hpctl_[a-z_]*' docs/metrics.md | tr -d '`' | sort -u | grep -vEx 'hpc
   done
 
 sed -n 's/.*- alert: //p' "$dir/hpctl-rules.yml" | while read -r alert; do
-  grep -qx "## $alert" docs/runbook.md || { echo "$alert: no section in docs/runbook.md"; exit 1; }
-  grep -qF "runbook_url: \"docs/runbook.md#${alert,,}\"" "$dir/hpctl-rules.yml" ||
-    { echo "$alert: no runbook_url in $dir/hpctl-rules.yml"; exit 1; }
+  if [[ $alert != HpctlFinding* ]]; then  # theirs are the sections of the kinds (job_watch_test)
+    grep -qx "## $alert" docs/runbook.md ||
+      { echo "$alert: no section in docs/runbook.md"; exit 1; }
+    grep -qF "runbook_url: \"docs/runbook.md#${alert,,}\"" "$dir/hpctl-rules.yml" ||
+      { echo "$alert: no runbook_url in $dir/hpctl-rules.yml"; exit 1; }
+  fi
   # A check that begins with eval_time on a line of its own expects the alert, a short one none.
   told=$(sed -nE "s/^ *alertname: $alert$/fires/p; s/.*\{eval_time: .*alertname: $alert\}/quiet/p" \
     "$dir/hpctl-rules-test.yml" | tr '\n' ' ')

@@ -145,7 +145,8 @@ TEST_F(Page, ShowsWhatIsFoundUntilItIsOver) {
            "[role=status]')].filter((line) => line.textContent.startsWith(" + json(begin).dump() +
            ")).length";
   };
-  const std::string any = "document.querySelectorAll('#head [role=status]').length";
+  EXPECT_TRUE(browser->wait_for("return " + count("warn", "warn: n1 is a lemon") + " === 1"));
+  const std::string any = "document.querySelectorAll('#head [role=status]').length - 1";
   EXPECT_EQ(browser->run("return " + any), 0) << "nothing is found yet";
 
   const std::vector<std::string> node = {"n2", "--job", to_string(job)};

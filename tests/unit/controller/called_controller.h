@@ -58,7 +58,8 @@ class CalledController {
     service_ = std::make_unique<ControllerService>(
         paths_, ControllerIdentity{"", "n0", "", accepts_jobs}, gate_, *loop_, *feed_, progress_,
         *link_, [](const core::LogEntry&) {},
-        [](uint32_t) { return Result<std::string>("http://page"); }, [] {});
+        [](uint32_t) { return Result<std::string>("http://page"); },
+        [] { return std::vector<LemonScore>(); }, [] {});
     grpc::ServerBuilder builder;
     builder.RegisterService(link_.get());
     builder.RegisterService(service_.get());

@@ -89,6 +89,31 @@ TEST(Metrics, TellWhoStandsByOnEachNode) {
   EXPECT_THAT(after, HasSubstr("hpctl_job_node_info" + n1 + R"(,role="spare"} 1)"));
 }
 
+// As they are told elsewhere: each for as long as it stands, at the node that it is about.
+TEST(Metrics, TellWhatIsFound) {
+  const auto metrics = Metrics::open("127.0.0.1:0");
+  ASSERT_TRUE(metrics.ok());
+  JobView view;
+  view.job = 3;
+  Finding budget;
+  budget.kind = FindingKind::kBudgetLow;
+  budget.severity = Severity::kCritical;
+  budget.name = "t";
+  Finding lemon;
+  lemon.kind = FindingKind::kNodeLemon;
+  lemon.name = "t";
+  lemon.node = "n1";
+  (*metrics)->findings(view, {budget, lemon});
+  const std::string job = R"(hpctl_job_finding{job="3",name="t",)";
+  std::string text = http_get(port_of(**metrics), "/metrics");
+  EXPECT_THAT(text, HasSubstr(job + R"(kind="budget_low",severity="critical",node=""} 1)"));
+  EXPECT_THAT(text, HasSubstr(job + R"(kind="node_lemon",severity="warn",node="n1"} 1)"));
+  (*metrics)->findings(view, {lemon});
+  text = http_get(port_of(**metrics), "/metrics");
+  EXPECT_THAT(text, Not(HasSubstr("budget_low")));
+  EXPECT_THAT(text, HasSubstr("node_lemon"));
+}
+
 TEST(Metrics, TellHowAJobEnded) {
   const auto metrics = Metrics::open("127.0.0.1:0");
   ASSERT_TRUE(metrics.ok());
@@ -268,6 +293,31 @@ TEST(FleetMetrics, TellOfEveryJob) {
   EXPECT_THAT(text, Not(HasSubstr("hpctl_cluster_job_step{job=\"8\""))) << "it is not known";
   (*metrics)->fleet({});
   EXPECT_THAT(scrape(), Not(HasSubstr("job=\"7\""))) << "a series ends with its job";
+}
+
+// With whose job it is, and no more than there is room for.
+TEST(FleetMetrics, TellWhatIsFound) {
+  Finding silent;
+  silent.kind = FindingKind::kControllerSilent;
+  silent.severity = Severity::kCritical;
+  silent.job = JobId{7};
+  silent.name = "llama";
+  silent.user = "alice";
+  Finding warned = silent;
+  warned.kind = FindingKind::kSparesExhausted;
+  warned.severity = Severity::kWarn;
+  std::vector<Finding> findings(kMaxFleetFindings, warned);
+  findings.push_back(silent);
+  FleetMetrics metrics;
+  metrics.show({});
+  metrics.show_findings(findings);
+  const std::string text = text_of(metrics);
+  const std::string job = R"(hpctl_cluster_job_finding{job="7",name="llama",user="alice",)";
+  EXPECT_THAT(text, HasSubstr(job + R"(kind="controller_silent",severity="critical",node=""} 1)"))
+      << "critical ones first";
+  size_t told = 0;
+  for (size_t at = text.find(job); at != std::string::npos; at = text.find(job, at + 1)) ++told;
+  EXPECT_EQ(told, kMaxFleetFindings);
 }
 
 TEST(FleetMetrics, TellHowAJobEnded) {

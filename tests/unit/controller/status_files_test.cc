@@ -264,6 +264,20 @@ TEST(StatusFiles, WhatAJobHasLeft) {
   EXPECT_EQ(view.margins->recovering_ms, 0);
   EXPECT_EQ(view.margins->requeue_refusal, "Requeue is 0");
 
+  // What is known of machines: of those that it trains on, or may.
+  const auto scored = [](const char* node, const char* instance, double score) {
+    return LemonScore{node, instance, score, 1, "Xid 79"};
+  };
+  note_lemons(view, {scored("n0", "", 4), scored("n1", "", 4), scored("n2", "", kLemonScore),
+                     scored("n4", "", 4), scored("n9", "", 4)});
+  EXPECT_EQ(view.margins->lemons, (std::vector<std::string>{"n0", "n2"}));
+  JobView other = make_job_view(state, job.id, progress, "n0", kNow);
+  note_lemons(other, {scored("n0", "", 2.9)});
+  EXPECT_TRUE(other.margins->lemons.empty());
+  other.ended_wall_ms = 1;
+  note_lemons(other, {scored("n0", "", 4)});
+  EXPECT_TRUE(other.margins->lemons.empty()) << "it has ended";
+
   // On the wire, and in the file.
   v1::JobStatus status;
   fill(view, status);
@@ -272,6 +286,7 @@ TEST(StatusFiles, WhatAJobHasLeft) {
   ASSERT_TRUE(back.ok() && back->margins) << back.error().message;
   EXPECT_EQ(back->margins->still_ms, 70'000);
   EXPECT_EQ(back->margins->quarantined, view.margins->quarantined);
+  EXPECT_EQ(back->margins->lemons, view.margins->lemons);
   EXPECT_FALSE(job_view_from_json(to_json_text(sample()))->margins) << "of an older release";
 
   progress.ranks[0].still_ms = 500'000;

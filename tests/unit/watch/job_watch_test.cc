@@ -163,16 +163,18 @@ TEST(JobWatch, SparesNodesAndRequeue) {
   job.summary.margins->spares_left = 0;
   job.summary.margins->quarantined = {"n7", "n1"};
   job.summary.margins->slow = {"n2"};
+  job.summary.margins->lemons = {"n3"};
   job.summary.margins->requeue_refusal = "the job's Requeue is 0";
   EXPECT_THAT(words(look(job)), ElementsAre("warn spares_exhausted", "warn requeue_refused",
                                             "warn node_quarantined n1", "warn node_quarantined n7",
-                                            "warn node_slow n2"));
+                                            "warn node_slow n2", "warn node_lemon n3"));
   for (const char* state : {"PENDING", "STARTING", "STOPPING", "FINISHED"}) {
     job.summary.state = state;
     EXPECT_THAT(look(job), IsEmpty()) << state;
   }
   job.summary.state = "RUNNING";
   job.summary.margins->slow.clear();
+  job.summary.margins->lemons.clear();
   for (int i = 10; i < 60; ++i) {
     job.summary.margins->quarantined.push_back("n" + std::to_string(i));
   }
@@ -367,6 +369,32 @@ TEST(Findings, EachKindHasASectionOfTheRunbook) {
     ASSERT_TRUE(link.starts_with(page)) << link;
     EXPECT_THAT(headings, HasSubstr("\n## " + link.substr(page.size()) + "\n"));
   }
+}
+
+// A kind that has an alert of its own leads to the section of that alert, and the rules for all
+// others leave it out; theirs lead to a section named as the kind is.
+TEST(Findings, EachKindHasOneAlert) {
+  const std::string source = std::getenv("HPCTL_SOURCE");
+  const auto rules = read_file(source + "/deploy/prometheus/hpctl-rules.yml");
+  ASSERT_TRUE(rules.ok()) << rules.error().message;
+  std::string with_their_own;
+  for (size_t i = 0; i < words_of(FindingKind{}).size(); ++i) {
+    const auto kind = static_cast<FindingKind>(i);
+    const std::string section = runbook_of(kind).substr(runbook_of(kind).find('#') + 1);
+    if (!section.starts_with("hpctl")) {
+      EXPECT_EQ(section, to_word(kind));
+      continue;
+    }
+    with_their_own += (with_their_own.empty() ? "" : "|") + std::string(to_word(kind));
+  }
+  const std::string left_out = "kind!~\"" + with_their_own + "\"";
+  size_t found = 0;
+  for (size_t at = rules->find("kind!~"); at != std::string::npos;
+       at = rules->find("kind!~", at + 1)) {
+    EXPECT_EQ(rules->substr(at, left_out.size()), left_out);
+    ++found;
+  }
+  EXPECT_EQ(found, 4U) << "critical and warn, of a job's controller and of a cluster's";
 }
 
 }  // namespace
