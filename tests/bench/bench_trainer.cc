@@ -238,7 +238,8 @@ bool compare_fsdp2(const std::string& peers, const std::string& python,
 }  // namespace hpctl
 
 // bench_trainer [PEERS]: directory of ddp_llama.py, when PyTorch is there.
-// bench_trainer --once TOKENS SEQUENCES STEPS: one run of two workers, for tests/bench/share.sh.
+// bench_trainer --once TOKENS SEQUENCES STEPS [PRECISION]: one run of two workers, in fp32 where it
+// is not given, for tests/bench/share.sh.
 // bench_trainer --ddp PEERS: only steps of 128 tokens beside PyTorch's.
 // bench_trainer --steady: only what a step of 4096 tokens costs.
 // bench_trainer --fsdp2 PEERS PYTHON HPTRAIN...: these steps beside FSDP2 (tests/bench/fsdp2.sh).
@@ -257,8 +258,9 @@ int main(int argc, char** argv) {
     const auto number = [&](int at) {
       return static_cast<int>(std::strtol(argv[at], nullptr, 10));
     };
-    const auto change =
-        hpctl::many_tokens(hpctl::Precision::kFp32, number(2), number(3), number(4));
+    const auto precision = hpctl::from_word<hpctl::Precision>(argc > 5 ? argv[5] : "fp32");
+    if (!precision) return 2;
+    const auto change = hpctl::many_tokens(*precision, number(2), number(3), number(4));
     return hpctl::run_hptrain(program, 2, change).good ? 0 : 1;
   }
   if (argc > 2 && std::strcmp(argv[1], "--ddp") == 0) {

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # What part of the processor time of training steps is products of matrices and attention, and what
 # the rest is, as perf samples two workers of one thread after their first seconds:
-#   tests/bench/share.sh BUILD       e.g. build/release; `tests/bench/run share` builds it
+#   tests/bench/share.sh BUILD [PRECISION]   e.g. build/release; `tests/bench/run share` builds it
 set -euo pipefail
 build=$(realpath "$1")
+precision=${2:-fp32}
 command -v perf >/dev/null || { echo "share.sh: needs perf (package linux-perf)" >&2; exit 2; }
 work=$(mktemp -d "${TMPDIR:-/tmp}/hpctl-share.XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -21,6 +22,7 @@ sum_up() {
     function kind_of(object, symbol) {
       if (object ~ /openblas|libblas|mkl|dnnl/)
         return symbol ~ /copy|beta/ ? "copies of operands" : "products"
+      if (symbol ~ /amx_products/) return "products"
       if (symbol ~ /[Aa]ttention/) return "attention"
       if (symbol ~ /RowLoops/) return "norms, SwiGLU, loss"
       if (symbol ~ /OptimizerLoops/) return "optimizer"
@@ -42,7 +44,7 @@ for shape in "128 16" "512 4" "1024 2" "128 1"; do
   rm -f "$work"/samples.*
   steps=$((24576 / (tokens * sequences)))
   SAMPLES=$work/samples HPCTL_BIN=$work \
-    "$build/tests/bench_trainer" --once "$tokens" "$sequences" "$steps"
+    "$build/tests/bench_trainer" --once "$tokens" "$sequences" "$steps" "$precision"
   echo "$tokens tokens x $sequences of each worker:"
   for samples in "$work"/samples.*; do
     perf report -q -i "$samples" --no-children -g none --sort dso,symbol --stdio 2>/dev/null

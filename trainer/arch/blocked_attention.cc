@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "trainer/arch/model.h"
 #include "trainer/kernels/attention.h"
@@ -17,7 +18,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // What autograd keeps, in this order. All but the logarithms are of the operands' type; the kernel
-// works on what they are in the wide one.
+// works on what they are in the wide one, but for bf16 on matrix units.
 enum Saved { kQueries, kKeys, kValues, kMixed, kLogSums };
 
 AttentionShape shape_of(const variable_list& saved, const AttentionRule& rule) {
@@ -37,14 +38,37 @@ Tensor by_token(const Tensor& x) {
   return regular ? x : x.contiguous();
 }
 
-variable_list wide_operands(const Tensor& q, const Tensor& k, const Tensor& v) {
-  return {by_token(widened(q)), by_token(widened(k)), by_token(widened(v))};
+bool is_on_tiles(const Tensor& x) {
+  return x.scalar_type() == at::kBFloat16 && bf16_products() == Bf16Products::kMatrixUnits;
+}
+
+// As the kernel takes them.
+Tensor operand(const Tensor& x) { return is_on_tiles(x) ? x : widened(x); }
+
+variable_list operands_of(const Tensor& q, const Tensor& k, const Tensor& v) {
+  return {by_token(operand(q)), by_token(operand(k)), by_token(operand(v))};
+}
+
+// work(T{}), T the kernel's type of x, which is an operand.
+template <typename Work>
+auto with_kernel_type(const Tensor& x, const Work& work) {
+  if (x.scalar_type() == at::kDouble) return work(double{});
+  return x.scalar_type() == at::kFloat ? work(float{}) : work(uint16_t{});
+}
+
+template <typename T>
+T* data_of(const Tensor& x) {
+  if constexpr (std::is_same_v<T, uint16_t>) {
+    return reinterpret_cast<uint16_t*>(x.data_ptr<at::BFloat16>());
+  } else {
+    return x.data_ptr<T>();
+  }
 }
 
 // Of a tensor that by_token() returned, or of results and their gradients, [B, T, H * h].
 template <typename T>
 TokenRows<T> rows_of(const Tensor& x) {
-  return {x.data_ptr<T>(), x.is_contiguous() ? x.numel() / (x.size(0) * x.size(1)) : x.stride(1)};
+  return {data_of<T>(x), x.is_contiguous() ? x.numel() / (x.size(0) * x.size(1)) : x.stride(1)};
 }
 
 template <typename T>
@@ -86,8 +110,8 @@ void run_forward(const AttentionShape& shape, const std::vector<int64_t>& length
       .k = read<T>(saved[kKeys]),
       .v = read<T>(saved[kValues]),
       .out = rows_of<T>(saved[kMixed]),
-      .log_sums = saved[kLogSums].data_ptr<T>(),
-      .rotary = tables_of<T>(rotary),
+      .log_sums = saved[kLogSums].data_ptr<Wide<T>>(),
+      .rotary = tables_of<Wide<T>>(rotary),
   };
   for_each_unit<T>(shape, lengths, [&](const AttentionUnit& unit, const auto& scratch) {
     attention_forward(pass, unit, scratch);
@@ -109,11 +133,11 @@ variable_list run_backward(const AttentionShape& shape, const std::vector<int64_
       .v = read<T>(saved[kValues]),
       .out = read<T>(saved[kMixed]),
       .out_gradient = read<T>(out_gradient),
-      .log_sums = saved[kLogSums].data_ptr<T>(),
+      .log_sums = saved[kLogSums].data_ptr<Wide<T>>(),
       .q_gradient = rows_of<T>(gradients[kQueries]),
       .k_gradient = rows_of<T>(gradients[kKeys]),
       .v_gradient = rows_of<T>(gradients[kValues]),
-      .rotary = tables_of<T>(rotary),
+      .rotary = tables_of<Wide<T>>(rotary),
   };
   for_each_unit<T>(shape, lengths, [&](const AttentionUnit& unit, const auto& scratch) {
     attention_backward(pass, unit, scratch);
@@ -125,19 +149,17 @@ struct BlockedAttention : torch::autograd::Function<BlockedAttention> {
   static Tensor forward(AutogradContext* context, const Tensor& q, const Tensor& k, const Tensor& v,
                         const std::vector<int64_t>& lengths, const AttentionRule& rule,
                         const RotaryAngles& rotary) {
-    variable_list wide = wide_operands(q, k, v);
-    const at::TensorOptions options = wide[kQueries].options();
-    wide.push_back(at::empty({q.size(0), q.size(1), q.size(2) * q.size(3)}, options));
-    wide.push_back(at::empty({q.size(2), q.size(0) * q.size(1)}, options));
-    const AttentionShape shape = shape_of(wide, rule);
-    if (q.scalar_type() == at::kDouble) {
-      run_forward<double>(shape, lengths, rotary, wide);
-    } else {
-      run_forward<float>(shape, lengths, rotary, wide);
-    }
-    const Tensor out = wide[kMixed].to(q.scalar_type());
-    const bool narrow = q.scalar_type() != wide[kQueries].scalar_type();
-    context->save_for_backward(narrow ? variable_list{q, k, v, out, wide[kLogSums]} : wide);
+    variable_list kernel = operands_of(q, k, v);
+    const at::TensorOptions options = kernel[kQueries].options();
+    kernel.push_back(at::empty({q.size(0), q.size(1), q.size(2) * q.size(3)}, options));
+    kernel.push_back(
+        at::empty({q.size(2), q.size(0) * q.size(1)}, options.dtype(wide_type(q.scalar_type()))));
+    const AttentionShape shape = shape_of(kernel, rule);
+    with_kernel_type(kernel[kQueries],
+                     [&]<typename T>(T) { run_forward<T>(shape, lengths, rotary, kernel); });
+    const Tensor out = kernel[kMixed].to(q.scalar_type());
+    const bool narrow = q.scalar_type() != kernel[kQueries].scalar_type();
+    context->save_for_backward(narrow ? variable_list{q, k, v, out, kernel[kLogSums]} : kernel);
     context->saved_data["lengths"] = lengths;
     context->saved_data["scale"] = rule.scale;
     context->saved_data["window"] = rule.window;
@@ -149,18 +171,18 @@ struct BlockedAttention : torch::autograd::Function<BlockedAttention> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::ScalarType type = saved[kQueries].scalar_type();
-    variable_list wide = wide_operands(saved[kQueries], saved[kKeys], saved[kValues]);
-    wide.push_back(widened(saved[kMixed]));
-    wide.push_back(saved[kLogSums]);
+    variable_list kernel = operands_of(saved[kQueries], saved[kKeys], saved[kValues]);
+    kernel.push_back(operand(saved[kMixed]));
+    kernel.push_back(saved[kLogSums]);
     const AttentionShape shape = shape_of(
-        wide, {context->saved_data["scale"].toDouble(), context->saved_data["window"].toInt()});
+        kernel, {context->saved_data["scale"].toDouble(), context->saved_data["window"].toInt()});
     const std::vector<int64_t> lengths = context->saved_data["lengths"].toIntVector();
     const RotaryAngles rotary = {context->saved_data["cos"].toTensor(),
                                  context->saved_data["sin"].toTensor()};
-    const Tensor gradient = widened(gradients[0]).contiguous();
-    variable_list results = type == at::kDouble
-                                ? run_backward<double>(shape, lengths, rotary, wide, gradient)
-                                : run_backward<float>(shape, lengths, rotary, wide, gradient);
+    const Tensor gradient = operand(gradients[0]).contiguous();
+    variable_list results = with_kernel_type(kernel[kQueries], [&]<typename T>(T) {
+      return run_backward<T>(shape, lengths, rotary, kernel, gradient);
+    });
     for (Tensor& result : results) result = result.to(type);
     results.resize(6);  // lengths, rule and angles have none
     return results;

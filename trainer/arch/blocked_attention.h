@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // trainer/kernels/attention.h as an operation with a gradient. Autograd keeps the operands, the
 // result and a number per query and head. bf16 and fp16 are computed in fp32, and what is returned
-// is rounded once.
+// is rounded once; bf16 where bf16_products() says so on matrix units, as attention.h tells.
 #pragma once
 
 #include <cstdint>

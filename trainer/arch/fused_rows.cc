@@ -4,6 +4,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <array>
+#include <vector>
 
 #include "trainer/arch/device_rows.h"
 #include "trainer/arch/model.h"
@@ -24,7 +26,10 @@ constexpr int64_t kRowsOfSum = 256;
 // Elements that are worth a thread.
 constexpr int64_t kElementsOfThread = 32768;
 
-// work(T{}), T the type of x, which is wide.
+// Elements of an operand of bf16 that are widened at a time.
+constexpr int64_t kElementsOfChunk = 2048;
+
+// work(T{}), T the type in which x is computed.
 template <typename Work>
 auto with_type(const Tensor& x, const Work& work) {
   return x.scalar_type() == at::kDouble ? work(double{}) : work(float{});
@@ -35,25 +40,75 @@ void for_rows(int64_t rows, int64_t width, const Work& work) {
   at::parallel_for(0, rows, std::max<int64_t>(1, kElementsOfThread / width), work);
 }
 
+// What passes through memory: bf16 as it is, and else what is computed with.
+Tensor in_memory(const Tensor& x) { return x.scalar_type() == at::kBFloat16 ? x : widened(x); }
+
+template <typename T>
+T* element_of(const Tensor& x, int64_t at) {
+  return x.data_ptr<T>() + at;
+}
+
+template <>
+uint16_t* element_of<uint16_t>(const Tensor& x, int64_t at) {
+  return reinterpret_cast<uint16_t*>(x.data_ptr<at::BFloat16>()) + at;
+}
+
+// What a kernel reads and writes, of rows from a certain one on.
+template <typename T>
+struct RowPointers {
+  std::array<T*, 3> in;
+  std::array<T*, 2> out;
+};
+
+// Rows of operands and results, which in_memory() gave, as T: work(pointers, first, rows). Those of
+// bf16 few at a time, as what a kernel reads and writes then stays in the cache.
+template <typename T, typename Work>
+void with_rows(const variable_list& in, const variable_list& out, int64_t width, int64_t begin,
+               int64_t end, const Work& work) {
+  RowPointers<T> p{};
+  if (in[0].scalar_type() != at::kBFloat16) {
+    for (size_t i = 0; i < in.size(); ++i) p.in[i] = element_of<T>(in[i], begin * width);
+    for (size_t i = 0; i < out.size(); ++i) p.out[i] = element_of<T>(out[i], begin * width);
+    work(p, begin, end - begin);
+    return;
+  }
+  const int64_t most = std::min(end - begin, std::max<int64_t>(1, kElementsOfChunk / width));
+  std::vector<T> chunks(static_cast<size_t>(most * width) * (in.size() + out.size()));
+  for (size_t i = 0; i < in.size() + out.size(); ++i) {
+    T* const chunk = chunks.data() + static_cast<size_t>(most * width) * i;
+    (i < in.size() ? p.in[i] : p.out[i - in.size()]) = chunk;
+  }
+  const RowKernels<T>& kernels = row_kernels<T>();
+  for (int64_t row = begin; row < end; row += most) {
+    const int64_t rows = std::min(most, end - row);
+    for (size_t i = 0; i < in.size(); ++i) {
+      kernels.widen(element_of<uint16_t>(in[i], row * width), p.in[i], rows * width);
+    }
+    work(p, row, rows);
+    for (size_t i = 0; i < out.size(); ++i) {
+      kernels.narrow(p.out[i], element_of<uint16_t>(out[i], row * width), rows * width);
+    }
+  }
+}
+
 struct RmsNorm : Function<RmsNorm> {
   static Tensor forward(AutogradContext* context, const Tensor& operand,
                         const Tensor& narrow_weight, double eps) {
     const Tensor narrow = operand.contiguous();
-    const Tensor x = widened(narrow);
+    const Tensor x = in_memory(narrow);
     const Tensor weight = widened(narrow_weight);
     const int64_t dim = x.size(-1);
     const int64_t rows = x.numel() / dim;
     const Tensor y = at::empty(x.sizes(), x.options());
-    const Tensor inverse_rms = at::empty({rows}, x.options());
+    const Tensor inverse_rms = at::empty({rows}, weight.options());
     with_type(x, [&]<typename T>(T) {
-      const RmsNormForward<T> pass = {dim,
-                                      eps,
-                                      x.data_ptr<T>(),
-                                      weight.data_ptr<T>(),
-                                      y.data_ptr<T>(),
-                                      inverse_rms.data_ptr<T>()};
+      const auto work = [&](const RowPointers<T>& p, int64_t first, int64_t count) {
+        const RmsNormForward<T> pass = {
+            dim, eps, p.in[0], weight.data_ptr<T>(), p.out[0], element_of<T>(inverse_rms, first)};
+        row_kernels<T>().rms_norm(pass, 0, count);
+      };
       for_rows(rows, dim,
-               [&](int64_t begin, int64_t end) { row_kernels<T>().rms_norm(pass, begin, end); });
+               [&](int64_t begin, int64_t end) { with_rows<T>({x}, {y}, dim, begin, end, work); });
     });
     context->save_for_backward({narrow, narrow_weight, inverse_rms});
     return y.to(narrow.scalar_type());
@@ -62,27 +117,31 @@ struct RmsNorm : Function<RmsNorm> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::ScalarType type = saved[0].scalar_type();
-    const Tensor x = widened(saved[0]);
+    const Tensor x = in_memory(saved[0]);
     const Tensor weight = widened(saved[1]);
-    const Tensor gradient = widened(gradients[0]).contiguous();
+    const Tensor gradient = in_memory(gradients[0]).contiguous();
     const int64_t dim = x.size(-1);
     const int64_t rows = x.numel() / dim;
     const int64_t chunks = (rows + kRowsOfSum - 1) / kRowsOfSum;
     const Tensor x_gradient = at::empty(x.sizes(), x.options());
-    const Tensor sums = at::zeros({chunks, dim}, x.options());
+    const Tensor sums = at::zeros({chunks, dim}, weight.options());
     with_type(x, [&]<typename T>(T) {
-      at::parallel_for(0, chunks, 1, [&](int64_t first, int64_t end) {
-        for (int64_t chunk = first; chunk < end; ++chunk) {
+      const auto add = [&](int64_t chunk) {
+        const auto work = [&](const RowPointers<T>& p, int64_t first, int64_t count) {
           const RmsNormBackward<T> pass = {dim,
-                                           x.data_ptr<T>(),
+                                           p.in[0],
                                            weight.data_ptr<T>(),
-                                           saved[2].data_ptr<T>(),
-                                           gradient.data_ptr<T>(),
-                                           x_gradient.data_ptr<T>(),
-                                           sums.data_ptr<T>() + chunk * dim};
-          row_kernels<T>().rms_norm_backward(pass, chunk * kRowsOfSum,
-                                             std::min(rows, (chunk + 1) * kRowsOfSum));
-        }
+                                           element_of<T>(saved[2], first),
+                                           p.in[1],
+                                           p.out[0],
+                                           element_of<T>(sums, chunk * dim)};
+          row_kernels<T>().rms_norm_backward(pass, 0, count);
+        };
+        with_rows<T>({x, gradient}, {x_gradient}, dim, chunk * kRowsOfSum,
+                     std::min(rows, (chunk + 1) * kRowsOfSum), work);
+      };
+      at::parallel_for(0, chunks, 1, [&](int64_t first, int64_t end) {
+        for (int64_t chunk = first; chunk < end; ++chunk) add(chunk);
       });
     });
     Tensor weight_gradient = sums[0];
@@ -95,13 +154,16 @@ struct Swiglu : Function<Swiglu> {
   static Tensor forward(AutogradContext* context, const Tensor& gate_operand,
                         const Tensor& up_operand) {
     const variable_list narrow = {gate_operand.contiguous(), up_operand.contiguous()};
-    const Tensor gate = widened(narrow[0]);
-    const Tensor up = widened(narrow[1]);
+    const Tensor gate = in_memory(narrow[0]);
+    const Tensor up = in_memory(narrow[1]);
     const Tensor y = at::empty(gate.sizes(), gate.options());
     with_type(gate, [&]<typename T>(T) {
-      const SwigluForward<T> pass = {gate.data_ptr<T>(), up.data_ptr<T>(), y.data_ptr<T>()};
-      for_rows(gate.numel(), 1,
-               [&](int64_t begin, int64_t end) { row_kernels<T>().swiglu(pass, begin, end); });
+      const auto work = [](const RowPointers<T>& p, int64_t, int64_t count) {
+        row_kernels<T>().swiglu({p.in[0], p.in[1], p.out[0]}, 0, count);
+      };
+      for_rows(gate.numel(), 1, [&](int64_t begin, int64_t end) {
+        with_rows<T>({gate, up}, {y}, 1, begin, end, work);
+      });
     });
     context->save_for_backward(narrow);
     return y.to(narrow[0].scalar_type());
@@ -110,16 +172,17 @@ struct Swiglu : Function<Swiglu> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::ScalarType type = saved[0].scalar_type();
-    const Tensor gate = widened(saved[0]);
-    const Tensor up = widened(saved[1]);
-    const Tensor gradient = widened(gradients[0]).contiguous();
+    const Tensor gate = in_memory(saved[0]);
+    const Tensor up = in_memory(saved[1]);
+    const Tensor gradient = in_memory(gradients[0]).contiguous();
     const Tensor gate_gradient = at::empty(gate.sizes(), gate.options());
     const Tensor up_gradient = at::empty(gate.sizes(), gate.options());
     with_type(gate, [&]<typename T>(T) {
-      const SwigluBackward<T> pass = {gate.data_ptr<T>(), up.data_ptr<T>(), gradient.data_ptr<T>(),
-                                      gate_gradient.data_ptr<T>(), up_gradient.data_ptr<T>()};
+      const auto work = [](const RowPointers<T>& p, int64_t, int64_t count) {
+        row_kernels<T>().swiglu_backward({p.in[0], p.in[1], p.in[2], p.out[0], p.out[1]}, 0, count);
+      };
       for_rows(gate.numel(), 1, [&](int64_t begin, int64_t end) {
-        row_kernels<T>().swiglu_backward(pass, begin, end);
+        with_rows<T>({gate, up, gradient}, {gate_gradient, up_gradient}, 1, begin, end, work);
       });
     });
     return {gate_gradient.to(type), up_gradient.to(type)};

@@ -2,7 +2,7 @@
 // trainer/kernels/rows.h as operations with gradients, for tensors on the CPU, and those of a GPU's
 // kernels (device_rows.h) for tensors there. Each has the same bits with any number of threads.
 // Autograd keeps their operands and a number per row. In bf16 and fp16 the operands are widened to
-// fp32, and results and gradients are rounded once.
+// fp32, those of bf16 a few rows at a time, and results and gradients are rounded once.
 #pragma once
 
 #include "trainer/compat/torch_compat.h"

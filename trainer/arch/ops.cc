@@ -3,8 +3,11 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+
 #include "trainer/arch/model.h"
 #include "trainer/kernels/level.h"
+#include "trainer/kernels/products.h"
 
 namespace hpctl::ops {
 
@@ -16,16 +19,64 @@ using torch::autograd::variable_list;
 
 bool is_half_on_cpu(const Tensor& x) { return x.scalar_type() == at::kHalf && x.device().is_cpu(); }
 
-// Whether products of x are computed from widened operands.
-bool is_widened(const Tensor& x) {
-  static const bool has_units = has_bf16_matrix_units();
-  if (!x.device().is_cpu()) return false;
-  return x.scalar_type() == at::kHalf || (x.scalar_type() == at::kBFloat16 && !has_units);
+// Whether the matrix units of a CPU compute products of x.
+bool is_on_units(const Tensor& x) {
+  return x.device().is_cpu() && x.scalar_type() == at::kBFloat16 &&
+         bf16_products() == Bf16Products::kMatrixUnits;
 }
 
-// Whether those with weights are ours: all on a CPU but what its matrix units compute.
-bool is_own_product(const Tensor& x) {
-  return is_widened(x) || (x.device().is_cpu() && x.scalar_type() != at::kBFloat16);
+// Whether products of x are computed from widened operands.
+bool is_widened(const Tensor& x) {
+  return is_half_on_cpu(x) ||
+         (x.device().is_cpu() && x.scalar_type() == at::kBFloat16 && !is_on_units(x));
+}
+
+// x as an operand of trainer/kernels/products.h, copied where neither direction is contiguous;
+// `kept` then has the copy.
+Bf16Matrix matrix_of(const Tensor& x, Tensor& kept) {
+  const bool across = x.stride(0) == 1 && x.stride(1) > 1;
+  kept = across || x.stride(1) == 1 ? x : x.contiguous();
+  return {reinterpret_cast<const uint16_t*>(kept.data_ptr<at::BFloat16>()),
+          kept.stride(across ? 1 : 0), across};
+}
+
+// work(product, first) for rows of a b from `first` on, on LibTorch's threads.
+template <typename Work>
+void for_product_rows(const Tensor& a, const Tensor& b, const Work& work) {
+  constexpr int64_t kWorthAThread = 1 << 24;  // multiplications
+  Tensor kept[2];
+  const Bf16Matrix left = matrix_of(a, kept[0]);
+  const Bf16Matrix right = matrix_of(b, kept[1]);
+  const int64_t least = std::max<int64_t>(32, kWorthAThread / (b.size(0) * b.size(1)));
+  at::parallel_for(0, a.size(0), least, [&](int64_t first, int64_t end) {
+    work(Bf16Product{.rows = end - first,
+                     .columns = b.size(1),
+                     .depth = b.size(0),
+                     .a = {left.at(first, 0), left.stride, left.transposed},
+                     .b = right},
+         first);
+  });
+}
+
+// a [rows, depth] b [depth, columns] by the matrix units; bias [columns] or undefined.
+Tensor product_on_units(const Tensor& a, const Tensor& b, const Tensor& bias = {}) {
+  const Tensor result = at::empty({a.size(0), b.size(1)}, a.options());
+  const auto bits = [](const Tensor& x) {
+    return reinterpret_cast<uint16_t*>(x.data_ptr<at::BFloat16>());
+  };
+  const Tensor addend = bias.defined() ? bias.contiguous() : bias;
+  for_product_rows(a, b, [&](const Bf16Product& product, int64_t first) {
+    multiply(product, addend.defined() ? bits(addend) : nullptr,
+             bits(result) + first * result.size(1));
+  });
+  return result;
+}
+
+// Added to `sum`, contiguous and of fp32.
+void add_product_on_units(const Tensor& a, const Tensor& b, Tensor& sum) {
+  for_product_rows(a, b, [&](const Bf16Product& product, int64_t first) {
+    add_product(product, sum.data_ptr<float>() + first * sum.size(1));
+  });
 }
 
 Tensor half(const Tensor& x) { return x.to(at::kHalf); }
@@ -58,6 +109,10 @@ struct Projection : torch::autograd::Function<Projection> {
                         const Tensor& bias, bool transposed) {
     context->save_for_backward({x, weight, bias});
     context->saved_data["transposed"] = transposed;
+    if (is_on_units(x)) {
+      return product_on_units(x, transposed ? weight.t() : weight,
+                              bias.numel() > 0 ? bias : Tensor());
+    }
     const Tensor wide = widened(weight);
     const Tensor factor = transposed ? wide.t() : wide;
     const Tensor product = bias.numel() > 0 ? at::addmm(widened(bias), widened(x), factor)
@@ -69,6 +124,7 @@ struct Projection : torch::autograd::Function<Projection> {
     const variable_list saved = context->get_saved_variables();
     const bool transposed = context->saved_data["transposed"].toBool();
     const at::ScalarType type = saved[0].scalar_type();
+    if (is_on_units(saved[0])) return backward_on_units(saved, gradients[0], transposed);
     const Tensor gradient = widened(gradients[0]);
     variable_list results(4);
     if (saved[0].requires_grad()) {
@@ -81,6 +137,28 @@ struct Projection : torch::autograd::Function<Projection> {
           transposed ? of_weight(saved[1], gradient.t(), x) : of_weight(saved[1], x.t(), gradient);
     }
     if (saved[2].requires_grad()) results[2] = gradient.sum(0).to(type);
+    return results;
+  }
+
+  static variable_list backward_on_units(const variable_list& saved, const Tensor& gradient,
+                                         bool transposed) {
+    const Tensor& x = saved[0];
+    const Tensor& weight = saved[1];
+    variable_list results(4);
+    if (x.requires_grad()) {
+      results[0] = product_on_units(gradient, transposed ? weight : weight.t());
+    }
+    if (weight.requires_grad()) {
+      const Tensor a = transposed ? gradient.t() : x.t();
+      const Tensor& b = transposed ? x : gradient;
+      Tensor& attached = weight.mutable_grad();
+      if (attached.defined() && attached.scalar_type() == at::kFloat && attached.is_contiguous()) {
+        add_product_on_units(a, b, attached);
+      } else {
+        results[1] = product_on_units(a, b);
+      }
+    }
+    if (saved[2].requires_grad()) results[2] = widened(gradient).sum(0).to(gradient.scalar_type());
     return results;
   }
 
@@ -123,7 +201,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  if (!is_own_product(x))
+  if (!x.device().is_cpu())
     return bias.defined() ? at::linear(x, weight, bias) : at::linear(x, weight);
   std::vector<int64_t> shape = x.sizes().vec();
   shape.back() = weight.size(0);
@@ -134,8 +212,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 }
 
 Tensor addmm(const Tensor& bias, const Tensor& x, const Tensor& weight) {
-  return is_own_product(x) ? Projection::apply(x, weight, bias, /*transposed=*/false)
-                           : at::addmm(bias, x, weight);
+  return x.device().is_cpu() ? Projection::apply(x, weight, bias, /*transposed=*/false)
+                             : at::addmm(bias, x, weight);
 }
 
 Tensor gelu(const Tensor& x) {

@@ -87,4 +87,33 @@ void attention_backward(const AttentionBackward<double>& pass, const AttentionUn
   kernels::kAttentionBaselineDouble.backward(pass, unit, scratch);
 }
 
+#ifdef __x86_64__
+AttentionScratch<uint16_t>::AttentionScratch(const AttentionShape& shape, int64_t tokens)
+    : memory_(::operator new(static_cast<size_t>(kernels::attention_amx_bytes(shape, tokens)),
+                             kAlignment)) {}
+
+AttentionScratch<uint16_t>::~AttentionScratch() { ::operator delete(memory_, kAlignment); }
+
+void attention_forward(const AttentionForward<uint16_t>& pass, const AttentionUnit& unit,
+                       const AttentionScratch<uint16_t>& scratch) {
+  kernels::kAttentionAmx.forward(pass, unit, scratch);
+}
+
+void attention_backward(const AttentionBackward<uint16_t>& pass, const AttentionUnit& unit,
+                        const AttentionScratch<uint16_t>& scratch) {
+  kernels::kAttentionAmx.backward(pass, unit, scratch);
+}
+#else
+AttentionScratch<uint16_t>::AttentionScratch(const AttentionShape&, int64_t) { __builtin_trap(); }
+AttentionScratch<uint16_t>::~AttentionScratch() = default;
+void attention_forward(const AttentionForward<uint16_t>&, const AttentionUnit&,
+                       const AttentionScratch<uint16_t>&) {
+  __builtin_trap();
+}
+void attention_backward(const AttentionBackward<uint16_t>&, const AttentionUnit&,
+                        const AttentionScratch<uint16_t>&) {
+  __builtin_trap();
+}
+#endif
+
 }  // namespace hpctl

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention in blocks, forward and backward, for the CPU, in fp32 and fp64. It computes no
+// Causal attention in blocks, forward and backward, for the CPU, in fp32 and fp64, and in bf16 on
+// matrix units. It computes no
 // score of the future and stores none beyond one block of keys and queries: memory and traffic grow
 // with the tokens, not with their square. With a sliding window the work does so too: blocks before
 // it are not touched. Where H query heads share K key heads, keys and values are not repeated.
@@ -16,6 +17,12 @@
 // Error in fp32: the weights are exp2 of scores rounded to fp32, with a relative error of at most
 // 2^-22 beside that rounding; weights below 2^-126 are 0. Sums run over fp32 in a fixed order.
 // tests/unit/trainer/kernels_test.cc states and tests the error of the results.
+//
+// bf16 (uint16_t) has matrix units alone (level.h: has_bf16_matrix_units). Beside the rounding of
+// results, queries and keys are rounded once they are turned, weights and the gradients of scores
+// before they become factors of the next product; sums, softmax and logarithms are fp32, weights
+// with a relative error of at most 2^-18 beside that rounding, and subnormal numbers count as 0.
+// tests/unit/trainer/attention_tiles_test.cc states and tests the error.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +40,7 @@ struct AttentionShape {
   int64_t heads;
   int64_t kv_heads;  // divides `heads`; query heads n * H / K and following share key head n
   int64_t head_dim;
-  double scale;                // of the scores
+  double scale;                // of the scores; above 0
   int64_t window = kNoWindow;  // keys that a query sees at most, its own included; 1 or more
 };
 
@@ -54,6 +61,18 @@ struct RotaryTables {
   const T* sin = nullptr;
 };
 
+// The type of sums over T.
+template <typename T>
+struct WideOf {
+  using Type = T;
+};
+template <>
+struct WideOf<uint16_t> {
+  using Type = float;
+};
+template <typename T>
+using Wide = typename WideOf<T>::Type;
+
 // `log_sums` [heads, tokens]: the base-2 logarithm of the sum of exp(score) over a query's keys,
 // which the forward pass gives to the backward pass.
 template <typename T>
@@ -63,8 +82,8 @@ struct AttentionForward {
   TokenRows<const T> k;
   TokenRows<const T> v;
   TokenRows<T> out;
-  T* log_sums;
-  RotaryTables<T> rotary = {};
+  Wide<T>* log_sums;
+  RotaryTables<Wide<T>> rotary = {};
 };
 
 template <typename T>
@@ -75,11 +94,11 @@ struct AttentionBackward {
   TokenRows<const T> v;
   TokenRows<const T> out;
   TokenRows<const T> out_gradient;
-  const T* log_sums;
+  const Wide<T>* log_sums;
   TokenRows<T> q_gradient;
   TokenRows<T> k_gradient;
   TokenRows<T> v_gradient;
-  RotaryTables<T> rotary = {};
+  RotaryTables<Wide<T>> rotary = {};
 };
 
 struct AttentionUnit {
@@ -124,6 +143,21 @@ class AttentionScratch {
   std::unique_ptr<T[], Free> memory_;
 };
 
+// About the same for bf16, in the order of attention_amx.cc.
+template <>
+class AttentionScratch<uint16_t> {
+ public:
+  AttentionScratch(const AttentionShape& shape, int64_t tokens);
+  ~AttentionScratch();
+  AttentionScratch(const AttentionScratch&) = delete;
+  AttentionScratch& operator=(const AttentionScratch&) = delete;
+
+  void* memory() const { return memory_; }
+
+ private:
+  void* memory_;
+};
+
 // Of one unit. fp64 has the baseline alone.
 void attention_forward(const AttentionForward<float>& pass, const AttentionUnit& unit,
                        const AttentionScratch<float>& scratch, KernelLevel level = kernel_level());
@@ -133,5 +167,9 @@ void attention_backward(const AttentionBackward<float>& pass, const AttentionUni
                         const AttentionScratch<float>& scratch, KernelLevel level = kernel_level());
 void attention_backward(const AttentionBackward<double>& pass, const AttentionUnit& unit,
                         const AttentionScratch<double>& scratch);
+void attention_forward(const AttentionForward<uint16_t>& pass, const AttentionUnit& unit,
+                       const AttentionScratch<uint16_t>& scratch);
+void attention_backward(const AttentionBackward<uint16_t>& pass, const AttentionUnit& unit,
+                        const AttentionScratch<uint16_t>& scratch);
 
 }  // namespace hpctl

@@ -3,7 +3,15 @@
 
 #ifdef __x86_64__
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
+
+#include <cctype>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <utility>
 
 namespace hpctl {
 
@@ -17,6 +25,43 @@ std::vector<KernelLevel> find_levels() {
   if (__builtin_cpu_supports("avx512f")) levels.push_back(KernelLevel::kAvx512);
 #endif
   return levels;
+}
+
+bool find_matrix_units() {
+#ifdef __x86_64__
+  constexpr unsigned kFeatures = 7;
+  constexpr unsigned kAmxBf16AndTile = 1U << 22U | 1U << 24U;  // of edx
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  const bool known = __get_cpuid_count(kFeatures, 0, &eax, &ebx, &ecx, &edx) != 0;
+  if (!known || (edx & kAmxBf16AndTile) != kAmxBf16AndTile) return false;
+  if (!__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq") ||
+      !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512bf16")) {
+    return false;
+  }
+  // The kernel saves tiles, 8 KiB of a thread's registers, only of processes that have asked.
+  constexpr int64_t kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr int64_t kTileData = 18;               // XFEATURE_XTILE_DATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
+// oneDNN's words, in either case of letters: the instruction sets with tiles have AMX in their
+// names, and ALL and DEFAULT do not limit anything.
+bool limits_to_older(const char* isa) {
+  if (isa == nullptr || *isa == '\0') return false;
+  std::string word(isa);
+  for (char& letter : word) letter = static_cast<char>(std::toupper(letter));
+  return word != "ALL" && word != "DEFAULT" && word.find("AMX") == std::string::npos;
+}
+
+Bf16Products& chosen_products() {
+  static Bf16Products chosen = bf16_products_under(std::getenv("ONEDNN_MAX_CPU_ISA"));
+  return chosen;
 }
 
 }  // namespace
@@ -38,20 +83,26 @@ const std::vector<KernelLevel>& kernel_levels() {
   return levels;
 }
 
-bool has_bf16_matrix_units() {
-#ifdef __x86_64__
-  constexpr unsigned kFeatures = 7;
-  constexpr unsigned kAmxBf16AndTile = 1U << 22U | 1U << 24U;  // of edx
-  unsigned eax = 0;
-  unsigned ebx = 0;
-  unsigned ecx = 0;
-  unsigned edx = 0;
-  const bool known = __get_cpuid_count(kFeatures, 0, &eax, &ebx, &ecx, &edx) != 0;
-  return known && (edx & kAmxBf16AndTile) == kAmxBf16AndTile;
-#else
-  return false;
-#endif
+const char* to_word(Bf16Products products) {
+  return products == Bf16Products::kMatrixUnits ? "matrix_units" : "widened";
 }
+
+bool has_bf16_matrix_units() {
+  static const bool has = find_matrix_units();
+  return has;
+}
+
+Bf16Products bf16_products_under(const char* max_isa) {
+  return has_bf16_matrix_units() && !limits_to_older(max_isa) ? Bf16Products::kMatrixUnits
+                                                              : Bf16Products::kWidened;
+}
+
+Bf16Products bf16_products() { return chosen_products(); }
+
+ScopedBf16Products::ScopedBf16Products(Bf16Products products)
+    : before_(std::exchange(chosen_products(), products)) {}
+
+ScopedBf16Products::~ScopedBf16Products() { chosen_products() = before_; }
 
 KernelLevel kernel_level() { return kernel_levels().back(); }
 

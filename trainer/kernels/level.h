@@ -22,7 +22,33 @@ const std::vector<KernelLevel>& kernel_levels();
 // The last of them.
 KernelLevel kernel_level();
 
-// Whether the processor multiplies tiles of bf16 (AMX), which LibTorch then does by itself.
+// How a CPU computes with operands of bf16: widened to fp32, as everything else, or as tiles on its
+// matrix units (products.h). Bits differ.
+enum class Bf16Products { kWidened, kMatrixUnits };
+
+// "widened", "matrix_units".
+const char* to_word(Bf16Products products);
+// Whether the processor multiplies tiles of bf16 (AMX), beside the AVX-512 that the kernels for it
+// use, and the kernel of the system lets this process do so: it is asked once.
 bool has_bf16_matrix_units();
+// kMatrixUnits where there are any, and `max_isa`, null or a word for ONEDNN_MAX_CPU_ISA, does not
+// name an older instruction set.
+Bf16Products bf16_products_under(const char* max_isa);
+// That of ONEDNN_MAX_CPU_ISA as the process began with it: the variable that LibTorch's own
+// products obey, by which unlike processors are made to compute the same bits.
+Bf16Products bf16_products();
+
+// In place of that choice, until it ends. For tests: no thread may compute while it changes.
+class ScopedBf16Products {
+ public:
+  // kMatrixUnits only where there are any.
+  explicit ScopedBf16Products(Bf16Products products);
+  ~ScopedBf16Products();
+  ScopedBf16Products(const ScopedBf16Products&) = delete;
+  ScopedBf16Products& operator=(const ScopedBf16Products&) = delete;
+
+ private:
+  Bf16Products before_;
+};
 
 }  // namespace hpctl

@@ -75,7 +75,7 @@ struct CrossEntropyBackward {
   T* logits_gradient;
 };
 
-// Each over `begin` to `end` of the rows, or of the elements.
+// Each but the last two over `begin` to `end` of the rows, or of the elements.
 template <typename T>
 struct RowKernels {
   void (*rms_norm)(const RmsNormForward<T>& pass, int64_t begin, int64_t end);
@@ -84,6 +84,9 @@ struct RowKernels {
   void (*swiglu_backward)(const SwigluBackward<T>& pass, int64_t begin, int64_t end);
   void (*log_sums)(const LogSums<T>& pass, int64_t begin, int64_t end);
   void (*cross_entropy_backward)(const CrossEntropyBackward<T>& pass, int64_t begin, int64_t end);
+  // Of bf16, and to it: nearest, ties to even.
+  void (*widen)(const uint16_t* from, T* to, int64_t count);
+  void (*narrow)(const T* from, uint16_t* to, int64_t count);
 };
 
 // fp64 has the baseline alone.

@@ -3,6 +3,7 @@
 // to the vectoriser; sums, which it may not reorder, are in vectors of our own.
 #pragma once
 
+#include "trainer/kernels/bf16.h"
 #include "trainer/kernels/rows.h"
 #include "trainer/kernels/vectors.h"
 
@@ -12,7 +13,8 @@ template <typename T, typename Level>
 class RowLoops {
  public:
   static constexpr RowKernels<T> table() {
-    return {rms_norm, rms_norm_backward, swiglu, swiglu_backward, log_sums, cross_entropy_backward};
+    return {rms_norm, rms_norm_backward,      swiglu, swiglu_backward,
+            log_sums, cross_entropy_backward, widen,  narrow};
   }
 
  private:
@@ -161,6 +163,14 @@ class RowLoops {
       });
       if (target >= 0) gradient[target] -= weight;
     }
+  }
+
+  static void widen(const uint16_t* __restrict from, T* __restrict to, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) to[i] = float_of_bf16(from[i]);
+  }
+
+  static void narrow(const T* __restrict from, uint16_t* __restrict to, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) to[i] = bf16_of(static_cast<float>(from[i]));
   }
 };
 

@@ -154,6 +154,7 @@ Result<Environment> Generation::environment_here() {
     note_order_of_sums(std::max(mesh.degree(MeshDim::kDpShard), mesh.degree(MeshDim::kDpReplicate)),
                        environment);
     note_weight_gradients(run_.train(), sharding_.whole_gradients, environment);
+    note_bf16_products(run_.train(), bf16_products(), environment);
     return environment;
   }
   HP_TRY_ASSIGN(const std::vector<std::string> nodes,

@@ -78,6 +78,10 @@ void note_weight_gradients(const TrainSpec& train, bool whole_gradients, Environ
   }
 }
 
+void note_bf16_products(const TrainSpec& train, Bf16Products products, Environment& environment) {
+  if (train.precision == Precision::kBf16) environment["bf16_products"] = to_word(products);
+}
+
 std::string inexact_reason(const Manifest& loaded, int32_t world_size,
                            const Environment& environment) {
   if (!loaded.exact) return loaded.inexact_reason;

@@ -11,6 +11,7 @@
 
 #include "common/base/train_spec.h"
 #include "trainer/checkpoint/manifest.h"
+#include "trainer/kernels/level.h"
 
 namespace hpctl {
 
@@ -31,6 +32,10 @@ void note_order_of_sums(int32_t ranks, Environment& environment);
 // label were written when sums were added that had been rounded first: a difference where there is
 // something to add to, or the weights are in bf16.
 void note_weight_gradients(const TrainSpec& train, bool whole_gradients, Environment& environment);
+
+// How a CPU computes products of bf16 (trainer/kernels/level.h): other bits on processors with
+// matrix units. Checkpoints in bf16 without this label come from either.
+void note_bf16_products(const TrainSpec& train, Bf16Products products, Environment& environment);
 
 // Why a run in `environment` that goes on from `loaded` is not bit-exact; "" = it is. A label that
 // one side lacks is a difference: what it was is not known.

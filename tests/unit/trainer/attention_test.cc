@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "trainer/compat/torch_compat.h"
+#include "trainer/kernels/level.h"
 
 namespace hpctl {
 namespace {
@@ -135,8 +136,31 @@ TEST(CausalAttention, AgreesWithOperationsOfLibTorch) {
   }
 }
 
+// In bf16, of operands that are bf16.
+TEST(CausalAttention, OnMatrixUnitsIsWithinItsErrorOfOperations) {
+  if (!has_bf16_matrix_units()) GTEST_SKIP() << "this processor has no matrix units";
+  const ScopedBf16Products units(Bf16Products::kMatrixUnits);
+  const Documents documents = documents_of({150, 1, 99, 50, 70, 80});
+  for (const int64_t window : {0, 33}) {
+    const Tensor qkv = random_qkv(2).to(at::kBFloat16);
+    const auto expected = results_of(qkv.to(at::kDouble), 2, [&](const auto&... parts) {
+      return by_operations(parts..., documents, window);
+    });
+    const CausalAttention attention(model_with(2, window), kTokens, at::kBFloat16);
+    const auto found =
+        results_of(qkv, 2, [&](const auto&... parts) { return attention(parts..., documents); });
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(found[i].scalar_type(), at::kBFloat16);
+      const double largest = expected[i].abs().max().item<double>();
+      const double difference = (found[i] - expected[i]).abs().max().item<double>();
+      EXPECT_LT(difference / largest, 1.0 / 64) << "window " << window << ", " << i;
+    }
+  }
+}
+
 // They are widened, computed like fp32, and rounded once.
 TEST(CausalAttention, NarrowTypesAreRoundedOnce) {
+  const ScopedBf16Products widened(Bf16Products::kWidened);
   const Documents documents = documents_of({150, 1, 99, 50, 70, 80});
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
     const Tensor qkv = random_qkv(2).to(type);

@@ -119,6 +119,28 @@ TEST(Exactness, GradientsThatProductsAddAreADifferenceWhereTheyAddToSome) {
   EXPECT_NE(inexact_reason(old, 2, now), "");
 }
 
+// A job in bf16 that goes on where the processor has matrix units, or no longer has them, or where
+// ONEDNN_MAX_CPU_ISA changed which are used; not one in fp32, whose products are the same.
+TEST(Exactness, MatrixUnitsAreADifferenceInBf16) {
+  TrainSpec train;
+  train.precision = Precision::kBf16;
+  Manifest old = written_by(train);
+  const auto reason = [&](Bf16Products products) {
+    Environment now = environment_of(train);
+    note_bf16_products(train, products, now);
+    return inexact_reason(old, 2, now);
+  };
+  EXPECT_EQ(reason(Bf16Products::kWidened),
+            "bf16_products changed from (not recorded) to widened after step 7");
+  note_bf16_products(train, Bf16Products::kMatrixUnits, old.environment);
+  EXPECT_EQ(reason(Bf16Products::kMatrixUnits), "");
+  EXPECT_EQ(reason(Bf16Products::kWidened),
+            "bf16_products changed from matrix_units to widened after step 7");
+  train.precision = Precision::kFp32;
+  old = written_by(train);
+  EXPECT_EQ(reason(Bf16Products::kMatrixUnits), "");
+}
+
 TEST(Exactness, NodesCountByTheirShapeAlone) {
   EXPECT_EQ(ranks_by_node({"a", "a", "b", "b"}), "2 2");
   EXPECT_EQ(ranks_by_node({"c", "c", "d", "d"}), "2 2");

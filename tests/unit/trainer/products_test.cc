@@ -95,19 +95,80 @@ TEST(Products, OnZerosHaveTheBitsOfTheProduct) {
   EXPECT_TRUE(at::equal(attached.weight.grad(), alone.weight.grad()));
 }
 
+// The gradients of x and of a weight in bf16, to which a wide one is attached.
+struct NarrowGradients {
+  explicit NarrowGradients(Bf16Products products) {
+    const ScopedBf16Products scoped(products);
+    const Layer narrow = seeded(7, at::kBFloat16);
+    narrow.weight.mutable_grad() = weight = at::ones({33, 48});
+    result = ops::linear(narrow.x, narrow.weight, narrow.bias);
+    result.backward(seeded(9, at::kBFloat16).x.detach().narrow(2, 0, 33));
+    EXPECT_TRUE(narrow.weight.grad().is_same(weight));
+    x = narrow.x.grad();
+    bias = narrow.bias.grad();
+  }
+  Tensor result, x, weight, bias;
+};
+
 // A weight in bf16 has a wide gradient, to which the unrounded product is added.
 TEST(Products, OfBf16WeightsAreAddedUnrounded) {
-  if (has_bf16_matrix_units()) GTEST_SKIP() << "LibTorch's products in bf16 are quicker here";
-  const Layer narrow = seeded(7, at::kBFloat16);
-  const Tensor weight = Layer::leaf(narrow.weight, at::kFloat);
-  const Tensor x = Layer::leaf(narrow.x, at::kFloat);
-  narrow.weight.mutable_grad() = at::zeros({33, 48});
-  const Tensor result = ops::linear(narrow.x, narrow.weight);
-  EXPECT_EQ(result.scalar_type(), at::kBFloat16);
-  const Tensor gradient = at::ones({2, 70, 33});
-  result.backward(gradient.to(at::kBFloat16));
-  at::linear(x, weight).backward(gradient);
-  EXPECT_TRUE(at::equal(narrow.weight.grad(), weight.grad()));
+  const Layer wide = seeded(7, at::kBFloat16);
+  const Tensor weight = Layer::leaf(wide.weight, at::kFloat);
+  const Tensor x = Layer::leaf(wide.x, at::kFloat);
+  const Tensor bias = Layer::leaf(wide.bias, at::kFloat);
+  weight.mutable_grad() = at::ones({33, 48});
+  const Tensor result = ops::linear(x, weight, bias);
+  result.backward(seeded(9, at::kBFloat16).x.detach().narrow(2, 0, 33).to(at::kFloat));
+  const NarrowGradients widened(Bf16Products::kWidened);
+  EXPECT_TRUE(at::equal(widened.result, result.to(at::kBFloat16)));
+  EXPECT_TRUE(at::equal(widened.weight, weight.grad()));
+  EXPECT_TRUE(at::equal(widened.x, x.grad().to(at::kBFloat16)));
+  if (!has_bf16_matrix_units()) return;
+  const NarrowGradients units(Bf16Products::kMatrixUnits);
+  EXPECT_EQ(units.result.scalar_type(), at::kBFloat16);
+  EXPECT_LT(distance(units.weight, weight.grad()), 1e-6);  // rounded it would be 2e-3
+  constexpr double kRounding = 1.0 / 256;
+  EXPECT_LT(distance(units.result.to(at::kFloat), result), kRounding);
+  EXPECT_LT(distance(units.x.to(at::kFloat), x.grad()), kRounding);
+  EXPECT_TRUE(at::equal(units.bias, widened.bias));
+}
+
+// Without a wide gradient there is one in bf16, as of any other operation.
+TEST(Products, OfBf16WithoutAnAttachedGradientAreRounded) {
+  for (const Bf16Products products : {Bf16Products::kWidened, bf16_products()}) {
+    const ScopedBf16Products scoped(products);
+    const Layer narrow = seeded(10, at::kBFloat16);
+    const Tensor rows = narrow.x.view({140, 48});
+    const Tensor turned = Layer::leaf(narrow.weight.t().contiguous(), at::kBFloat16);
+    ops::addmm(narrow.bias, rows, turned).backward(at::ones({140, 33}, at::kBFloat16));
+    const Layer exact = seeded(10, at::kBFloat16);
+    const Tensor expected = exact.x.detach().to(at::kFloat).view({140, 48}).sum(0);
+    EXPECT_EQ(turned.grad().scalar_type(), at::kBFloat16);
+    EXPECT_LT(distance(turned.grad().to(at::kFloat), expected.unsqueeze(1).expand({48, 33})),
+              1.0 / 256);
+  }
+}
+
+TEST(Products, OnMatrixUnitsHaveTheSameBitsWithTwoThreads) {
+  if (!has_bf16_matrix_units()) GTEST_SKIP() << "this processor has no matrix units";
+  const ScopedBf16Products scoped(Bf16Products::kMatrixUnits);
+  at::manual_seed(11);
+  const Tensor x = at::randn({700, 200}).to(at::kBFloat16);
+  const Tensor weight = at::randn({300, 200}).to(at::kBFloat16);
+  const int before = at::get_num_threads();
+  std::vector<Tensor> gradients;
+  std::vector<Tensor> results;
+  for (const int threads : {1, 2}) {
+    at::set_num_threads(threads);
+    const Tensor leaf = Layer::leaf(weight, at::kBFloat16);
+    leaf.mutable_grad() = at::zeros({300, 200});
+    results.push_back(ops::linear(x, leaf));
+    results.back().backward(results.back().detach());
+    gradients.push_back(leaf.grad());
+  }
+  at::set_num_threads(before);
+  EXPECT_TRUE(at::equal(results[0], results[1]));
+  EXPECT_TRUE(at::equal(gradients[0], gradients[1]));
 }
 
 // Those in fp16 are rounded to it first: what overflows tells that the loss scale is too high.

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "trainer/kernels/bf16.h"
 #include "trainer/kernels/rows.h"
 
 namespace hpctl {
@@ -274,6 +275,29 @@ TEST(Rows, WhatIsNotANumberIsNotHidden) {
     EXPECT_TRUE(std::isnan(y[35])) << to_word(level);
     kernels.log_sums({kDim, x.data(), &number}, 0, 1);
     EXPECT_TRUE(std::isnan(number)) << to_word(level);
+  }
+}
+
+// All that there are; those that lie between two are tested where bf16.h is.
+TEST(Rows, EveryBf16IsWidenedAndNarrowedBack) {
+  constexpr int64_t kAll = 1 << 16;
+  std::vector<uint16_t> narrow;
+  for (int64_t bits = 0; bits < kAll; ++bits) narrow.push_back(static_cast<uint16_t>(bits));
+  for (const KernelLevel level : kernel_levels()) {
+    std::vector<float> wide(kAll);
+    std::vector<uint16_t> back(kAll);
+    row_kernels<float>(level).widen(narrow.data(), wide.data(), kAll - 3);
+    row_kernels<float>(level).narrow(wide.data(), back.data(), kAll - 3);
+    for (size_t i = 0; i < kAll - 3; ++i) {
+      if (std::isnan(wide[i])) {
+        EXPECT_TRUE(std::isnan(float_of_bf16(narrow[i])) && std::isnan(float_of_bf16(back[i])));
+      } else {
+        EXPECT_EQ(wide[i], float_of_bf16(narrow[i]));
+        EXPECT_EQ(back[i], narrow[i]);
+      }
+    }
+    EXPECT_EQ(wide[kAll - 3], 0) << "written behind the end";
+    EXPECT_EQ(back[kAll - 3], 0);
   }
 }
 
