@@ -57,12 +57,16 @@ class OnHostMemory final : public Communicator {
     ++agreements_;
     return nccl_->all_gather(buffer, chunk_bytes);
   }
-  Outcome settle() override { return nccl_->settle(); }
+  Outcome settle() override {
+    ++settles_;
+    return nccl_->settle();
+  }
   std::optional<StreamTimes> take_stream_times() override { return nccl_->take_stream_times(); }
   void abort() override { nccl_->abort(); }
 
   // Collectives of this thread that a host waits for, with the device behind it.
   static int agreements() { return agreements_; }
+  static int settles() { return settles_; }
 
  private:
   struct Awaited final : Collective {
@@ -81,6 +85,7 @@ class OnHostMemory final : public Communicator {
   }
 
   static thread_local inline int agreements_ = 0;
+  static thread_local inline int settles_ = 0;
 
   cuda::Stream compute_ = nullptr;
   std::unique_ptr<NcclCommunicator> nccl_;
@@ -237,6 +242,7 @@ struct RankEnd {
   size_t peak_host_bytes = 0;
   int host_waits = 0;  // for the device, by the step loop
   int agreements = 0;  // with other ranks, over NCCL
+  int settles = 0;     // calls, of all communicators over NCCL
 };
 
 // Trains the job to its end. The device of `faulty_rank` fails.
@@ -263,9 +269,11 @@ inline std::vector<RankEnd> train(const Job& job, Kind kind, int faulty_rank = -
       const HostWaits waits;
       const int downloads = torch.downloads();
       const int agreements = OnHostMemory::agreements();
+      const int settles = OnHostMemory::settles();
       if (end.outcome.ok()) end.outcome = generation.run();
       end.host_waits = waits.count() + torch.downloads() - downloads;
       end.agreements = OnHostMemory::agreements() - agreements;
+      end.settles = OnHostMemory::settles() - settles;
       end.peak_bytes = torch.peak_bytes();
       end.peak_host_bytes = torch.peak_host_bytes();
     });
