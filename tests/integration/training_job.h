@@ -9,6 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "common/base/check.h"
+#include "common/rpc/job_yaml.h"
+
 namespace hpctl::testing {
 
 struct TrainingJob {
@@ -60,6 +63,11 @@ struct TrainingJob {
            "}\n"
            "debug: {ledger: true, chaos: true}\n" +
            more;
+  }
+  JobSpec spec() const {
+    const JobYaml parsed = parse_job_yaml(yaml(), "/");
+    HP_CHECK(parsed.spec.has_value());
+    return *parsed.spec;
   }
 };
 
