@@ -56,23 +56,9 @@ function(hp_manual component program section)
   install(FILES ${page}.gz DESTINATION usr/share/man/man${section} COMPONENT ${component})
 endfunction()
 
-# hp_completion(SHELL FILE DESTINATION): of hpctl
+# hp_completion(COMPONENT PROGRAM [COMMAND...]): of hpctl from its parser, of others from --help
 add_custom_target(completion ALL)
-function(hp_completion shell name destination)
-  set(script ${CMAKE_BINARY_DIR}/share/completion/${shell}/${name})
-  add_custom_command(
-    OUTPUT ${script}
-    COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/share/completion/${shell}
-    COMMAND hpctl completion ${shell} > ${script}
-    DEPENDS hpctl
-    VERBATIM)
-  add_custom_target(completion_${shell} DEPENDS ${script})
-  add_dependencies(completion completion_${shell})
-  install(FILES ${script} DESTINATION ${destination} COMPONENT cli)
-endfunction()
-
-# hp_program_completion(COMPONENT PROGRAM [COMMAND...]): of another, from its --help
-function(hp_program_completion component program)
+function(hp_completion component program)
   if(NOT TARGET ${program})
     return()
   endif()
@@ -86,10 +72,15 @@ function(hp_program_completion component program)
   set(scripts)
   foreach(shell bash zsh fish)
     set(script ${CMAKE_BINARY_DIR}/share/completion/${shell}/${${shell}_file})
+    if(program STREQUAL "hpctl")
+      set(command hpctl completion ${shell})
+    else()
+      set(command ${maker} ${shell} $<TARGET_FILE:${program}> ${ARGN})
+    endif()
     add_custom_command(
       OUTPUT ${script}
       COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/share/completion/${shell}
-      COMMAND ${maker} ${shell} $<TARGET_FILE:${program}> ${ARGN} > ${script}
+      COMMAND ${command} > ${script}
       DEPENDS ${program} ${maker}
       VERBATIM)
     install(FILES ${script} DESTINATION ${${shell}_destination} COMPONENT ${component})
@@ -121,12 +112,10 @@ hp_manual(agent hpstacks 8)
 hp_manual(agent hpcontroller-step 8)
 hp_manual(trainer hptrain 1)
 
-hp_completion(bash hpctl usr/share/bash-completion/completions)
-hp_completion(zsh _hpctl usr/share/zsh/vendor-completions)
-hp_completion(fish hpctl.fish usr/share/fish/vendor_completions.d)
-hp_program_completion(controller hpcontroller)
-hp_program_completion(agent hpagent check "check network")
-hp_program_completion(trainer hptrain)
+hp_completion(cli hpctl)
+hp_completion(controller hpcontroller)
+hp_completion(agent hpagent check "check network")
+hp_completion(trainer hptrain)
 
 install(FILES deploy/environment.json deploy/instances.json
         DESTINATION ${hp_home}/share/hpctl COMPONENT agent)

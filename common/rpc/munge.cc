@@ -2,14 +2,12 @@
 #include "common/rpc/munge.h"
 
 #include <dlfcn.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
-#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 
-#include "common/base/fd.h"
+#include "common/base/unix_address.h"
 
 namespace hpctl {
 namespace {
@@ -86,18 +84,9 @@ Error munged_is_away(const std::string& socket, const std::string& why) {
 }
 
 Outcome check_munged(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return Ok{};
-  std::copy(path.begin(), path.end(), address.sun_path);
-  const UniqueFd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!probe.valid()) return errno_error("cannot look for munged");
-  // EAGAIN: it lives, and its queue is full.
-  if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ||
-      errno == EAGAIN) {
-    return Ok{};
-  }
-  return munged_is_away(path, std::strerror(errno));
+  const int trouble = unix_listener_trouble(path);
+  if (trouble == 0) return Ok{};
+  return munged_is_away(path, std::strerror(trouble));
 }
 
 Result<ContextPtr> open_context() {

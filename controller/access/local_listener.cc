@@ -5,12 +5,12 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 
 #include <array>
 #include <cstring>
 
 #include "common/base/log.h"
+#include "common/base/unix_address.h"
 #include "controller/access/accept.h"
 
 namespace hpctl {
@@ -19,17 +19,15 @@ namespace {
 constexpr int kLookMs = 1000;  // without a connection, until we look whether one can come
 
 Result<UniqueFd> bind_socket(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
+  const auto address = UnixAddress::of(path);
+  if (!address) {
     return Error{ErrorCode::kInvalidArgument, "socket path " + path + " is longer than " +
-                                                  std::to_string(sizeof address.sun_path - 1) +
+                                                  std::to_string(UnixAddress::kMaxPathBytes) +
                                                   " bytes"};
   }
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return errno_error("cannot create a socket");
-  if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+  if (::bind(fd.get(), address->get(), address->size()) != 0) {
     return errno_error("cannot bind " + path);
   }
   if (::chmod(path.c_str(), 0600) != 0 || ::listen(fd.get(), SOMAXCONN) != 0) {

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include "common/base/hyperpod.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/base/unix_address.h"
 #include "common/base/user_name.h"
 
 namespace hpctl {
@@ -111,11 +111,8 @@ void AuditLog::put(Line line) {
 // Journald or syslogd may be away, or have too much to do: the file has the line as well.
 void AuditLog::tell_machine(const Line& line) const {
   if (!machine_log_.valid()) return;
-  const std::string path = system_path("/dev/log");
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return;
-  std::copy(path.begin(), path.end(), address.sun_path);
+  const auto address = UnixAddress::of(system_path("/dev/log"));
+  if (!address) return;
   const std::time_t now = line.wall_ms / 1000;
   std::tm parts{};
   ::localtime_r(&now, &parts);
@@ -126,7 +123,7 @@ void AuditLog::tell_machine(const Line& line) const {
                            " hpcontroller[" + std::to_string(::getpid()) +
                            "]: audit: " + to_line(line.wall_ms, line.entry, line.count, "");
   (void)::sendto(machine_log_.get(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
-                 reinterpret_cast<const sockaddr*>(&address), sizeof address);
+                 address->get(), address->size());
 }
 
 // On the lane's thread: what is waited for here is the file system, and who a uid is.

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "slurm-plugins/hpslurm/munge.h"
 
-#include <sys/socket.h>
-#include <sys/un.h>
-
 #include <algorithm>
 
-#include "common/base/fd.h"
+#include "common/base/unix_address.h"
 #include "slurm-plugins/hpslurm/names.h"
 #include "slurm-plugins/hpslurm/slurm_compat.h"
 
@@ -30,18 +27,9 @@ std::string socket_path() {
 Outcome check_munged() {
   if (&slurm_conf == nullptr || text(slurm_conf.authtype) != "auth/munge") return Ok{};
   const std::string path = socket_path();
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) return Ok{};
-  std::copy(path.begin(), path.end(), address.sun_path);
-  const UniqueFd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!probe.valid()) return errno_error("cannot look for munged");
-  // EAGAIN: it lives, and its queue is full.
-  if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ||
-      errno == EAGAIN) {
-    return Ok{};
-  }
-  return Error{ErrorCode::kUnavailable, errno_error("munged at " + path).message};
+  const int trouble = unix_listener_trouble(path);
+  if (trouble == 0) return Ok{};
+  return Error{ErrorCode::kUnavailable, errno_error("munged at " + path, trouble).message};
 }
 
 }  // namespace hpctl::slurm

@@ -41,14 +41,6 @@ inline constexpr char kHead[] = "head";
 inline constexpr char kSecondHead[] = "head2";
 inline constexpr char kMunged[] = "/usr/sbin/munged";
 
-inline JobSpec gated_job() {
-  JobSpec spec;
-  spec.name = "cluster";
-  spec.nodes = 2;
-  spec.command = {"/bin/sh", "-c", "until [ -e gate ]; do sleep 0.05; done"};
-  return spec;
-}
-
 inline JobSpec job_with_a_spare() {
   JobSpec spec = gated_job();
   spec.nodes = 1;
@@ -252,7 +244,7 @@ class ClusterController : public testing::Test {
     EXPECT_EQ(status->generation(), 1U);
     EXPECT_EQ(status->faults(), 0U);
     EXPECT_EQ(status->restarts(), 0U);
-    ASSERT_TRUE(write_file_atomic(cluster_.job_dir() + "/gate", "").ok());
+    cluster_.open_gate();
     EXPECT_TRUE(eventually([&] { return cluster_.verdict().has_value(); }, kPatienceMs));
     EXPECT_EQ(cluster_.verdict(), kVerdictFinished) << cluster_.logs();
     const auto forgotten = [&] { return listed_at(address).job() == 0; };

@@ -27,11 +27,9 @@ using ::testing::Not;
 
 // Fails for good when its gate opens.
 JobSpec failing_job() {
-  JobSpec spec = test::gated_job();
+  JobSpec spec = test::gated_job(7);
   spec.name = "failing";
   spec.nodes = 1;
-  spec.command.back() += "; exit 7";
-  spec.recovery.max_restarts = 0;
   return spec;
 }
 

@@ -43,6 +43,20 @@ bool eventually(const std::function<bool()>& condition, int timeout_ms) {
   return true;
 }
 
+JobSpec gated_job(int exit_code) {
+  JobSpec spec;
+  spec.name = "cluster";
+  spec.nodes = 2;
+  spec.command = {"/bin/sh", "-c", "until [ -e gate ]; do sleep 0.05; done"};
+  if (exit_code != 0) {
+    spec.command.back() += "; exit " + std::to_string(exit_code);
+    spec.recovery.max_restarts = 0;
+  }
+  return spec;
+}
+
+void JobCluster::open_gate() const { HP_CHECK(write_file_atomic(job_dir_ + "/gate", "").ok()); }
+
 JobId JobCluster::own_job() { return JobId{static_cast<uint64_t>(::getpid())}; }
 
 JobCluster::JobCluster(const JobSpec& spec, JobId job)

@@ -21,6 +21,10 @@
 
 namespace hpctl::test {
 
+// Two nodes. Its command runs until open_gate(), and exits then: where with another code than 0,
+// for good.
+JobSpec gated_job(int exit_code = 0);
+
 class JobCluster {
  public:
   // Writes job.json and the token; `spec` may leave its checkpoint directory to the default. A
@@ -37,6 +41,7 @@ class JobCluster {
   const std::string& job_dir() const { return job_dir_; }
   HomePaths paths(const std::string& node) const { return HomePaths::of_job(job_dir_, job_, node); }
   std::string checkpoints() const { return job_dir_ + "/checkpoints"; }
+  void open_gate() const;  // of a gated_job()
 
   // Any program, as our child and with this cluster's mark; `ready_fd` becomes its descriptor 3.
   pid_t spawn(std::vector<std::string> argv, const std::string& log, int ready_fd = -1);

@@ -24,8 +24,11 @@ JobSpec job_of(const std::vector<std::string>& command) {
   return spec;
 }
 
-// Runs until the file `gate` appears in its directory.
-JobSpec gated_job() { return job_of({"/bin/sh", "-c", "until [ -e gate ]; do sleep 0.05; done"}); }
+JobSpec gated_pairs() {
+  JobSpec spec = test::gated_job();
+  spec.workers_per_node = 2;
+  return spec;
+}
 
 bool is_running(const v1::JobStatus& status) { return status.state() == "RUNNING"; }
 
@@ -58,7 +61,7 @@ TEST(JobController, AgentsThatWereThereFirstAreWelcome) {
 // Nobody but the connection that the kernel refuses tells it: there is no scheduler here, and the
 // others' workers know nothing of each other.
 TEST(JobController, AKilledHolderIsFoundWithoutTheHeartbeatTimeout) {
-  JobSpec spec = gated_job();
+  JobSpec spec = gated_pairs();
   spec.recovery.heartbeat_timeout_ms = 3'600'000;
   test::JobCluster cluster(spec);
   const pid_t controller = cluster.start_all();
@@ -77,7 +80,7 @@ TEST(JobController, AKilledHolderIsFoundWithoutTheHeartbeatTimeout) {
   EXPECT_TRUE(cluster.wait_for_status(
       [](const v1::JobStatus& s) { return s.generation() == 2 && is_running(s); }, kPatienceMs))
       << cluster.logs();
-  ASSERT_TRUE(write_file_atomic(cluster.job_dir() + "/gate", "").ok());
+  cluster.open_gate();
   EXPECT_EQ(cluster.wait_for(controller, kPatienceMs), kVerdictFinished) << cluster.logs();
 }
 
@@ -91,7 +94,7 @@ TEST(JobController, AHopelessJobMustNotBeRequeued) {
 }
 
 TEST(JobController, ASignalCancelsTheJob) {
-  test::JobCluster cluster(gated_job());
+  test::JobCluster cluster(gated_pairs());
   const pid_t controller = cluster.start_all();
   ASSERT_TRUE(cluster.wait_for_status(is_running, kPatienceMs)) << cluster.logs();
   ::kill(controller, SIGUSR1);
@@ -102,7 +105,7 @@ TEST(JobController, ASignalCancelsTheJob) {
 
 // The batch script was signalled before it.
 TEST(JobController, OneThatIsToldToEndFromTheStartCancelsTheJob) {
-  test::JobCluster cluster(gated_job());
+  test::JobCluster cluster(gated_pairs());
   const pid_t controller = cluster.start_controller("n0", {"--told-to-end"});
   for (const std::string& node : cluster.nodes()) cluster.start_agent(node);
   EXPECT_EQ(cluster.wait_for(controller, kPatienceMs), kVerdictFailed) << cluster.logs();
@@ -111,7 +114,7 @@ TEST(JobController, OneThatIsToldToEndFromTheStartCancelsTheJob) {
 
 // As the batch script does it.
 TEST(JobController, StartedAgainOnItsNodeItGoesOnWithItsRows) {
-  test::JobCluster cluster(gated_job());
+  test::JobCluster cluster(gated_pairs());
   cluster.start_all();
   ASSERT_TRUE(cluster.wait_for_status(is_running, kPatienceMs)) << cluster.logs();
   const auto workers = cluster.status()->workers();
@@ -127,21 +130,21 @@ TEST(JobController, StartedAgainOnItsNodeItGoesOnWithItsRows) {
   for (int i = 0; i < workers.size(); ++i) {
     EXPECT_EQ(cluster.status()->workers(i).pid(), workers[i].pid()) << "workers are not disturbed";
   }
-  ASSERT_TRUE(write_file_atomic(cluster.job_dir() + "/gate", "").ok());
+  cluster.open_gate();
   EXPECT_EQ(cluster.wait_for(second, kPatienceMs), kVerdictFinished) << cluster.logs();
 }
 
 // The address is right where the job was submitted, and of no other machine.
 TEST(JobController, ASuccessorNeedsNoMetrics) {
   const std::vector<std::string> metrics = {"--metrics", "203.0.113.1:9400"};
-  test::JobCluster cluster(gated_job());
+  test::JobCluster cluster(gated_pairs());
   cluster.start_controller("n0", metrics);
   for (const std::string& node : cluster.nodes()) cluster.start_agent(node);
   ASSERT_TRUE(cluster.wait_for_status(is_running, kPatienceMs)) << cluster.logs();
   cluster.kill_controller(1);
   const pid_t second = cluster.start_controller("n0", metrics);
   ASSERT_TRUE(cluster.wait_for_epoch(2, kPatienceMs)) << cluster.logs();
-  ASSERT_TRUE(write_file_atomic(cluster.job_dir() + "/gate", "").ok());
+  cluster.open_gate();
   EXPECT_EQ(cluster.wait_for(second, kPatienceMs), kVerdictFinished) << cluster.logs();
   const auto history = read_file(cluster.job_dir() + "/events.jsonl");
   ASSERT_TRUE(history.ok());

@@ -54,7 +54,7 @@ class Strangers : public testing::Test {
     EXPECT_EQ(status->faults(), 0U);
     EXPECT_EQ(status->restarts(), 0U);
     EXPECT_EQ(newest_controller_epoch(cluster_.job_dir()).value(), record_.epoch);
-    ASSERT_TRUE(write_file_atomic(cluster_.job_dir() + "/gate", "").ok());
+    cluster_.open_gate();
     EXPECT_EQ(cluster_.wait_for(controller_, kPatienceMs), kVerdictFinished) << cluster_.logs();
   }
   std::shared_ptr<grpc::Channel> connect(const std::string& token) const {
@@ -78,14 +78,7 @@ class Strangers : public testing::Test {
     }
   }
 
-  static JobSpec job() {
-    JobSpec spec;
-    spec.name = "goes-on";
-    spec.nodes = 2;
-    spec.command = {"/bin/sh", "-c", "until [ -e gate ]; do sleep 0.05; done"};
-    return spec;
-  }
-  test::JobCluster cluster_{job()};
+  test::JobCluster cluster_{test::gated_job()};
   pid_t controller_ = -1;
   ControllerRecord record_;
   std::string token_;

@@ -28,12 +28,10 @@ constexpr int kPatienceMs = 60'000;
 
 class Succession : public testing::Test {
  protected:
-  static JobSpec gated_job() {
-    JobSpec spec;
-    spec.name = "succession";
+  static JobSpec gated_pairs() {
+    JobSpec spec = test::gated_job();
     spec.nodes = 3;
     spec.workers_per_node = 2;
-    spec.command = {"/bin/sh", "-c", "until [ -e gate ]; do sleep 0.05; done"};
     return spec;
   }
   void start() {
@@ -60,9 +58,8 @@ class Succession : public testing::Test {
     for (const auto& worker : status->workers()) pids.insert(worker.pid());
     return pids;
   }
-  void open_gate() { ASSERT_TRUE(write_file_atomic(cluster_.job_dir() + "/gate", "").ok()); }
   void expect_finish() {
-    open_gate();
+    cluster_.open_gate();
     EXPECT_TRUE(test::eventually([&] { return cluster_.verdict().has_value(); }, kPatienceMs));
     EXPECT_EQ(cluster_.verdict(), kVerdictFinished) << cluster_.logs();
     EXPECT_TRUE(test::eventually([&] { return cluster_.processes().empty(); }, kPatienceMs))
@@ -71,7 +68,7 @@ class Succession : public testing::Test {
 
   void expect_impostor_is_ignored(const std::shared_ptr<grpc::ServerCredentials>& credentials);
 
-  test::JobCluster cluster_{gated_job()};
+  test::JobCluster cluster_{gated_pairs()};
   pid_t first_ = -1;
   std::set<uint64_t> workers_;
 };
@@ -264,7 +261,7 @@ TEST_F(Succession, AControllerThatComesBackAfterTheEndLeavesTheRecordAlone) {
   ASSERT_EQ(::kill(first_, SIGSTOP), 0);
   ASSERT_TRUE(cluster_.wait_for_epoch(2, kPatienceMs)) << cluster_.logs();
   ASSERT_TRUE(runs()) << cluster_.logs();
-  open_gate();
+  cluster_.open_gate();
   const auto only_first = [&] { return cluster_.processes() == std::vector<pid_t>{first_}; };
   ASSERT_TRUE(test::eventually(only_first, kPatienceMs)) << cluster_.logs();
   const auto record = read_file(cluster_.job_dir() + "/status.json");

@@ -13,7 +13,6 @@
 #include <set>
 
 #include "common/base/file.h"
-#include "common/rpc/job_yaml.h"
 #include "tests/fault/cluster_service.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/prometheus_server.h"
@@ -264,21 +263,11 @@ TEST_F(Prometheus, ShowsAJobAndItsFaults) {
 JobSpec training_spec() {
   TrainingJob job;
   job.steps = 1'000'000;
-  const JobYaml parsed = parse_job_yaml(job.yaml(), "/");
-  HP_CHECK(parsed.spec.has_value());
-  return *parsed.spec;
+  return job.spec();
 }
 
-// Runs until open_gate(), and fails then for good.
-JobSpec failing_job() {
-  JobSpec spec = test::gated_job();
-  spec.command.back() += "; exit 7";
-  spec.recovery.max_restarts = 0;
-  return spec;
-}
-
-void open_gate(const test::JobCluster& job) {
-  ASSERT_TRUE(write_file_atomic(job.job_dir() + "/gate", "").ok());
+void fail(const test::JobCluster& job) {
+  job.open_gate();
   EXPECT_TRUE(until([&] { return job.verdict().has_value(); })) << job.logs();
   EXPECT_EQ(job.verdict(), kVerdictFailedForGood) << job.logs();
 }
@@ -286,13 +275,13 @@ void open_gate(const test::JobCluster& job) {
 // Its controller ends with it. What is scraped last is how it ended.
 TEST(PrometheusOfAJob, SeesThatItFailed) {
   if (!PrometheusServer::is_installed()) GTEST_SKIP() << "the package prometheus is missing";
-  test::JobCluster job(failing_job());
+  test::JobCluster job(test::gated_job(7));
   const PrometheusServer prometheus(job.job_dir());
   const pid_t controller = job.start_controller("n0", {"--metrics", "127.0.0.1:0"});
   for (const std::string& node : job.nodes()) job.start_agent(node);
   ASSERT_TRUE(until([&] { return prometheus.has_data("hpctl_job_state{state=\"RUNNING\"} == 1"); }))
       << job.logs() << prometheus.log();
-  open_gate(job);
+  fail(job);
   EXPECT_EQ(job.wait_for(controller, test::kPatienceMs), kVerdictFailedForGood) << job.logs();
   EXPECT_FALSE(path_exists(job.job_dir() + "/metrics-targets.json"));
   expect_fires(prometheus, "HpctlJobFailed");
@@ -309,7 +298,7 @@ class PrometheusOfACluster : public test::ClusterController {
     if (!PrometheusServer::is_installed()) GTEST_SKIP() << "the package prometheus is missing";
     ClusterController::SetUp();
   }
-  test::JobCluster other_{failing_job(), other_number(1)};
+  test::JobCluster other_{test::gated_job(7), other_number(1)};
 };
 
 TEST_F(PrometheusOfACluster, ShowsAllJobs) {
@@ -339,7 +328,7 @@ TEST_F(PrometheusOfACluster, ShowsAllJobs) {
   expect_clears(prometheus, "HpctlScrapeFails");
   coverage.look();
 
-  open_gate(other_);
+  fail(other_);
   expect_fires(prometheus, "HpctlJobFailed");
   EXPECT_TRUE(until([&] { return prometheus.has_data("hpctl_cluster_jobs == 1"); }));
   EXPECT_TRUE(until([&] { return prometheus.has_data("count(up) == 2"); }))

@@ -7,7 +7,6 @@
 #include "common/base/file.h"
 #include "common/base/job_files.h"
 #include "common/base/lineage.h"
-#include "common/rpc/job_yaml.h"
 #include "tests/fault/job_cluster.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
@@ -26,9 +25,7 @@ JobSpec training_spec() {
   job.name = "succession";
   job.steps = kSteps;
   job.heartbeat_timeout = "10s";  // busy with LibTorch, a machine may leave an agent no time
-  const JobYaml parsed = parse_job_yaml(job.yaml(), "/");
-  HP_CHECK(parsed.spec.has_value());
-  return *parsed.spec;
+  return job.spec();
 }
 
 class TrainingRun {

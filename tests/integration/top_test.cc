@@ -8,7 +8,6 @@
 #include <csignal>
 
 #include "common/base/file.h"
-#include "common/rpc/job_yaml.h"
 #include "tests/fault/cluster_service.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/tmux_screen.h"
@@ -131,16 +130,12 @@ JobSpec training_job() {
   TrainingJob job;
   job.name = "pretrain";
   job.steps = 100'000;
-  const JobYaml parsed = parse_job_yaml(job.yaml(), "/");
-  HP_CHECK(parsed.spec.has_value());
-  return *parsed.spec;
+  return job.spec();
 }
 
 JobSpec command_job() {
-  JobSpec spec = test::gated_job();
+  JobSpec spec = test::gated_job(3);
   spec.name = "evaluate";
-  spec.command.back() += "; exit 3";
-  spec.recovery.max_restarts = 0;
   return spec;
 }
 
@@ -169,7 +164,7 @@ TEST_F(TopOfACluster, ListsTheJobsOfAll) {
   EXPECT_TRUE(screen_.shows("pretrain"));
   EXPECT_TRUE(screen_.shows("/100000"));
   EXPECT_TRUE(screen_.shows("evaluate"));
-  ASSERT_TRUE(write_file_atomic(other_.job_dir() + "/gate", "").ok());
+  other_.open_gate();
   EXPECT_TRUE(screen_.shows("FAILED"));
   screen_.keep("top-all");
   // Only what is filtered for is left.

@@ -8,7 +8,9 @@
 
 #include <string>
 
+#include "common/base/check.h"
 #include "common/base/json.h"
+#include "common/rpc/job_yaml.h"
 
 namespace hpctl::testing {
 
@@ -61,6 +63,11 @@ struct TrainingJob {
            "}\n"
            "debug: {ledger: true, chaos: true}\n" +
            more;
+  }
+  JobSpec spec() const {
+    const JobYaml parsed = parse_job_yaml(yaml(), "/");
+    HP_CHECK(parsed.spec.has_value());
+    return *parsed.spec;
   }
 };
 

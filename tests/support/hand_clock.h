@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A clock that a test moves by hand.
+// A clock that a test moves by hand; other threads may read it meanwhile.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "common/base/clock.h"
@@ -14,7 +15,7 @@ class HandClock final : public Clock {
   explicit HandClock(int64_t begin_ms) : now_ms(begin_ms) {}
   int64_t monotonic_ms() const override { return now_ms; }
   int64_t wall_ms() const override { return now_ms + ahead_ms; }
-  int64_t now_ms = 1'000'000;
+  std::atomic<int64_t> now_ms{1'000'000};
   int64_t ahead_ms = 0;  // of the wall clock
 };
 

@@ -9,13 +9,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <sstream>
 
 #include "common/base/file.h"
 #include "common/base/json.h"
 #include "controller/publish/refusal_limit.h"
+#include "tests/support/hand_clock.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl {
@@ -24,13 +24,6 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-class SetClock final : public Clock {
- public:
-  int64_t monotonic_ms() const override { return now_ms; }
-  int64_t wall_ms() const override { return 1'800'000'000'000 + now_ms; }
-  std::atomic<int64_t> now_ms{1'000};
-};
 
 AuditEntry an_order() {
   AuditEntry entry;
@@ -56,6 +49,7 @@ AuditEntry a_refusal(const std::string& from) {
 
 class AuditLogTest : public testing::Test {
  protected:
+  AuditLogTest() { clock_.ahead_ms = 1'800'000'000'000; }
   std::string path() const { return directory_ / "nodes/n0/audit.jsonl"; }
   std::vector<json> lines(const std::string& path) const {
     std::vector<json> all;
@@ -65,7 +59,7 @@ class AuditLogTest : public testing::Test {
   }
 
   TemporaryDirectory directory_;
-  SetClock clock_;
+  test::HandClock clock_{1'000};
 };
 
 TEST_F(AuditLogTest, ALineSaysWhoDidWhatAndIsForTheOwnerOnly) {
