@@ -274,7 +274,9 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
      "within this time: a step takes every rank, so the node trains. It has three times as long "
      "where its machine answers a probe: it only gets no time there. Where training stands still "
      "it is lost sooner: after 0.6s when the other ranks wait for it and its holder does not "
-     "answer, and at once when nobody holds the node any more.",
+     "answer, and at once when nobody holds the node any more. That the ranks of a command wait is "
+     "seen where it tells its steps (HPCTL_PROGRESS_FILE): after three times the longest of the "
+     "last pauses between two, at least 2s.",
      [](YamlValue& v, JobSpec& s) { v.read_duration(s.recovery.heartbeat_timeout_ms); }},
     {"recovery.hang_timeout", kValue, "duration or auto", "auto", "0s to 365d",
      "Ranks that complete no step for this long hang, unless all of them go on to other "

@@ -102,6 +102,10 @@ std::optional<core::GenerationProgressed> ProgressTable::report(
     all_wait = all_wait && report.open_collectives > 0;
     if (report.first_step_unix_ns == 0 && report.step <= entry.shown.step) continue;
     if (report.step > entry.shown.step) {
+      if (!entry.trains && entry.shown.stepped_ms != 0) {
+        entry.pauses_ms.push_back(now_ms - entry.shown.stepped_ms);
+        if (entry.pauses_ms.size() > kMedianSteps) entry.pauses_ms.pop_front();
+      }
       entry.shown.step = report.step;
       entry.shown.stepped_ms = entry.moved_ms = now_ms;
       if (report.step_ns > 0) {
@@ -187,7 +191,9 @@ std::vector<core::BeatOrder> ProgressTable::take_beats(int64_t now_ms) {
   std::vector<core::BeatOrder> orders;
   const std::lock_guard<std::mutex> lock(mutex_);
   for (auto& [job, entry] : jobs_) {
-    const bool trains = entry.running && entry.progressed &&
+    const int64_t overdue_ms = core::overdue_after_ms(longest_pause_ms(entry));
+    const bool is_overdue = overdue_ms > 0 && now_ms - entry.shown.stepped_ms > overdue_ms;
+    const bool trains = entry.running && entry.progressed && !is_overdue &&
                         entry.shown.ranks.size() == static_cast<size_t>(entry.world_size);
     if (trains && !entry.beats.is_chosen()) {
       entry.beats.choose(nodes_of(entry), entry.heartbeat_timeout_ms);
@@ -277,6 +283,22 @@ std::vector<core::EventBody> ProgressTable::take_stragglers() {
   return events;
 }
 
+int64_t ProgressTable::longest_pause_ms(const Entry& entry) {
+  if (entry.pauses_ms.size() < core::kLeastPauses) return 0;
+  return std::max<int64_t>(1, *std::max_element(entry.pauses_ms.begin(), entry.pauses_ms.end()));
+}
+
+void ProgressTable::add_steps(const Entry& entry, const std::set<std::string>& silent,
+                              core::SilentNode& seen) {
+  seen.is_command = !entry.trains;
+  const int64_t pause_ms = longest_pause_ms(entry);
+  const int64_t newest_ms = entry.shown.stepped_ms - core::overdue_after_ms(pause_ms);
+  for (const auto& [rank, progress] : entry.shown.ranks) {
+    const bool told_them = progress.report.step > 0 && progress.moved_ms >= newest_ms;
+    if (told_them && !silent.contains(progress.node)) seen.longest_pause_ms = pause_ms;
+  }
+}
+
 std::map<std::string, core::SilentNode> ProgressTable::sight(JobId job,
                                                              const std::set<std::string>& silent,
                                                              int64_t now_ms) {
@@ -305,9 +327,14 @@ std::map<std::string, core::SilentNode> ProgressTable::sight(JobId job,
     seen.peers_wait = seen.peers_wait && progress.report.open_collectives > 0;
   }
   seen.still_ms = now_ms - heard_moved_ms;
+  add_steps(entry, silent, seen);
   for (const std::string& node : silent) {
     const auto facts = nodes.emplace(node, seen).first;
-    if (with_ranks.contains(node)) facts->second.trained_ms = now_ms - moved_ms;
+    if (with_ranks.contains(node)) {
+      facts->second.trained_ms = now_ms - moved_ms;
+    } else {
+      facts->second.longest_pause_ms = 0;  // no step waits for it
+    }
     // Which ranks it has, it has not told; a step takes them all.
     if (entry.meets && entry.rank_moved_ms) {
       facts->second.trained_ms = now_ms - *entry.rank_moved_ms;

@@ -135,6 +135,7 @@ class ProgressTable {
     size_t stopped_ranks = 0;                         // whose processes are
     int64_t news_ms = 0;  // of any rank: the newest RankProgress::moved_ms
     std::deque<uint64_t> step_ns;
+    std::deque<int64_t> pauses_ms;  // of a command: between the newest steps, as they were told
     core::BeatWatch beats;
     int64_t heartbeat_timeout_ms = 0;
     bool finds_stragglers = false;  // recovery.straggler
@@ -143,6 +144,11 @@ class ProgressTable {
 
   // True where it has moved since its report before.
   static bool take(Entry& entry, const std::string& node, const RankReport& report, int64_t now_ms);
+  // 0 = not known.
+  static int64_t longest_pause_ms(const Entry& entry);
+  // What is known of a command by its steps, but for still_ms.
+  static void add_steps(const Entry& entry, const std::set<std::string>& silent,
+                        core::SilentNode& seen);
   static std::vector<std::string> nodes_of(const Entry& entry);  // in the order of their ranks
   // Without the ranks, which add_ranks() copies.
   static core::JobSight look_at(const Entry& entry, int64_t now_ms);

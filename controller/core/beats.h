@@ -17,9 +17,9 @@
 //   none has moved for kQuietMs, whatever they do: hangs are judged by what all ranks say (hang.h)
 //   no sentinel is heard
 //
-// Of a command only the first counts: it shows no collectives, and no limit of silence.h applies to
-// it that begins with a standstill. When for kCalmMs no pause was longer than kQuietMs they beat
-// seldom again: to ask all of them once a second costs less than if all beat often.
+// Of a command only the first counts, and that its next step is overdue (silence.h): it shows no
+// collectives. When for kCalmMs no pause was longer than kQuietMs they beat seldom again: to ask
+// all of them once a second costs less than if all beat often.
 //
 // kHurryMs is more than the gap between two beats: the sentinels may beat all at once.
 #pragma once

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/core/silence.h"
 
+#include <algorithm>
+
 namespace hpctl::core {
 
 namespace {
@@ -21,9 +23,15 @@ int64_t silent_limit_ms(const SilentNode& node) {
   return node.was_asked ? kSilentAskedMs : kSilentMs;
 }
 
+bool step_is_overdue(const SilentNode& node) {
+  const int64_t limit_ms = overdue_after_ms(node.longest_pause_ms);
+  return node.is_command && limit_ms > 0 && std::min(node.still_ms, node.silent_ms) > limit_ms;
+}
+
 bool waits_for_it(const SilentNode& node) {
   if (node.training == TrainingSight::kStopped) return true;
-  return node.training == TrainingSight::kSeen && node.peers_wait && node.still_ms >= kStillMs;
+  if (node.training != TrainingSight::kSeen) return false;
+  return node.is_command ? step_is_overdue(node) : node.peers_wait && node.still_ms >= kStillMs;
 }
 
 bool is_known_to_train_unheard(const SilentNode& node) {
@@ -33,6 +41,9 @@ bool is_known_to_train_unheard(const SilentNode& node) {
 std::string what_stands_still(const SilentNode& node) {
   if (node.peers_broke) return "its peers lost their connections";
   if (node.training == TrainingSight::kStopped) return "the recovery waits for it";
+  if (node.is_command) {
+    return "the other ranks have completed no step for " + std::to_string(node.still_ms) + " ms";
+  }
   return "the other ranks have waited in a collective for " + std::to_string(node.still_ms) + " ms";
 }
 
@@ -58,6 +69,11 @@ SilenceVerdict judge_late(const SilentNode& node) {
 
 }  // namespace
 
+int64_t overdue_after_ms(int64_t longest_pause_ms) {
+  if (longest_pause_ms == 0) return 0;
+  return std::max(kStepOverdueMs, kStepOverdueTimes * longest_pause_ms);
+}
+
 int64_t probe_after_ms(bool was_asked) { return was_asked ? kProbeAskedAfterMs : kProbeAfterMs; }
 
 SilenceVerdict judge_silence(const SilentNode& node) {
@@ -65,7 +81,7 @@ SilenceVerdict judge_silence(const SilentNode& node) {
     return judge_late(node);
   }
   const bool stands_still = node.peers_broke || waits_for_it(node);
-  const bool goes_on = node.training == TrainingSight::kSeen && !stands_still;
+  const bool goes_on = node.training == TrainingSight::kSeen && !node.is_command && !stands_still;
   if (awaited_ms(node) < probe_after_ms(node.was_asked)) return {};
   if (goes_on) {
     const bool is_to_be_probed = node.was_asked && node.probe == HolderProbe::kNotAsked;

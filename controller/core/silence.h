@@ -11,6 +11,8 @@
 //     collective; or a recovery has stopped it
 //   peers say that a connection broke, and     no answer, or    >= 6 beats             lost
 //     nobody's death explains it               not possible
+//   a command's next step is overdue: those    no answer        as long, too           lost
+//     who told the last ones tell none
 //   does not visibly go on                     refused          >= 3 beats             lost
 //
 // A step takes every rank. So while any rank of the job moves, all nodes with ranks train, whoever
@@ -41,10 +43,20 @@
 // that is refused is proof (the machine answers, and nobody holds the node), one that is answered
 // proves the opposite: the machine is up, and a holder replaces an agent that hangs. Such a node
 // gets no processor, and being launched anew would not give it one; it has three times
-// heartbeat_timeout. A command shows no progress: there the timeouts, a refusal and what its peers'
-// exits say count.
+// heartbeat_timeout.
+//
+// A command shows no collectives: there the timeouts, a refusal and what its peers' exits say
+// count, and its steps where it tells them. That ranks wait for the node is known of these only
+// when a step is overdue: by three times the longest of the last pauses between two, and 2 s. The
+// silence has to last as long, so a machine that pauses for less is not lost, nor one that only the
+// controller does not reach: there the steps of the others go on. Somebody has to be heard who told
+// the newest steps with the silent node: where rank 0 alone tells any, and is silent itself,
+// nothing is known. A save or an evaluation is a pause like any other; a rare one can look like a
+// standstill, and then a machine that cannot be reached meanwhile is lost, sooner than by
+// heartbeat_timeout.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -61,6 +73,10 @@ inline constexpr int64_t kSilentAskedMs = 4 * kBeatMs;
 // No rank elsewhere moved for so long: it is more than the gap between two beats.
 inline constexpr int64_t kStillMs = 3 * kBeatMs;
 inline constexpr int64_t kNeverMs = INT64_MAX;
+// No step of a command was completed for so long, nor for so many times the longest pause.
+inline constexpr int64_t kStepOverdueMs = 2'000;
+inline constexpr int64_t kStepOverdueTimes = 3;
+inline constexpr size_t kLeastPauses = 8;  // of fewer nobody knows what is usual
 // A node whose holder answers has so many times heartbeat_timeout.
 inline constexpr int64_t kAnsweredTimes = 3;
 
@@ -93,6 +109,10 @@ struct SilentNode {
   int64_t still_ms = 0;  // of kSeen: since no rank on a node that is heard has moved
   bool peers_wait =
       false;  // of kSeen: each of these ranks waits in a collective, and there are any
+  bool is_command = false;  // of kSeen: it tells steps, and shows no collectives
+  // Of a command: the longest of the last pauses between two steps; 0 = it is not known, or nobody
+  // is heard who told them lately.
+  int64_t longest_pause_ms = 0;
   // Since a rank of the running generation last moved, on whatever node; kNeverMs: nothing runs, or
   // this node has no rank of it. Less than its silence: it trained after it was last heard.
   int64_t trained_ms = kNeverMs;
@@ -108,6 +128,9 @@ struct SilenceVerdict {
 
 // Of silence in which a beat was due; before, nothing is found but by heartbeat_timeout.
 int64_t probe_after_ms(bool was_asked);
+
+// A command whose steps pause for longer does not go on; 0 = that is not known.
+int64_t overdue_after_ms(int64_t longest_pause_ms);
 
 SilenceVerdict judge_silence(const SilentNode& node);
 

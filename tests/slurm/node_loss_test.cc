@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include "common/base/file.h"
 #include "common/base/pidfd.h"
 #include "tests/slurm/slurm_test.h"
 
@@ -29,6 +30,40 @@ TEST_F(NodeLoss, SpareTakesTheRanksAtOnce) {
   const json after = status(job);
   EXPECT_EQ(after["generation"], 2) << causes(job, "JobRecovering");
   EXPECT_NE(node_of(after, victim)["role"], "active") << after;
+}
+
+// Each of its two ranks tells a step when the other has come to it, too. hpctl sees nothing of
+// their waiting but that the steps end.
+TEST_F(NodeLoss, ACommandsDeadNodeIsFoundByAnOverdueStep) {
+  if (!has_network_namespaces()) GTEST_SKIP() << "no network namespaces: the machine would answer";
+  const std::string meeting = home_.directory() + "/meeting";
+  ASSERT_TRUE(make_directories(meeting).ok());
+  const JobId job = start_command(
+      "name: command\nnodes: {count: 2, spares: 1}\nworkers_per_node: 1\n"
+      "slurm: {partition: main, exclusive: true}\nrecovery: {heartbeat_timeout: 10m}\n"
+      "workload: {command: [sh, -c, 'cd " +
+          meeting +
+          "; i=1; until [ -e finish ]; do echo $i > $HPCTL_GENERATION.$RANK; "
+          "until [ -e finish ] || "
+          "[ \"$(cat $HPCTL_GENERATION.$((1 - RANK)) 2>&1)\" -ge $i ] 2>/dev/null; "
+          "do sleep 0.05; done; "
+          "echo $i >> $HPCTL_PROGRESS_FILE; i=$((i + 1)); sleep 0.1; done']}\n",
+      20);
+  ASSERT_FALSE(HasFailure());
+  const std::string victim = other_active_node(job);
+  ASSERT_NE(victim, "");
+  cluster("kill", victim);
+  const auto goes_on = [&] {
+    const json now = status(job);
+    return now["generation"].get<int>() >= 2 && now["step"].get<int>() > 0;
+  };
+  EXPECT_TRUE(wait_until(home_.directory(), goes_on, kPatience)) << diagnosis(job);
+  const std::string cause = causes(job, "NodeLost");
+  RecordProperty("cause", cause);
+  EXPECT_NE(cause.find("the other ranks have completed no step for"), std::string::npos) << cause;
+  ASSERT_TRUE(write_file_atomic(meeting + "/finish", "").ok());
+  EXPECT_EQ(home_.wait_for_end(job, kPatience), "FINISHED");
+  cluster("heal", victim);
 }
 
 // Nothing is lost by it: the workers save first. Slurm lets the job have the node for as long as it

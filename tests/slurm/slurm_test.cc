@@ -172,22 +172,39 @@ std::string SlurmTest::undisturbed_digest(const SlurmJob& job) {
 }
 
 CommandResult SlurmTest::submit(const SlurmJob& job, const std::vector<std::string>& options) {
+  return submit(job.yaml(), options);
+}
+
+CommandResult SlurmTest::submit(const std::string& yaml, const std::vector<std::string>& options) {
   const std::string file = home_.directory() + "/job.yaml";
-  EXPECT_TRUE(write_file_atomic(file, job.yaml()).ok());
+  EXPECT_TRUE(write_file_atomic(file, yaml).ok());
   std::vector<std::string> args = {"submit", "--json", file};
   args.insert(args.end(), options.begin(), options.end());
   return home_.hpctl(args, kPatience);
 }
 
-JobId SlurmTest::start(const SlurmJob& job, uint64_t step) {
-  const auto result = submit(job);
+JobId SlurmTest::submitted(const CommandResult& result) {
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   const json answer = json::parse(result.out, nullptr, false);
   if (answer.is_discarded() || !answer.contains("job")) return JobId{0};
   const json& id = answer["job"];
   const JobId started{id.is_string() ? std::stoull(id.get<std::string>()) : id.get<uint64_t>()};
   jobs_.push_back(started);
+  return started;
+}
+
+JobId SlurmTest::start(const SlurmJob& job, uint64_t step) {
+  const JobId started = submitted(submit(job));
+  if (started == JobId{0}) return started;
   EXPECT_TRUE(home_.wait_for_step(started, step, kPatience)) << "no step " << step;
+  return started;
+}
+
+JobId SlurmTest::start_command(const std::string& yaml, uint64_t step) {
+  const JobId started = submitted(submit(yaml));
+  if (started == JobId{0}) return started;
+  const auto reached = [&] { return status(started).value("step", uint64_t{0}) >= step; };
+  EXPECT_TRUE(wait_until(home_.directory(), reached, kPatience)) << "no step " << step;
   return started;
 }
 

@@ -78,8 +78,11 @@ class SlurmTest : public ::testing::Test {
   static std::string undisturbed_digest(const SlurmJob& job);
 
   CommandResult submit(const SlurmJob& job, const std::vector<std::string>& options = {});
+  CommandResult submit(const std::string& yaml, const std::vector<std::string>& options = {});
   // Submits, fails the test when refused, and waits for training to be under way.
   JobId start(const SlurmJob& job, uint64_t step = 15);
+  // Of a command, whose steps only its status has.
+  JobId start_command(const std::string& yaml, uint64_t step);
   nlohmann::json status(JobId job) const { return home_.status(job); }
   static std::string batch_node(JobId job);
   // A node of the job that trains and does not run the batch script; "" = there is none.
@@ -95,6 +98,9 @@ class SlurmTest : public ::testing::Test {
 
   LocalCluster home_;
   std::vector<JobId> jobs_;
+
+ private:
+  JobId submitted(const CommandResult& result);
 };
 
 // munged or slurmctld killed; started again at the end of the scope.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Jobs of many nodes, most of which beat seldom while they train (controller/core/beats.h): the
 // tables of the controller and a fleet of agents, in simulated time.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <algorithm>
 #include <deque>
@@ -25,10 +25,11 @@ constexpr int64_t kTimeoutMs = 10'000;  // recovery.heartbeat_timeout
 
 struct Manners {
   bool beats_as_told = true;
-  int32_t computes = -1;    // once nothing goes on: the rank that the others wait for
-  int32_t moves_from = -1;  // from that rank on all go on though the others do not
-  int32_t slow = -1;        // a rank whose passes take twice as long as the others'
-  bool is_command = false;  // it tells its steps, and those only
+  int32_t computes = -1;        // once nothing goes on: the rank that the others wait for
+  int32_t moves_from = -1;      // from that rank on all go on though the others do not
+  int32_t slow = -1;            // a rank whose passes take twice as long as the others'
+  bool is_command = false;      // it tells its steps, and those only
+  int32_t tellers = INT32_MAX;  // so many of its ranks do
 };
 
 class Fleet {
@@ -59,9 +60,18 @@ class Fleet {
   void stand_still() { still_since_ms_ = now_ms_; }
   // Its machine is gone; or its agent says nothing for a while, and its holder answers.
   void kill(size_t agent) {
+    cut(agent);
+    stand_still();
+  }
+  // Its network is gone, or its machine stands still for a while; whoever waits for it does, too.
+  void cut(size_t agent) {
     agents_[agent].silent_until_ms = INT64_MAX;
     dead_ = key_of(static_cast<int32_t>(agent)).name;
-    stand_still();
+  }
+  void heal(size_t agent) {
+    agents_[agent].silent_until_ms = 0;
+    dead_.clear();
+    still_since_ms_ = INT64_MAX;
   }
   void keep_busy(size_t agent, int64_t ms) { agents_[agent].silent_until_ms = now_ms_ + ms; }
 
@@ -115,6 +125,7 @@ class Fleet {
     report.computing = rank == manners_.computes && now_ms_ >= still_since_ms_;
     report.open_collectives = report.computing || manners_.is_command ? 0 : 1;
     if (manners_.is_command) report.collective = 0;
+    if (rank >= manners_.tellers) report.step = report.first_step_unix_ns = report.step_ns = 0;
     liveness_.heard(agent.key, "life", now_ms_);
     table_.report(job_.id, agent.key.name, {report}, now_ms_);
   }
@@ -264,14 +275,65 @@ TEST(Beats, ANodeThatBeatsSeldomIsFoundToHoldTheOthersUp) {
   EXPECT_EQ(fleet.stragglers(), std::vector<std::string>{"n201"});
 }
 
-TEST(Beats, OfACommandThatTellsItsStepsNoStandstillIsHaste) {
+TEST(Beats, OfACommandThatTellsItsStepsOnlyAnOverdueStepIsHaste) {
   Fleet fleet(200, {.is_command = true});
   fleet.run_until(kSettledMs);
   EXPECT_GT(fleet.seldom(), 0U);
   fleet.stand_still();
-  fleet.run_until(kSettledMs + 20'000);
+  fleet.run_until(kSettledMs + core::kStepOverdueMs - kStepMs);
   EXPECT_GT(fleet.seldom(), 0U);
+  fleet.run_until(kSettledMs + 20'000);
+  EXPECT_EQ(fleet.seldom(), 0U);
   EXPECT_TRUE(fleet.lost().empty());
+}
+
+// Steps of 0.5 s: the next one is overdue after 2 s.
+TEST(Beats, ADeadMachineOfACommandIsFoundWhenItsStepIsOverdue) {
+  for (const int32_t nodes : {2, 8, 200}) {
+    for (int64_t at_ms = kSettledMs; at_ms < kSettledMs + 500; at_ms += 91) {
+      Fleet fleet(nodes, {.is_command = true});
+      fleet.run_until(at_ms);
+      fleet.kill(1);
+      fleet.run_until(at_ms + 20'000);
+      ASSERT_EQ(fleet.lost().size(), 1U) << nodes;
+      EXPECT_EQ(fleet.lost()[0].node, "n1");
+      EXPECT_THAT(fleet.lost()[0].cause, testing::HasSubstr("have completed no step for"));
+      EXPECT_GT(fleet.now_ms() - at_ms, core::kStepOverdueMs - kStepMs);
+      EXPECT_LT(fleet.now_ms() - at_ms, core::kStepOverdueMs + 1'000) << nodes;
+    }
+  }
+}
+
+TEST(Beats, ANodeOfACommandIsNotLostWhileTheOthersStepsGoOnOrForAPause) {
+  for (const int32_t nodes : {2, 200}) {
+    Fleet unreached(nodes, {.is_command = true});
+    unreached.run_until(kSettledMs);
+    unreached.cut(1);
+    unreached.run_until(kSettledMs + 60'000);
+    EXPECT_TRUE(unreached.lost().empty()) << nodes;
+
+    Fleet paused(nodes, {.is_command = true});
+    for (int64_t at_ms = kSettledMs; at_ms < 60'000; at_ms += 7'000) {
+      paused.run_until(at_ms);
+      paused.kill(1);
+      paused.run_until(at_ms + core::kStepOverdueMs - kStepMs);
+      paused.heal(1);
+    }
+    EXPECT_TRUE(paused.lost().empty()) << nodes;
+  }
+}
+
+TEST(Beats, OfACommandWhoseOneTellerIsSilentNothingIsKnown) {
+  Fleet fleet(2, {.is_command = true, .tellers = 1});
+  fleet.run_until(kSettledMs);
+  fleet.kill(0);
+  fleet.run_until(kSettledMs + kTimeoutMs - 500);
+  EXPECT_TRUE(fleet.lost().empty());
+  Fleet other(2, {.is_command = true, .tellers = 1});
+  other.run_until(kSettledMs);
+  other.kill(1);
+  other.run_until(kSettledMs + core::kStepOverdueMs + 1'000);
+  EXPECT_EQ(other.lost().size(), 1U) << "rank 0 waits for it";
 }
 
 }  // namespace

@@ -278,5 +278,32 @@ TEST_F(Sight, OfASuspendedJobNothingIsSeen) {
   EXPECT_EQ(without_n1(1'000).training, core::TrainingSight::kUnseen);
 }
 
+TEST(SightOfACommand, ItsPausesAreKnownOnceThereAreEnough) {
+  ProgressTable table;
+  core::Job job = running_job(1, 0);
+  job.spec.train.reset();
+  table.observe(job, 0);
+  job.state = core::JobState::kRunning;
+  table.observe(job, 0);
+  const auto sight = [&](int64_t now_ms) { return table.sight(job.id, {"n1", "spare"}, now_ms); };
+  for (int64_t step = 1; step <= 9; ++step) {
+    EXPECT_EQ(sight(step * 100)["n1"].longest_pause_ms, 0);
+    const int64_t now_ms = step == 9 ? 850 : step * 100;
+    const auto told = static_cast<uint64_t>(step);
+    table.report(job.id, "n0", {at_step(0, 1, told, 0), at_step(1, 1, told, 0)}, now_ms);
+    table.report(job.id, "n1", {at_step(2, 1, told, 0), at_step(3, 1, told, 0)}, now_ms + 10);
+  }
+  Sights seen = sight(1'350);
+  EXPECT_TRUE(seen["n1"].is_command);
+  EXPECT_EQ(seen["n1"].longest_pause_ms, 100);
+  EXPECT_EQ(seen["n1"].still_ms, 500);
+  EXPECT_EQ(seen["spare"].longest_pause_ms, 0) << "no step waits for it";
+  // n0 tells no more: what is known of its pace says nothing of n1's steps.
+  for (uint64_t step = 10; step <= 40; ++step) {
+    table.report(job.id, "n1", {at_step(2, 1, step, 0)}, 100 * static_cast<int64_t>(step));
+  }
+  EXPECT_EQ(sight(9'000)["n1"].longest_pause_ms, 0);
+}
+
 }  // namespace
 }  // namespace hpctl

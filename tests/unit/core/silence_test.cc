@@ -89,6 +89,12 @@ const Row kRows[] = {
     {"a recovery waits", [](SilentNode& n) { n.training = TrainingSight::kStopped; }, Kind::kLost},
     {"a command, no answer", [](SilentNode& n) { n.training = TrainingSight::kUnseen; },
      Kind::kNothing},
+    {"a command that steps, the holder is gone",
+     [](SilentNode& n) {
+       n.is_command = true;
+       n.probe = HolderProbe::kRefused;
+     },
+     Kind::kLost},
     {"a command, the holder is gone",
      [](SilentNode& n) {
        n.training = TrainingSight::kUnseen;
@@ -96,6 +102,37 @@ const Row kRows[] = {
      },
      Kind::kLost},
 };
+
+TEST(Silence, OfACommandAnOverdueStepIsAStandstill) {
+  SilentNode node = kWaitedFor;
+  node.is_command = true;
+  node.peers_wait = false;
+  node.longest_pause_ms = 1'000;
+  const auto after = [&](int64_t silent_ms, int64_t still_ms) {
+    node.silent_ms = silent_ms;
+    node.still_ms = still_ms;
+    return judge_silence(node);
+  };
+  EXPECT_EQ(after(3'001, 3'001).kind, Kind::kLost);
+  EXPECT_EQ(node.longest_pause_ms * kStepOverdueTimes, 3'000);
+  EXPECT_EQ(
+      after(3'001, 3'500).reason,
+      "no heartbeat for 3001 ms while the other ranks have completed no step for 3500 ms, and "
+      "its holder does not answer");
+  EXPECT_EQ(after(3'000, 9'000).kind, Kind::kNothing) << "it was heard of";
+  EXPECT_EQ(after(9'000, 3'000).kind, Kind::kNothing) << "steps go on";
+  node.longest_pause_ms = 1;
+  EXPECT_EQ(after(kStepOverdueMs, kStepOverdueMs).kind, Kind::kNothing);
+  EXPECT_EQ(after(kStepOverdueMs + 1, kStepOverdueMs + 1).kind, Kind::kLost);
+  node.longest_pause_ms = 0;
+  EXPECT_EQ(after(9'000, 9'000).kind, Kind::kNothing) << "what is usual is not known";
+  node.longest_pause_ms = 1;
+  for (const HolderProbe probe :
+       {HolderProbe::kAnswered, HolderProbe::kAsked, HolderProbe::kImpossible}) {
+    node.probe = probe;
+    EXPECT_EQ(judge_silence(node).kind, Kind::kNothing);
+  }
+}
 
 // Of a node that nothing else is known of. Whoever holds it may say so first.
 Kind after_the_timeout(HolderProbe probe) {
