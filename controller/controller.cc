@@ -124,8 +124,11 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
     if (const auto news = progress_.news(job)) loop_->post(*news);
     loop_->post(std::move(make));
   });
+  page_answers_ =
+      std::make_unique<PageAnswers>(*loop_, *feed_, progress_, mode_.node(), HPCTL_VERSION);
   page_ = std::make_unique<StatusPage>(
-      PageAnswers(*loop_, *feed_, progress_, mode_.node(), HPCTL_VERSION), options_.page, clock_);
+      [this](uint32_t uid, const auto& request) { return page_answers_->answer(uid, request); },
+      options_.page, clock_);
   const ControllerMode::Access access = mode_.access();
   // The machine's log is for what belongs to its cluster, and not for a home of somebody's.
   audit_ = std::make_unique<AuditLog>(paths_.audit_log(), options_.job != 0, clock_);
@@ -438,7 +441,7 @@ void Controller::show(const core::State& state, JobId id) {
   note_lemons(view, lemons);
   const std::vector<Finding> found = shown.watch.look(snapshot_of(view, wall_ms), wall_ms);
   notify(job, shown.notices.take(found, job, view.step, wall_ms));
-  if (page_) page_->sample(view, found, lemons, wall_ms);
+  if (page_answers_) page_answers_->sample(view, found, lemons, wall_ms);
   if (metrics_) metrics_->job(view);
   // A command tells its steps, too, if it likes.
   if (metrics_ && core::shows_steps(job)) {

@@ -30,6 +30,7 @@
 #include "controller/notify/core/notice_maker.h"
 #include "controller/notify/notifier.h"
 #include "controller/options.h"
+#include "controller/page/page_answers.h"
 #include "controller/page/status_page.h"
 #include "controller/publish/audit_log.h"
 #include "controller/publish/last_look.h"
@@ -151,6 +152,7 @@ class Controller final : public OwnerEffects {
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<OwnerLoop> loop_;
   std::unique_ptr<Notifier> notifier_;
+  std::unique_ptr<PageAnswers> page_answers_;  // before the page, which asks it
   std::unique_ptr<StatusPage> page_;
   std::unique_ptr<AgentLink> agents_;
   std::unique_ptr<AuditLog> audit_;

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl open: a link to the status page.
+#include <chrono>
 
 #include "common/base/json.h"
+#include "common/rpc/cluster_client.h"
+#include "hpctl/command_line.h"
 #include "hpctl/controller_client.h"
 #include "hpctl/exit_codes.h"
+#include "hpctl/fleet.h"
 #include "hpctl/open_job.h"
 #include "hpctl/submit_directory.h"
 #include "hpctl/verbs.h"
@@ -12,12 +16,18 @@ namespace hpctl {
 namespace open_parts {
 namespace {
 
+constexpr std::chrono::seconds kClusterTimeout{10};
+
 constexpr const char* kHelp = R"(
 Prints a link to the status page of the controller: all of the home's jobs, or of a Slurm job the
 one that it has. The link counts once, within ten minutes; the browser that follows it keeps the
 session for a day. The page shows what `hpctl ps`, status, why, events and goodput do, as it
 changes, and can change nothing. Of a local job, or without one, a controller is started where none
 runs.
+
+With -A a link to the page of the cluster controller (HPCTL_CLUSTER, or /etc/hpctl/cluster.conf),
+which has all of its jobs that `hpctl ps -A` shows the caller, and their nodes; of several cluster
+controllers a link to each, a line each.
 
 The page is served from the first link on, at the loopback address of the controller's machine
 unless HPCTL_PAGE (HOST:PORT) was set when it started. From another machine forward the port:
@@ -27,11 +37,13 @@ Examples:
   hpctl open
   hpctl open quickstart
   hpctl open quickstart --json | jq -r .url | xargs xdg-open
+  hpctl open -A
 
 Options:
-  --json  {"url", "node"}
+  -A, --all-users  the page of all jobs of the cluster
+  --json  {"url", "node"}; with -A a line for each cluster controller
 
-Exit codes: 0 printed, 1 no such job, 3 no controller answers
+Exit codes: 0 printed, 1 no such job, 2 wrong arguments, 3 no controller answers
 )";
 
 Result<v1::OpenPageResponse> ask(const std::vector<std::string>& arguments) {
@@ -53,27 +65,55 @@ Result<v1::OpenPageResponse> ask(const std::vector<std::string>& arguments) {
   return client->open_page(to_string(job.id));
 }
 
-int run(Invocation& invocation) {
+void print_link(Invocation& invocation, const std::string& url, const std::string& node) {
   const Terminal& terminal = invocation.terminal;
-  const auto opened = ask(invocation.arguments);
-  if (!opened.ok()) return report(terminal, opened.error());
   if (invocation.json()) {
-    terminal.out << nlohmann::ordered_json{{"url", opened->url()}, {"node", opened->node()}}.dump()
-                 << "\n";
-    return kExitOk;
+    terminal.out << nlohmann::ordered_json{{"url", url}, {"node", node}}.dump() << "\n";
+    return;
   }
-  terminal.out << opened->url() << "\n";
-  if (!terminal.live) return kExitOk;
-  const std::string& url = opened->url();
+  terminal.out << url << "\n";
+  if (!terminal.live) return;
   terminal.err << "It counts once, within ten minutes.";
   const std::string loopback = "http://127.0.0.1:";
   if (url.starts_with(loopback)) {
     const std::string port =
         url.substr(loopback.size(), url.find('/', loopback.size()) - loopback.size());
     terminal.err << " From another machine first: ssh -L " << port << ":127.0.0.1:" << port << " "
-                 << opened->node();
+                 << node;
   }
   terminal.err << "\n";
+}
+
+// Those that give none are named, and count only where none gives one.
+int open_cluster(Invocation& invocation) {
+  const Terminal& terminal = invocation.terminal;
+  const auto cluster = cluster_to_ask();
+  if (!cluster.ok()) return report(terminal, cluster.error());
+  std::optional<Error> refusal;
+  bool is_printed = false;
+  for (const ClusterListing& listing : open_page_at_each(*cluster, kClusterTimeout)) {
+    if (listing.jobs.ok()) {
+      print_link(invocation, listing.jobs->page_url(), listing.jobs->node());
+      is_printed = true;
+      continue;
+    }
+    if (refusal) terminal.err << "hpctl: " << printable(refusal->message) << "\n";
+    refusal = listing.jobs.error();
+  }
+  if (!refusal) return kExitOk;
+  if (!is_printed) return report(terminal, *refusal);
+  terminal.err << "hpctl: " << printable(refusal->message) << "\n";
+  return kExitOk;
+}
+
+int run(Invocation& invocation) {
+  if (invocation.has("--all-users")) {
+    if (invocation.arguments.empty()) return open_cluster(invocation);
+    return report_usage(invocation.terminal, "open", "-A is for the page of all jobs; without JOB");
+  }
+  const auto opened = ask(invocation.arguments);
+  if (!opened.ok()) return report(invocation.terminal, opened.error());
+  print_link(invocation, opened->url(), opened->node());
   return kExitOk;
 }
 
@@ -81,8 +121,14 @@ int run(Invocation& invocation) {
 }  // namespace open_parts
 
 Verb open_verb() {
-  return {"open", "[JOB]",        "a link to the status page", open_parts::kHelp, 0, 1,
-          {},     open_parts::run};
+  return {"open",
+          "[JOB | -A]",
+          "a link to the status page",
+          open_parts::kHelp,
+          0,
+          1,
+          {{"--all-users", "-A"}},
+          open_parts::run};
 }
 
 }  // namespace hpctl

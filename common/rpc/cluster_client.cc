@@ -102,6 +102,10 @@ Result<v1::ClusterJobs> ask(const Turn& turn, const Question& question) {
   v1::ClusterAnswer answer;
   const grpc::Status status = ((*stub).*question.method)(&context, request, &answer);
   if (!status.ok()) {
+    if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
+      return Error{ErrorCode::kFailedPrecondition,
+                   whose + " is of a release that does not know this call"};
+    }
     const ErrorCode code = error_code(from_grpc(status));
     if (code == ErrorCode::kUnavailable) {
       if (auto why = trust.why_refused(turn.address, turn.answered)) {
@@ -140,6 +144,21 @@ Result<Question> question_for_jobs() {
   v1::ClusterQuestion question;
   HP_TRY_ASSIGN(*question.mutable_nonce(), random_key());
   return Question{&v1::Cluster::Stub::ListJobs, question.SerializeAsString(), question.nonce()};
+}
+
+// Of each of the list, in its order, with a nonce of its own.
+std::vector<ClusterListing> ask_each(const std::string& cluster, milliseconds timeout,
+                                     Method method, v1::ClusterQuestion question) {
+  std::vector<ClusterListing> listings;
+  for (Turns turns(cluster, timeout); turns.has_next();) {
+    const Turn turn = turns.next();
+    listings.push_back(
+        {turn.address, [&]() -> Result<v1::ClusterJobs> {
+           HP_TRY_ASSIGN(*question.mutable_nonce(), random_key());
+           return ask(turn, {method, question.SerializeAsString(), question.nonce()});
+         }()});
+  }
+  return listings;
 }
 
 // All pages, of at most kMaxListed jobs.
@@ -196,24 +215,20 @@ std::vector<ClusterListing> list_summaries(const std::string& cluster, milliseco
 }
 
 std::vector<ClusterListing> list_fleet_lemons(const std::string& cluster, milliseconds timeout) {
-  std::vector<ClusterListing> listings;
-  for (Turns turns(cluster, timeout); turns.has_next();) {
-    const Turn turn = turns.next();
-    listings.push_back({turn.address, [&]() -> Result<v1::ClusterJobs> {
-                          v1::ClusterQuestion question;
-                          HP_TRY_ASSIGN(*question.mutable_nonce(), random_key());
-                          question.set_lemons(true);
-                          HP_TRY_ASSIGN(
-                              v1::ClusterJobs told,
-                              ask(turn, {&v1::Cluster::Stub::ListJobs, question.SerializeAsString(),
-                                         question.nonce()}));
-                          if (told.lemons_told()) return told;
-                          return Error{ErrorCode::kFailedPrecondition,
-                                       "the cluster controller at " + turn.address +
-                                           " is of a release without lemon scores"};
-                        }()});
+  v1::ClusterQuestion question;
+  question.set_lemons(true);
+  auto listings = ask_each(cluster, timeout, &v1::Cluster::Stub::ListJobs, question);
+  for (ClusterListing& listing : listings) {
+    if (!listing.jobs.ok() || listing.jobs->lemons_told()) continue;
+    listing.jobs =
+        Error{ErrorCode::kFailedPrecondition, "the cluster controller at " + listing.address +
+                                                  " is of a release without lemon scores"};
   }
   return listings;
+}
+
+std::vector<ClusterListing> open_page_at_each(const std::string& cluster, milliseconds timeout) {
+  return ask_each(cluster, timeout, &v1::Cluster::Stub::OpenPage, {});
 }
 
 Outcome judge_node_at_each(const std::string& cluster, v1::NodeJudgement judgement,
@@ -228,16 +243,12 @@ Outcome judge_node_at_each(const std::string& cluster, v1::NodeJudgement judgeme
 
 std::vector<Result<v1::ClusterJobs>> open_job_at_each(const std::string& cluster, JobId job,
                                                       milliseconds timeout) {
+  v1::ClusterQuestion question;
+  question.set_job(job.value);
   std::vector<Result<v1::ClusterJobs>> answers;
-  for (Turns turns(cluster, timeout); turns.has_next();) {
-    const Turn turn = turns.next();
-    answers.push_back([&]() -> Result<v1::ClusterJobs> {
-      v1::ClusterQuestion question;
-      HP_TRY_ASSIGN(*question.mutable_nonce(), random_key());
-      question.set_job(job.value);
-      return ask(turn,
-                 {&v1::Cluster::Stub::OpenJob, question.SerializeAsString(), question.nonce()});
-    }());
+  for (ClusterListing& listing :
+       ask_each(cluster, timeout, &v1::Cluster::Stub::OpenJob, question)) {
+    answers.push_back(std::move(listing.jobs));
   }
   return answers;
 }

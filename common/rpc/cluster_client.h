@@ -56,6 +56,11 @@ std::vector<ClusterListing> list_summaries(const std::string& cluster,
 std::vector<ClusterListing> list_fleet_lemons(const std::string& cluster,
                                               std::chrono::milliseconds timeout);
 
+// A link to the page of all jobs that the caller may see (`page_url`, `node`), at each of the list,
+// in its order. kFailedPrecondition: it is of a release that has none.
+std::vector<ClusterListing> open_page_at_each(const std::string& cluster,
+                                              std::chrono::milliseconds timeout);
+
 // Tells each of the list what an operator's check has found; `judgement` without its nonce.
 // kPermissionDenied: the caller is no operator there.
 Outcome judge_node_at_each(const std::string& cluster, v1::NodeJudgement judgement,

@@ -39,6 +39,8 @@ constexpr std::array<AccessRule, kRpcs> kRules = {{
     {Rpc::kClusterOpenJob, "Cluster.OpenJob", kAppointed, true},
     {Rpc::kClusterJudgeNode, "Cluster.JudgeNode",
      roles(Role::kAppointedOperator, Role::kAdministrator), true},
+    // What is on it is chosen by whose session it is (fleet_answers.h).
+    {Rpc::kClusterOpenPage, "Cluster.OpenPage", kEverybody, true},
 }};
 
 constexpr bool in_order() {

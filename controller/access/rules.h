@@ -49,8 +49,9 @@ enum class Rpc : uint8_t {
   kClusterListJobs,
   kClusterOpenJob,
   kClusterJudgeNode,
+  kClusterOpenPage,
 };
-inline constexpr size_t kRpcs = 18;
+inline constexpr size_t kRpcs = 19;
 
 struct AccessRule {
   Rpc rpc;

@@ -71,6 +71,8 @@ Outcome begin(ControllerOptions& options) {
   HP_TRY_ASSIGN(ChildOrder order, order_from_line(line));
   set_environment(order);
   options.metrics = order.metrics;  // not the service's, whose environment we had when it was read
+  // The service's page is on that port.
+  if (!options.page.empty()) options.page = options.page.substr(0, options.page.rfind(':')) + ":0";
   options.cluster_token = std::move(order.token);
   options.older_agents = order.older_agents;
   options.fleet_lemons = std::move(order.lemons);

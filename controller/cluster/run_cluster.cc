@@ -171,7 +171,10 @@ Outcome serve(const ControllerOptions& options, Starter& starter, const sigset_t
                       options.state_dir + "/ended.json");
   summaries.start();
   AuditLog audit(options.state_dir + "/audit.jsonl", true, clock);
-  ClusterService service(supervisor, summaries, lemons, options.node, std::move(appointed),
+  FleetPage page(
+      [&] { return list_fleet(supervisor, summaries, std::nullopt, {}, kMaxJobs, true); },
+      [&lemons] { return lemons.scores(); }, appointed, options.page, clock, options.node);
+  ClusterService service(supervisor, summaries, lemons, page, options.node, std::move(appointed),
                          [&audit](AuditEntry entry) { audit.record(std::move(entry)); });
   Doors doors(options, keeper.get());
   HP_TRY(doors.open(service));
@@ -182,6 +185,7 @@ Outcome serve(const ControllerOptions& options, Starter& starter, const sigset_t
     renew(keeper.get(), metrics.get());
   } while (::sigtimedwait(&signals, nullptr, &kTick) < 0);
   log_info("ending: asked by a signal; the jobs' controllers go on");
+  page.stop();
   summaries.stop();
   lemons.save(true);
   supervisor.stop();

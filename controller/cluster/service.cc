@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <iterator>
 
 #include "common/base/log.h"
 #include "common/base/printable.h"
@@ -52,8 +51,6 @@ Result<MungeIdentity> open_credential(const v1::ClusterCall& call) {
                "this cluster controller runs as uid " + std::to_string(self) +
                    " and serves that user only; you are uid " + std::to_string(caller.uid)};
 }
-
-JobKey key_of(const v1::ClusterJob& job) { return {job.uid(), job.job()}; }
 
 template <typename Request>
 Outcome parse(const std::string& payload, Request& request) {
@@ -152,24 +149,6 @@ grpc::Status ClusterService::Admit(grpc::ServerContext* context, const v1::Clust
   return status;
 }
 
-// Ascending by uid and job: more than a page has, or all.
-std::vector<v1::ClusterJob> ClusterService::outlines(std::optional<uid_t> whose,
-                                                     const JobKey& after, bool with_ended) const {
-  // Those that are there come first: one that ends meanwhile has said so, and is not missed.
-  std::vector<v1::ClusterJob> jobs = supervisor_.outlines(whose, after, kMaxPageJobs + 1);
-  for (v1::ClusterJob& job : jobs) summaries_.describe(key_of(job), job);
-  if (!with_ended) return jobs;
-  std::vector<v1::ClusterJob> ended = summaries_.ended(whose, after);
-  std::vector<v1::ClusterJob> all;
-  const auto precedes = [](const v1::ClusterJob& a, const v1::ClusterJob& b) {
-    return key_of(a) < key_of(b);
-  };
-  std::set_union(std::make_move_iterator(jobs.begin()), std::make_move_iterator(jobs.end()),
-                 std::make_move_iterator(ended.begin()), std::make_move_iterator(ended.end()),
-                 std::back_inserter(all), precedes);
-  return all;
-}
-
 v1::ClusterJobs ClusterService::page(const v1::ClusterQuestion& question,
                                      const Asker& asker) const {
   v1::ClusterJobs jobs;
@@ -178,7 +157,8 @@ v1::ClusterJobs ClusterService::page(const v1::ClusterQuestion& question,
       jobs.all_users() ? std::nullopt : std::optional<uid_t>(asker.uid);
   const JobKey after{question.after_uid(), question.after_job()};
   size_t bytes = 0;
-  for (v1::ClusterJob& job : outlines(whose, after, question.ended())) {
+  for (v1::ClusterJob& job :
+       list_fleet(supervisor_, summaries_, whose, after, kMaxPageJobs + 1, question.ended())) {
     bytes += job.ByteSizeLong();
     const auto listed = static_cast<size_t>(jobs.jobs_size());
     if (listed > 0 && (listed == kMaxPageJobs || bytes > kMaxPageBytes)) {
@@ -242,6 +222,23 @@ grpc::Status ClusterService::OpenJob(grpc::ServerContext* context, const v1::Clu
   grpc::Status status = open();
   note(*context, Rpc::kClusterOpenJob, *asker, question.job(),
        std::string("token of ") + to_word(role), status);
+  return status;
+}
+
+grpc::Status ClusterService::OpenPage(grpc::ServerContext* context, const v1::ClusterCall* call,
+                                      v1::ClusterAnswer* answer) {
+  v1::ClusterQuestion question;
+  const auto asker = enter(*context, Rpc::kClusterOpenPage, *call, question);
+  if (!asker.ok()) return to_status(asker.error());
+  const auto open = [&]() -> grpc::Status {
+    auto url = page_.link(asker->uid, asker->gid);
+    if (!url.ok()) return to_status(url.error());
+    v1::ClusterJobs told;
+    told.set_page_url(std::move(*url));
+    return reply(asker->uid, question.nonce(), std::move(told), answer);
+  };
+  grpc::Status status = open();
+  note(*context, Rpc::kClusterOpenPage, *asker, 0, "", status);
   return status;
 }
 

@@ -10,6 +10,8 @@
 
 #include "controller/access/audit_entry.h"
 #include "controller/access/rules.h"
+#include "controller/cluster/fleet_list.h"
+#include "controller/cluster/fleet_page.h"
 #include "controller/cluster/people.h"
 #include "controller/cluster/supervisor.h"
 #include "proto/hpctl/v1/cluster.grpc.pb.h"
@@ -30,10 +32,11 @@ class ClusterService final : public v1::Cluster::Service {
  public:
   // `node`: this machine's name, for people.
   ClusterService(Supervisor& supervisor, const Summaries& summaries, FleetLemons& lemons,
-                 std::string node, Appointed appointed, Audit audit)
+                 FleetPage& page, std::string node, Appointed appointed, Audit audit)
       : supervisor_(supervisor),
         summaries_(summaries),
         lemons_(lemons),
+        page_(page),
         node_(std::move(node)),
         appointed_(std::move(appointed)),
         audit_(std::move(audit)) {}
@@ -45,6 +48,9 @@ class ClusterService final : public v1::Cluster::Service {
 
   grpc::Status OpenJob(grpc::ServerContext* context, const v1::ClusterCall* call,
                        v1::ClusterAnswer* answer) override;
+
+  grpc::Status OpenPage(grpc::ServerContext* context, const v1::ClusterCall* call,
+                        v1::ClusterAnswer* answer) override;
 
   grpc::Status JudgeNode(grpc::ServerContext* context, const v1::ClusterCall* call,
                          v1::ClusterAnswer* answer) override;
@@ -65,14 +71,13 @@ class ClusterService final : public v1::Cluster::Service {
             uint64_t job, std::string arguments, const grpc::Status& status) const;
   grpc::Status reply(uid_t reader, const std::string& nonce, v1::ClusterJobs jobs,
                      v1::ClusterAnswer* answer) const;
-  std::vector<v1::ClusterJob> outlines(std::optional<uid_t> whose, const JobKey& after,
-                                       bool with_ended) const;
   v1::ClusterJobs lemons_for(const Asker& asker) const;
   v1::ClusterJobs page(const v1::ClusterQuestion& question, const Asker& asker) const;
 
   Supervisor& supervisor_;
   const Summaries& summaries_;
   FleetLemons& lemons_;
+  FleetPage& page_;
   const std::string node_;
   const Appointed appointed_;
   const Audit audit_;

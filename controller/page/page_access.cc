@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/page/page_access.h"
 
+#include <algorithm>
+
 #include "common/base/job_files.h"
 #include "common/base/random_hex.h"
 
@@ -31,7 +33,13 @@ std::optional<uint32_t> PageAccess::of(const std::string& session) {
 
 Result<std::string> PageAccess::add(Secrets& secrets, size_t most, uint32_t uid, int64_t lasts_ms) {
   HP_TRY_ASSIGN(std::string text, random_key());
-  if (secrets.size() == most) secrets.pop_front();
+  const auto is_theirs = [uid](const Secret& secret) { return secret.uid == uid; };
+  const auto theirs = std::count_if(secrets.begin(), secrets.end(), is_theirs);
+  if (static_cast<size_t>(theirs) >= most) {
+    secrets.erase(std::find_if(secrets.begin(), secrets.end(), is_theirs));
+  } else if (secrets.size() >= kMostOfAll) {
+    secrets.pop_front();
+  }
   secrets.push_back({text, uid, clock_.monotonic_ms() + lasts_ms});
   return text;
 }

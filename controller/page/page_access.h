@@ -2,7 +2,8 @@
 // Who may look at the status page. `hpctl open` asks over a call that is authenticated and gets a
 // code; whoever brings the code first, within kCodeMs, gets a session, which the browser keeps as a
 // cookie. Codes count once. Both are 128 random bits, are kept in memory only, and are bounded in
-// number: the oldest gives way. Any thread.
+// number: of one uid the oldest gives way, so that nobody ends the sessions of others by asking for
+// many; and where very many uids ask, the oldest of all. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,9 @@ class PageAccess {
  public:
   static constexpr int64_t kCodeMs = 10 * 60'000;  // long enough to forward a port first
   static constexpr int64_t kSessionMs = 24 * 3'600'000;
-  static constexpr size_t kMostCodes = 16;
-  static constexpr size_t kMostSessions = 64;
+  static constexpr size_t kMostCodes = 16;     // of a uid
+  static constexpr size_t kMostSessions = 64;  // of a uid
+  static constexpr size_t kMostOfAll = 2'048;  // of each kind
 
   explicit PageAccess(const Clock& clock) : clock_(clock) {}
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/page/page_answers.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <future>
 #include <map>
@@ -12,6 +14,7 @@
 #include "common/rpc/status.h"
 #include "controller/api/job_lookup.h"
 #include "controller/core/explain.h"
+#include "controller/page/page_rows.h"
 #include "controller/publish/job_view.h"
 
 namespace hpctl {
@@ -19,51 +22,31 @@ namespace {
 
 using nlohmann::json;
 
-std::string json_text(const json& document) {
-  return document.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
-json number_or_null(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
-
-// [severity, what, what to do, since when]
-json row_of(const Finding& finding) {
-  return {to_word(finding.severity), finding.what, finding.action, finding.since_ms};
-}
-
 json page_summary(const JobView& view, const std::vector<Finding>& found, int64_t wall_ms) {
-  json findings = json::array();
-  for (const Finding& finding : found) findings.push_back(row_of(finding));
-  return {{"job", view.job},
-          {"findings", std::move(findings)},
-          {"name", view.name},
-          {"state", view.state},
-          {"user", view.owner},
-          {"generation", view.generation},
-          {"step", view.step},
-          {"steps", view.total_steps},
-          {"loss", number_or_null(view.loss)},
-          {"tokens_per_second", view.tokens_per_second},
-          {"goodput", number_or_null(goodput_of(account_of(view, wall_ms)).value_or(NAN))},
-          {"faults", view.faults},
-          {"restarts", view.restarts},
-          {"nodes", view.nodes.size()},
-          {"ranks", view.workers.size()},
-          {"submitted_ms", view.submitted_wall_ms},
-          {"ended_ms", view.ended_wall_ms},
-          {"reason", view.reason}};
+  json row = page_job_row(summarize(view, wall_ms), found);
+  row["loss"] = number_or_null(view.loss);
+  row["nodes"] = view.nodes.size();  // those that it has lost, too
+  return row;
 }
 
 double rounded_ms(uint64_t ns) { return std::round(static_cast<double>(ns) / 1e5) / 10; }
 
-// [rank, node, state, phase, step, ms of its last step, ms of that in which it waited for others]
+// [rank, node, state, phase, step, ms of its last step, ms of that in which it waited for others:
+// that were neither its passes nor its data. Ranks also wait for each other where sums are formed
+// at the end of a step, which is not in communication_wait_ns; the optimizer is in it, alike for
+// all.]
 json row_of(const WorkerView& worker, const JobProgress& progress) {
   double step_ms = 0;
   double wait_ms = 0;
   const auto found = progress.ranks.find(worker.rank);
   if (found != progress.ranks.end() && found->second.report.generation == worker.generation) {
-    step_ms = rounded_ms(found->second.report.step_ns);
+    const uint64_t step_ns = found->second.report.step_ns;
+    step_ms = rounded_ms(step_ns);
     const auto& figures = found->second.report.figures;
-    if (figures) wait_ms = rounded_ms(figures->communication_wait_ns);
+    if (figures && figures->compute_ns > 0) {
+      wait_ms =
+          rounded_ms(step_ns - std::min(step_ns, figures->compute_ns + figures->data_wait_ns));
+    }
   }
   return {worker.rank, worker.node, worker.state, worker.phase, worker.step, step_ms, wait_ms};
 }
@@ -74,15 +57,12 @@ json row_of(const std::optional<StandbyView>& standbys) {
   return {standbys->wanted, standbys->ready, standbys->loading, standbys->memory_bytes};
 }
 
-// [score, whether that makes a lemon of it, why]; nullptr = nothing is said against it
-json row_of(const LemonScore* score) {
-  if (score == nullptr) return nullptr;
-  return {score->score, score->is_lemon(), score->worst};
-}
-
 Result<JobId> find_for(const core::State& state, const std::string& job, uint32_t uid) {
   const auto id = find_job(state, job, uid);
   if (id.ok()) return *id;
+  if (absl::IsPermissionDenied(id.status())) {  // no word about what others have
+    return Error{ErrorCode::kNotFound, "there is no job " + job};
+  }
   return Error{error_code(id.status()), message_of(id.status())};
 }
 
@@ -140,6 +120,19 @@ std::vector<Finding> PageAnswers::found_of(JobId job) const {
   return found == found_.end() ? std::vector<Finding>{} : found->second;
 }
 
+Result<std::string> PageAnswers::answer(uint32_t uid, const PageServer::Request& request) {
+  if (request.path == "/api/jobs") return jobs(uid);
+  if (request.id.empty()) return Error{ErrorCode::kInvalidArgument, "which job? id=N"};
+  if (request.path == "/api/job") return job(uid, request.id);
+  uint64_t after = 0;
+  const char* end = request.after.data() + request.after.size();
+  const auto [read, error] = std::from_chars(request.after.data(), end, after);
+  if (!request.after.empty() && (error != std::errc() || read != end)) {
+    return Error{ErrorCode::kInvalidArgument, "after= wants the seq of an event"};
+  }
+  return events(uid, request.id, after);
+}
+
 Result<std::string> PageAnswers::jobs(uint32_t uid) {
   struct Row {
     JobView view;
@@ -158,7 +151,7 @@ Result<std::string> PageAnswers::jobs(uint32_t uid) {
   const int64_t wall_ms = SystemClock().wall_ms();
   json jobs = json::array();
   for (const Row& row : rows) jobs.push_back(page_summary(row.view, row.found, wall_ms));
-  return json_text(
+  return page_json_text(
       {{"now_ms", wall_ms}, {"node", node_}, {"version", version_}, {"jobs", std::move(jobs)}});
 }
 
@@ -184,16 +177,12 @@ Result<std::string> PageAnswers::job(uint32_t uid, const std::string& job) {
   answer["checkpoint_step"] = view.checkpoint_step;
   answer["snapshot_step"] = view.snapshot_step;
   answer["mfu"] = view.mfu;
-  for (const char* list : {"time", "node_rows", "rank_rows", "stragglers"}) {
-    answer[list] = json::array();
-  }
-  for (const TimePart& part : parts_of(account_of(view, wall_ms))) {
-    answer["time"].push_back({part.name, part.ms, part.what});
-  }
+  answer["time"] = page_time_rows(account_of(view, wall_ms));
+  for (const char* list : {"node_rows", "rank_rows", "stragglers"}) answer[list] = json::array();
   for (const NodeView& node : view.nodes) {
     answer["node_rows"].push_back(
         {node.name, node.role, node.state, node.note, row_of(node.standbys),
-         row_of(find_lemon_score(picture.lemons, node.name, node.instance_id))});
+         page_lemon_row(find_lemon_score(picture.lemons, node.name, node.instance_id))});
   }
   for (const WorkerView& worker : view.workers) {
     answer["rank_rows"].push_back(row_of(worker, picture.progress));
@@ -202,7 +191,7 @@ Result<std::string> PageAnswers::job(uint32_t uid, const std::string& job) {
     answer["stragglers"].push_back(straggler.node + ": " + straggler.evidence);
   }
   answer["plots"] = plots_of(picture.samples);
-  return json_text(answer);
+  return page_json_text(answer);
 }
 
 // The history may be long: it is read here, and not on the owner thread.
@@ -226,10 +215,10 @@ Result<std::string> PageAnswers::events(uint32_t uid, const std::string& job, ui
   for (const core::LogEntry& entry : chain) {
     why.push_back(page_event(make_event_view(StoredEntry{0, wall_ms[entry.seq], entry})));
   }
-  return json_text(json{{"events", std::move(events)},
-                        {"left_out", history.size() > most ? history.size() - most : 0},
-                        {"summary", core::summarize(chain)},
-                        {"why", std::move(why)}});
+  return page_json_text(json{{"events", std::move(events)},
+                             {"left_out", history.size() > most ? history.size() - most : 0},
+                             {"summary", core::summarize(chain)},
+                             {"why", std::move(why)}});
 }
 
 void PageAnswers::sample(const JobView& view, const std::vector<Finding>& found,

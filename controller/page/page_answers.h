@@ -23,6 +23,7 @@
 #include "controller/api/event_feed.h"
 #include "controller/engine/owner_loop.h"
 #include "controller/page/page_history.h"
+#include "controller/page/page_server.h"
 #include "controller/publish/status_files.h"
 
 namespace hpctl {
@@ -40,11 +41,7 @@ class PageAnswers {
         node_(std::move(node)),
         version_(std::move(version)) {}
 
-  Result<std::string> jobs(uint32_t uid);
-  // `job` is an id in digits.
-  Result<std::string> job(uint32_t uid, const std::string& job);
-  // After that seq; with the chain of causes of the present state.
-  Result<std::string> events(uint32_t uid, const std::string& job, uint64_t after_seq);
+  Result<std::string> answer(uint32_t uid, const PageServer::Request& request);
 
   // Owner thread: the job as it is shown to everybody else, and what is found of it.
   // `lemons`: what jobs say against machines, of all that are known.
@@ -52,6 +49,11 @@ class PageAnswers {
               const std::vector<LemonScore>& lemons, int64_t wall_ms);
 
  private:
+  Result<std::string> jobs(uint32_t uid);
+  // `job` is an id in digits.
+  Result<std::string> job(uint32_t uid, const std::string& job);
+  // After that seq; with the chain of causes of the present state.
+  Result<std::string> events(uint32_t uid, const std::string& job, uint64_t after_seq);
   // From the state, on the owner thread.
   template <typename T>
   using Look = std::function<Result<T>(const core::State& state)>;

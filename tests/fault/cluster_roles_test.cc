@@ -162,6 +162,26 @@ TEST_F(ClusterRoles, AnOldTokenOpensNothing) {
   }
 }
 
+// Everybody may have a link to the page of all jobs, where each sees what he may; who got one is
+// known.
+TEST_F(ClusterRoles, ALinkToThePageIsGivenToEachAndWrittenDown) {
+  const test::LoopbackPort page;
+  start_with({"--page", page.address()});
+  const Said link = nobodys({"open", "-A"});
+  EXPECT_EQ(link.code, 0) << link.text;
+  EXPECT_THAT(link.text, HasSubstr("http://" + page.address() + "/open?code="));
+  const Said json = nobodys({"open", "-A", "--json"});
+  EXPECT_EQ(nlohmann::json::parse(json.text).at("node"), test::kHead) << json.text;
+  expect_audited(audit_of_service(), "OpenPage user 65534 OK");
+  EXPECT_EQ(nobodys({"open", "-A", job()}).code, 2);
+  EXPECT_EQ(nobodys({"open", job()}).code, 1) << "the job's own page is its owner's";
+  kill_service();
+  const Said nothing = nobodys({"open", "-A"});
+  EXPECT_EQ(nothing.code, 3) << nothing.text;
+  start_service();
+  expect_finish_undisturbed();
+}
+
 TEST_F(ClusterRoles, AListThatIsNoneIsNoReasonToServe) {
   kill_service();
   const pid_t service =

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whoever is on the cluster's network does to the port of a job's controller what they can, while
 // the job runs: garbage, floods of calls with tokens that are none, messages that are too large or
-// make no sense, peers that say or read nothing. The job goes on, and the audit log stays small.
+// make no sense, peers that say or read nothing; and what other users of its machine can do to the
+// port of its status page. The job goes on, and the audit log stays small.
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <future>
+#include <regex>
 #include <sstream>
 #include <vector>
 
@@ -21,6 +24,7 @@
 #include "common/rpc/job_channel.h"
 #include "controller/access/tcp_access.h"
 #include "tests/fault/job_cluster.h"
+#include "tests/support/http_get.h"
 
 namespace hpctl {
 namespace {
@@ -60,9 +64,10 @@ class Strangers : public testing::Test {
   std::shared_ptr<grpc::Channel> connect(const std::string& token) const {
     return connect_address(record_.address, record_.certificate, token).value();
   }
-  UniqueFd connect_plainly() const {
+  UniqueFd connect_plainly() const { return connect_plainly_to(record_.address); }
+  static UniqueFd connect_plainly_to(const std::string& where) {
     UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const auto address = SocketAddress::parse(record_.address).value();
+    const auto address = SocketAddress::parse(where).value();
     EXPECT_EQ(::connect(fd.get(), address.get(), address.size()), 0);
     return fd;
   }
@@ -179,6 +184,81 @@ TEST_F(Strangers, ReadersThatDoNotRead) {
   ASSERT_TRUE(cluster_.wait_for_status(is_running, kPatienceMs)) << "others are answered";
   for (auto& context : contexts) context->TryCancel();
   for (auto& stream : streams) (void)stream->Finish();
+  expect_finish_undisturbed();
+}
+
+// The page of a session, which the owner has got by a link.
+class StrangersAtThePage : public Strangers {
+ protected:
+  void SetUp() override {
+    Strangers::SetUp();
+    if (HasFatalFailure()) return;
+    grpc::ClientContext context;
+    set_deadline(context);
+    v1::OpenPageResponse opened;
+    ASSERT_TRUE(cluster_.stub()->OpenPage(&context, {}, &opened).ok());
+    std::smatch parts;
+    const std::regex link("http://127.0.0.1:([0-9]+)(/open.*)");
+    ASSERT_TRUE(std::regex_match(opened.url(), parts, link)) << opened.url();
+    port_ = static_cast<uint16_t>(std::stoul(parts[1].str()));
+    const std::string answer = http_get(port_, parts[2].str());
+    const std::regex cookie("Set-Cookie: ([^;]*);");
+    ASSERT_TRUE(std::regex_search(answer, parts, cookie)) << answer;
+    cookie_ = "Cookie: " + parts[1].str() + "\r\n";
+  }
+  bool answers() const {
+    return http_get(port_, "/api/jobs", cookie_).starts_with("HTTP/1.1 200 ");
+  }
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+  uint16_t port_ = 0;
+  std::string cookie_;
+};
+
+// Each holds a thread of the page's for its time to say something; the others wait in turn.
+TEST_F(StrangersAtThePage, SilentOnesHoldItUpForAWhileAndNothingElse) {
+  constexpr int kSilent = 20;
+  constexpr std::chrono::seconds kLimit{20};  // 20 of them on 8 threads, 5 s each, and some room
+  ASSERT_TRUE(answers());
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < kSilent; ++i) {
+    silent.push_back(connect_plainly_to(address()));
+    // Nothing, or the beginning of a request.
+    const std::string begin = i % 2 == 0 ? "" : "GET /api/jobs HTTP/1.1\r\nHost: loc";
+    (void)::send(silent.back().get(), begin.data(), begin.size(), MSG_NOSIGNAL);
+  }
+  // The job's controller has threads of its own.
+  const auto begun = std::chrono::steady_clock::now();
+  ASSERT_TRUE(cluster_.wait_for_status(is_running, kPatienceMs)) << cluster_.logs();
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(4));
+  EXPECT_TRUE(answers());
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, kLimit);
+  // Nor does the end of the job wait for long for those that are there still.
+  for (int i = 0; i < kSilent; ++i) silent.push_back(connect_plainly_to(address()));
+  expect_finish_undisturbed();
+}
+
+// Who is refused costs an answer, and who does not read it his time.
+TEST_F(StrangersAtThePage, AFloodOfRequestsWithoutASession) {
+  std::vector<std::future<int>> waves;
+  for (int wave = 0; wave < 4; ++wave) {
+    waves.push_back(std::async(std::launch::async, [this] {
+      int refused = 0;
+      for (int i = 0; i < 250; ++i) {
+        refused += http_get(port_, "/api/jobs").starts_with("HTTP/1.1 401 ") ? 1 : 0;
+      }
+      return refused;
+    }));
+  }
+  EXPECT_TRUE(answers()) << "amidst it";
+  for (auto& wave : waves) EXPECT_EQ(wave.get(), 250);
+  std::vector<UniqueFd> deaf;
+  for (int i = 0; i < 8; ++i) {
+    deaf.push_back(connect_plainly_to(address()));
+    const std::string request = "GET / HTTP/1.1\r\nHost: localhost\r\n" + cookie_ + "\r\n";
+    (void)::send(deaf.back().get(), request.data(), request.size(), MSG_NOSIGNAL);
+  }
+  EXPECT_TRUE(answers());
   expect_finish_undisturbed();
 }
 

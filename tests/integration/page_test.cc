@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <thread>
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
@@ -63,6 +64,17 @@ class Page : public ::testing::Test {
     if (directory == nullptr) return;
     EXPECT_TRUE(
         write_file_atomic(directory + ("/" + name + ".png"), browser.screenshot("html")).ok());
+  }
+
+  static std::string node_cell(const std::string& node) {
+    return "document.querySelector('#node-grid .cell[data-node=" + node + "]')";
+  }
+  static std::string rank_cell(int rank) {
+    return "document.querySelector('#rank-grid .cell[data-rank=\"" + std::to_string(rank) + "\"]')";
+  }
+  // Of a rank that trains: 0 to 6, how dark.
+  static std::string shade_of(int rank) {
+    return "Number(/heat([0-6])/.exec(" + rank_cell(rank) + ".className)?.[1])";
   }
 
   LocalCluster cluster_;
@@ -139,14 +151,15 @@ TEST_F(Page, ShowsWhatIsFoundUntilItIsOver) {
   ASSERT_NE(browser, nullptr);
   EXPECT_TRUE(shows(*browser, "4 training"));
   EXPECT_TRUE(shows(*browser, "lemon 4.0: Xid 79"));
+  EXPECT_TRUE(browser->wait_for("return " + node_cell("n0") + ".classList.contains('good')"));
+  EXPECT_TRUE(browser->wait_for("return " + node_cell("n1") + ".title.includes('lemon 4.0')"));
   // Lines of the job's view of this class, "bad" or "warn", that begin so.
   const auto count = [](const std::string& mood, const std::string& begin) {
-    return "[...document.querySelectorAll('#head ." + mood +
-           "[role=status]')].filter((line) => line.textContent.startsWith(" + json(begin).dump() +
-           ")).length";
+    return "[...document.querySelectorAll('#head .finding." + mood +
+           "')].filter((line) => line.textContent.startsWith(" + json(begin).dump() + ")).length";
   };
   EXPECT_TRUE(browser->wait_for("return " + count("warn", "warn: n1 is a lemon") + " === 1"));
-  const std::string any = "document.querySelectorAll('#head [role=status]').length - 1";
+  const std::string any = "document.querySelectorAll('#head .finding').length - 1";
   EXPECT_EQ(browser->run("return " + any), 0) << "nothing is found yet";
 
   const std::vector<std::string> node = {"n2", "--job", to_string(job)};
@@ -157,8 +170,11 @@ TEST_F(Page, ShowsWhatIsFoundUntilItIsOver) {
   EXPECT_TRUE(browser->wait_for("return " + count("warn", "warn: n2 is in quarantine") + " === 1"));
   EXPECT_TRUE(
       browser->wait_for("return " + count("warn", "warn: no spare is left of 1") + " === 1"));
+  EXPECT_TRUE(browser->wait_for("return " + node_cell("n2") + ".classList.contains('bad')"));
   EXPECT_EQ(order("release"), 0);
   EXPECT_TRUE(browser->wait_for("return " + any + " === 0"));
+  EXPECT_TRUE(browser->wait_for("return " + node_cell("n2") + ".classList.contains('idle') && " +
+                                node_cell("n2") + ".title.startsWith('n2: spare')"));
 
   // The only restart that it has is spent, until the window is over.
   ASSERT_TRUE(end_process(worker_pid(cluster_.status(job), 2)));
@@ -173,6 +189,111 @@ TEST_F(Page, ShowsWhatIsFoundUntilItIsOver) {
   browser->run("document.querySelector('tbody a').click()");
   EXPECT_TRUE(shows(*browser, "4 training"));
   EXPECT_EQ(browser->run("return " + any), 0);
+  EXPECT_EQ(browser->complaints(), "");
+}
+
+// A screen reader is told what is new, and nothing each second.
+TEST_F(Page, LiveRegionsAreQuietWhileNothingHappens) {
+  const JobId job = train();
+  const auto browser = look({"quick-brown-fox"}, {});
+  ASSERT_NE(browser, nullptr);
+  EXPECT_TRUE(shows(*browser, "4 training"));
+  const std::string said = "document.getElementById('said').textContent";
+  EXPECT_TRUE(
+      browser->wait_for("return " + said + " === 'quick-brown-fox is RUNNING, generation 1'"));
+  // Counts changes of live regions, of the clock, and looks for regions that come later.
+  browser->run(
+      "window.changes = 0; window.ticks = 0;"
+      "const regions = () => document.querySelectorAll('[aria-live], [role=status], [role=alert]');"
+      "window.regions = regions;"
+      "const all = {childList: true, characterData: true, subtree: true, attributes: true};"
+      "for (const region of regions()) new MutationObserver(() => ++changes).observe(region, all);"
+      "new MutationObserver(() => ++ticks).observe(document.getElementById('clock'), all);"
+      "window.begun = performance.now();");
+  EXPECT_EQ(browser->run("return regions().length"), 2);
+  EXPECT_TRUE(browser->wait_for("return performance.now() - begun > 5000 && ticks >= 3"));
+  EXPECT_EQ(browser->run("return changes"), 0) << browser->run("return " + said);
+  EXPECT_EQ(browser->run("return regions().length"), 2);
+
+  ASSERT_TRUE(end_process(worker_pid(cluster_.status(job), 2)));
+  EXPECT_TRUE(
+      browser->wait_for("return " + said + " === 'quick-brown-fox is RUNNING, generation 2'"));
+  EXPECT_EQ(browser->run("return changes >= 1 && changes <= 6"), true)
+      << browser->run("return changes") << ": once for each state";
+  EXPECT_EQ(browser->complaints(), "");
+}
+
+// A rank that is slow on purpose is the darkest cell of its own time, and of waiting the palest.
+TEST_F(Page, AMapOfRanksShowsWhoIsSlow) {
+  const JobId job = cluster_.submit(
+      "name: slow\nnodes: 4\n"
+      "workload:\n  train:\n    model: {preset: tiny}\n"
+      "    data: {path: /usr/share/common-licenses/GPL-3, tokenizer: byte, seq_len: 128}\n"
+      "    batch: {micro: 4, global: 48}\n    steps: 100000\n"
+      "checkpoint: {every_steps: 100000}\n"
+      "recovery: {heartbeat_timeout: 1s, straggler: warn}\ndebug: {chaos: true}\n");
+  const auto browser = look({"slow"}, {1280, 1500, false});
+  ASSERT_NE(browser, nullptr);
+  EXPECT_TRUE(shows(*browser, "4 training"));
+  const std::string plan = cluster_.directory() + "/plan.yaml";
+  ASSERT_TRUE(
+      write_file_atomic(plan, "faults: [{fault: slow-worker, rank: 2, at_step: 6}]\n").ok());
+  std::thread chaos([&] {
+    cluster_.hpctl({"chaos", to_string(job), "--plan", plan, "--json"}, seconds(240));
+  });
+  // Of the others none has reached the shade that is over 1.5 times the median.
+  EXPECT_TRUE(
+      browser->wait_for("return " + shade_of(2) +
+                        " >= 4 && [0, 1, 3].every((rank) => "
+                        "Number(/heat([0-6])/.exec(document.querySelector("
+                        "`#rank-grid .cell[data-rank=\"${rank}\"]`).className)?.[1]) <= 3)"));
+  EXPECT_TRUE(browser->wait_for("return " + rank_cell(2) + ".title.startsWith('rank 2 on n2: ')"));
+  browser->run("document.querySelector('#shade [value=wait]').click()");
+  EXPECT_TRUE(browser->wait_for("return " + shade_of(2) + " <= 2 && " + shade_of(1) + " >= 4"));
+  EXPECT_TRUE(shows(*browser, "slow: n2"));
+  keep(*browser, "page-slow-rank");
+  chaos.join();
+  EXPECT_EQ(browser->complaints(), "");
+}
+
+// What the map shows of more ranks than a table has is in words as well. The ranks beyond those of
+// the job are made up.
+TEST_F(Page, OfManyRanksTheSlowestAndTheLongestWaitingAreListed) {
+  train();
+  const auto browser = look({"quick-brown-fox"}, {});
+  ASSERT_NE(browser, nullptr);
+  EXPECT_TRUE(shows(*browser, "4 training"));
+  EXPECT_EQ(browser->run("return document.querySelectorAll('[data-top]').length"), 0);
+  EXPECT_EQ(browser->run("return document.querySelectorAll('#rank-tables tbody tr').length"), 4);
+  // 100 ranks: 41 has 400 ms of its own, 77 waits longest, and each a little more than the one
+  // before.
+  browser->run(
+      "clearTimeout(timer); ++round;"
+      "return fetch('/api/job?id=1').then((answer) => answer.json()).then((job) => {"
+      "  job.rank_rows = Array.from({length: 100}, (_, i) => [i, 'n' + (i >> 3), 'running',"
+      "    'training', 9, i === 41 ? 500 : 200 + i / 100, i === 77 ? 150 : 100]);"
+      "  showJob(job); window.many = true; })");
+  EXPECT_TRUE(browser->wait_for("return window.many === true"));
+  const auto first = [](const std::string& list) {
+    return "return [...document.querySelectorAll('[data-top=" + list +
+           "] tbody tr')].map((row) => row.cells[0].textContent).slice(0, 2).join(' ')";
+  };
+  EXPECT_EQ(browser->run(first("own")), "41 99");
+  EXPECT_EQ(browser->run(first("wait")), "77 0");
+  for (const std::string list : {"own", "wait"}) {
+    EXPECT_EQ(
+        browser->run("return document.querySelectorAll('[data-top=" + list + "] tbody tr').length"),
+        20);
+  }
+  EXPECT_EQ(browser->run("return " + shade_of(41)), 6);
+  EXPECT_EQ(browser->run("return " + shade_of(40)), 0);
+  // With the keyboard: the switch is one stop of Tab, and an arrow turns it.
+  browser->run("document.querySelector('#shade [value=own]').focus()");
+  browser->press("\uE014");
+  EXPECT_EQ(browser->run("return document.querySelector('#shade [value=wait]').checked"), true);
+  EXPECT_EQ(browser->run("return " + shade_of(41)), 2) << "a fifth of its step";
+  EXPECT_EQ(browser->run("return " + shade_of(77)), 5) << "three quarters of its";
+  EXPECT_EQ(browser->run("return document.activeElement.value"), "wait");
   EXPECT_EQ(browser->complaints(), "");
 }
 

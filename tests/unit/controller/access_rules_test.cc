@@ -58,6 +58,7 @@ TEST(AccessRules, AreTheseAndNoOthers) {
       {"Cluster.ListJobs", "uRPA"},
       {"Cluster.OpenJob", "RPA"},
       {"Cluster.JudgeNode", "PA"},
+      {"Cluster.OpenPage", "uRPA"},
   };
   const std::string roles = "aroOluRPA";
   std::map<std::string, std::string> found;

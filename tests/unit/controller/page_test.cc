@@ -56,12 +56,26 @@ TEST(PageAccess, CodesAndSessionsEnd) {
   EXPECT_EQ(access.of(*session), std::nullopt);
 }
 
-TEST(PageAccess, TheOldestGivesWay) {
+TEST(PageAccess, TheOldestOfAUidGivesWayAndNobodyElses) {
   const HandClock clock;
   PageAccess access(clock);
+  const std::string others = access.make_code(2).value();
   const std::string first = access.make_code(1).value();
   const std::string second = access.make_code(1).value();
   for (size_t i = 2; i <= PageAccess::kMostCodes; ++i) EXPECT_TRUE(access.make_code(1).ok());
+  EXPECT_EQ(access.redeem(first), std::nullopt);
+  EXPECT_TRUE(access.redeem(second));
+  EXPECT_TRUE(access.redeem(others));
+}
+
+TEST(PageAccess, AreBoundedHoweverManyAsk) {
+  const HandClock clock;
+  PageAccess access(clock);
+  const std::string first = access.make_code(0).value();
+  const std::string second = access.make_code(1).value();
+  for (uint32_t uid = 2; uid <= PageAccess::kMostOfAll; ++uid) {
+    ASSERT_TRUE(access.make_code(uid).ok());
+  }
   EXPECT_EQ(access.redeem(first), std::nullopt);
   EXPECT_TRUE(access.redeem(second));
 }
