@@ -18,6 +18,7 @@
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "controller/page/page_access.h"
+#include "controller/page/page_rows.h"
 #include "controller/page/page_server.h"
 #include "tests/bench/figures.h"
 #include "tests/support/browser.h"
@@ -32,30 +33,36 @@ constexpr std::array kJobs = {50, 200};
 constexpr int kNodes = 1'000;
 constexpr int kRanksOfNode = 8;
 
+// With the fields and words of a real answer.
 json job_line(int id, int64_t now_ms) {
   static const char* const kStates[] = {"RUNNING", "RUNNING", "RUNNING", "RECOVERING", "FINISHED"};
-  json findings = json::array();
+  JobSummary job;
+  job.job = JobId{static_cast<uint64_t>(id)};
+  job.name = "pretrain-" + std::to_string(id);
+  job.state = kStates[id % 5];
+  job.owner = std::to_string(1'000 + id % 7);
+  job.generation = 1 + static_cast<uint64_t>(id % 4);
+  job.step = 1'000 * static_cast<uint64_t>(id);
+  job.total_steps = 100'000;
+  job.tokens_per_second = 1e6 + 1e4 * id;
+  job.faults = id % 4;
+  job.restarts = id % 4;
+  job.ranks = kNodes * kRanksOfNode;
+  job.submitted_wall_ms = now_ms - 3'600'000LL * id;
+  job.taken_wall_ms = now_ms;
+  job.spent.start_ms = 60'000;
+  job.spent.restart_ms = 90'000LL * (id % 4);
+  job.reason = "generation " + std::to_string(job.generation) + " completed step 17";
+  std::vector<Finding> found;
   if (id % 5 == 3) {
-    findings.push_back({"warning", "3 restarts within 10 minutes", "hpctl why", now_ms - 60'000});
+    found.push_back({FindingKind::kRestartsOften, Severity::kWarn, job.job, job.name, job.owner, "",
+                     "", now_ms - 60'000, "it recovered 4 times within an hour",
+                     "`hpctl events`: whether they name one node or one rank"});
   }
-  return {{"job", id},
-          {"findings", findings},
-          {"name", "pretrain-" + std::to_string(id)},
-          {"state", kStates[id % 5]},
-          {"user", std::to_string(1'000 + id % 7)},
-          {"generation", 1 + id % 4},
-          {"step", 1'000 * id},
-          {"steps", 100'000},
-          {"loss", 2.0 + 0.01 * id},
-          {"tokens_per_second", 1e6 + 1e4 * id},
-          {"goodput", 0.97 + 0.0005 * id},
-          {"faults", id % 4},
-          {"restarts", id % 4},
-          {"nodes", kNodes},
-          {"ranks", kNodes * kRanksOfNode},
-          {"submitted_ms", now_ms - 3'600'000LL * id},
-          {"ended_ms", 0},
-          {"reason", "generation " + std::to_string(1 + id % 4) + " completed step 17"}};
+  json line = page_job_row(job, found);
+  line["loss"] = 2.0 + 0.01 * id;
+  line["nodes"] = kNodes;
+  return line;
 }
 
 json large_job(int64_t now_ms) {
@@ -74,16 +81,21 @@ json large_job(int64_t now_ms) {
     std::string name = std::to_string(node);
     name = "node" + std::string(4 - name.size(), '0') + name;
     const bool is_lost = node == 123;
+    const bool is_spare = node >= 992;
+    const json standbys = is_spare ? json({8, 8, 0, 1LL << 30}) : json(nullptr);
+    const json lemon = node == 417 ? json({3.5, true, "held job 3 up: slow"}) : json(nullptr);
     job["node_rows"].push_back({name,
-                                is_lost       ? "lost"
-                                : node >= 992 ? "spare"
-                                              : "active",
-                                is_lost ? "down" : "up", is_lost ? "its holder is silent" : ""});
+                                is_lost    ? "lost"
+                                : is_spare ? "spare"
+                                           : "active",
+                                is_lost ? "down" : "up", is_lost ? "its holder is silent" : "",
+                                standbys, lemon});
     for (int rank = 0; rank < kRanksOfNode; ++rank) {
       const bool is_slow = node == 417 && rank == 3;
+      const double step_ms = 600 + node % 5;
+      const double waiting_ms = is_slow ? 10 : 160 + (node * 7 + rank * 13) % 60;
       job["rank_rows"].push_back({node * kRanksOfNode + rank, name, is_lost ? "exited" : "running",
-                                  "training", 1'000, is_slow ? 610.0 : 600.0,
-                                  is_slow ? 10.0 : 180.0});
+                                  "training", 1'000, step_ms, waiting_ms});
     }
   }
   json plots = {{"at_ms", json::array()}, {"step", json::array()}};
