@@ -261,7 +261,11 @@ int main(int argc, char** argv) {
     const auto precision = hpctl::from_word<hpctl::Precision>(argc > 5 ? argv[5] : "fp32");
     if (!precision) return 2;
     const auto change = hpctl::many_tokens(*precision, number(2), number(3), number(4));
-    return hpctl::run_hptrain(program, 2, change).good ? 0 : 1;
+    const hpctl::Run run = hpctl::run_hptrain(program, 2, change);
+    std::printf("%s %d tokens x %d of each: step %.0f ms, %.0f tokens/s, peak %.0f MiB\n",
+                to_word(*precision), number(2), number(3), run.step_ms,
+                2e3 * number(2) * number(3) / run.step_ms, run.peak_mib);
+    return run.good ? 0 : 1;
   }
   if (argc > 2 && std::strcmp(argv[1], "--ddp") == 0) {
     return hpctl::compare_all(program, argv[2], cases) ? 0 : 1;

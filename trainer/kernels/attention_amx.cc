@@ -12,6 +12,7 @@
 // A product of 64 sums of depth is two steps. Of weights and slopes on the diagonal the rows behind
 // the last tile that a strip needs are zeros, up to a whole step.
 #include "trainer/kernels/amx_tiles.h"
+#include "trainer/kernels/attention_amx_memory.h"
 #include "trainer/kernels/attention_levels.h"
 #include "trainer/kernels/vectors.h"
 
@@ -25,6 +26,7 @@ struct AmxAttention {
   static constexpr int kBytes = 64;
 };
 using Tile = Tiles<AmxAttention>;
+using Memory = TileMemory<Tile>;
 using L = Lanes<float, AmxAttention>;
 using Vector = L::Vector;
 
@@ -39,85 +41,7 @@ static_assert(kTilesOfBlock == 4 && kStepsOfBlock == 2);
 constexpr float kLowest = -__FLT_MAX__ / 4;
 constexpr float kInfinity = __builtin_inff();
 
-int64_t whole(int64_t count, int64_t part) { return (count + part - 1) / part; }
 int64_t lesser_of(int64_t a, int64_t b) { return a < b ? a : b; }
-
-// Where everything lies in a thread's memory; null: how much there must be.
-struct Memory {
-  Memory(const AttentionShape& shape, int64_t tokens, char* memory)
-      : dim(shape.head_dim),
-        steps(whole(dim, Tile::kDepth)),
-        dim_tiles(whole(dim, Tile::kLines)),
-        width(dim_tiles * Tile::kLines),
-        next_(memory),
-        begin_(memory) {
-    const int64_t blocks = whole(tokens, kBlock);
-    const int64_t left = kTilesOfBlock * steps * Tile::kElements;
-    const int64_t down = kStepsOfBlock * dim_tiles * Tile::kElements;
-    const int64_t pairs = kBlock * kBlock;
-    take(keys_left, blocks * left);
-    take(values_left, blocks * left);
-    take(keys_down, blocks * down);
-    take(values_down, blocks * down);
-    take(key_gradients, blocks * kBlock * width);
-    take(value_gradients, blocks * kBlock * width);
-    take(queries_right, left);
-    take(gradients_right, left);
-    take(queries_down, down);
-    take(gradients_down, down);
-    take(turned, kBlock * width);
-    take(rows, kBlock * width);
-    take(mixed, width * kBlock);
-    take(scores, pairs);
-    take(slopes, pairs);
-    take(weights_right, pairs);
-    take(weights_left, pairs);
-    take(slopes_right, pairs);
-    take(slopes_left, pairs);
-    take(tops, kBlock);
-    take(sums, kBlock);
-  }
-
-  int64_t bytes() const { return next_ - begin_; }
-
-  int64_t dim;
-  int64_t steps;      // of depth where dimensions are that
-  int64_t dim_tiles;  // where they are rows or columns
-  int64_t width;      // a row of dimensions in whole tiles
-
-  uint16_t* keys_left;        // of each block [key tiles, steps], turned
-  uint16_t* values_left;      // likewise; of the backward pass
-  uint16_t* keys_down;        // of each block [steps of keys, dim_tiles], a left operand
-  uint16_t* values_down;      // likewise
-  float* key_gradients;       // [tokens, width]
-  float* value_gradients;     // [tokens, width]
-  uint16_t* queries_right;    // [steps, query tiles], turned
-  uint16_t* gradients_right;  // likewise, of results
-  uint16_t* queries_down;     // [steps of queries, dim_tiles], a right operand
-  uint16_t* gradients_down;   // likewise
-  uint16_t* turned;           // [block, width]
-  float* rows;                // [block, width]
-  float* mixed;               // [width, block]: mixed values, or gradients of queries
-  float* scores;              // [keys, queries]
-  float* slopes;              // likewise: gradients of weights
-  uint16_t* weights_right;    // [steps of keys, query tiles]
-  uint16_t* weights_left;     // [key tiles, steps of queries]
-  uint16_t* slopes_right;     // gradients of scores, likewise
-  uint16_t* slopes_left;
-  float* tops;  // [block]: greatest scores, or logarithms of sums
-  float* sums;  // [block]: sums of weights, or products of results and their gradients
-
- private:
-  // Not a power of two in all: a load would wait for a store that lies 4096 bytes away from it.
-  template <typename Element>
-  void take(Element*& part, int64_t count) {
-    part = reinterpret_cast<Element*>(next_);
-    const int64_t bytes = count * static_cast<int64_t>(sizeof(Element));
-    next_ += (bytes + 63) / 64 * 64 + 64;
-  }
-  char* next_;
-  char* begin_;
-};
 
 // Some queries and the keys that they meet.
 struct Meeting {
@@ -481,7 +405,7 @@ class Unit {
 
   void backward() {
     pack_keys(/*backward=*/true);
-    const int64_t tokens = whole(unit_.tokens, kBlock) * kBlock;
+    const int64_t tokens = (unit_.tokens + kBlock - 1) / kBlock * kBlock;
     fill(m_.key_gradients, tokens * m_.width, 0);
     fill(m_.value_gradients, tokens * m_.width, 0);
     for_each_block([&](int64_t head, int64_t begin) { backward_block(head, begin); });
