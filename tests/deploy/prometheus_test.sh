@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # deploy/prometheus without a running Prometheus: dashboards and consoles are those of views.json,
 # promtool accepts configuration, rules and every query, and runs the rules' own tests, in which
-# each alert fires and clears; each alert has a section of the runbook; no name is used that
-# docs/metrics.md does not have and the controller does not serve.
+# each alert fires and clears, as in prometheus_test; each has a section of the runbook; no name is
+# used that docs/metrics.md does not have and the controller does not serve.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -39,6 +39,9 @@ sed -n 's/.*- alert: //p' "$dir/hpctl-rules.yml" | while read -r alert; do
     grep -qF "runbook_url: \"docs/runbook.md#${alert,,}\"" "$dir/hpctl-rules.yml" ||
       { echo "$alert: no runbook_url in $dir/hpctl-rules.yml"; exit 1; }
   fi
+  # On a real Prometheus, too: named where it is to fire, and where it is to clear.
+  [ "$(grep -c "\"$alert\"" tests/integration/prometheus_test.cc)" -ge 2 ] ||
+    { echo "$alert: prometheus_test does not have it fire and clear"; exit 1; }
   # A check that begins with eval_time on a line of its own expects the alert, a short one none.
   told=$(sed -nE "s/^ *alertname: $alert$/fires/p; s/.*\{eval_time: .*alertname: $alert\}/quiet/p" \
     "$dir/hpctl-rules-test.yml" | tr '\n' ' ')
