@@ -17,6 +17,18 @@ for part in grafana consoles; do
     { echo "$dir/$part is not made of views.json: run $dir/make.sh"; exit 1; }
 done
 
+# The rules lead to where the package has the runbook, or to any other place.
+"$dir/make.sh" "$work/elsewhere" 'https://docs.example.com/hpctl/runbook?a=1&b=2'
+diff <(sed 's|file:///usr/share/doc/hpctl/runbook.md#|https://docs.example.com/hpctl/runbook?a=1\&b=2#|' \
+  "$dir/hpctl-rules.yml" | grep -v '^#') <(grep -v '^#' "$work/elsewhere/hpctl-rules.yml") ||
+  { echo "make.sh with another runbook changes something else"; exit 1; }
+[ "$(grep -c 'runbook_url: "https://docs.example.com/' "$work/elsewhere/hpctl-rules.yml")" -eq \
+  "$(grep -c -- '- alert: ' "$dir/hpctl-rules.yml")" ] || { echo "an alert has no runbook"; exit 1; }
+if "$dir/make.sh" "$work/elsewhere" docs/runbook.md 2>/dev/null; then
+  echo "make.sh takes a relative path, which nobody can follow"
+  exit 1
+fi
+
 is_served() { grep -rqF --include=*.cc "\"$1\"" controller; }
 jq -r '.panels[].targets[].expr' "$dir"/grafana/*.json >"$work/queries"
 [ -s "$work/queries" ] || { echo "no dashboard has a query"; exit 1; }
@@ -36,7 +48,7 @@ sed -n 's/.*- alert: //p' "$dir/hpctl-rules.yml" | while read -r alert; do
   if [[ $alert != HpctlFinding* ]]; then  # theirs are the sections of the kinds (job_watch_test)
     grep -qx "## $alert" docs/runbook.md ||
       { echo "$alert: no section in docs/runbook.md"; exit 1; }
-    grep -qF "runbook_url: \"docs/runbook.md#${alert,,}\"" "$dir/hpctl-rules.yml" ||
+    grep -qF "runbook_url: \"file:///usr/share/doc/hpctl/runbook.md#${alert,,}\"" "$dir/hpctl-rules.yml" ||
       { echo "$alert: no runbook_url in $dir/hpctl-rules.yml"; exit 1; }
   fi
   # On a real Prometheus, too: named where it is to fire, and where it is to clear.
@@ -66,5 +78,6 @@ fi
   echo ']}]'
 } >"$work/queries.yml"
 promtool check config "$dir/prometheus.yml"
+promtool check rules "$work/elsewhere/hpctl-rules.yml"
 promtool check rules "$work/queries.yml"
 promtool test rules "$dir/hpctl-rules-test.yml"
