@@ -126,6 +126,8 @@ install(PROGRAMS scripts/install.sh deploy/hyperpod/install_hpctl.sh
 install(FILES deploy/systemd/hpcontroller.service
         DESTINATION usr/lib/systemd/system COMPONENT controller)
 install(FILES deploy/systemd/hpcontroller.env DESTINATION etc/hpctl COMPONENT controller)
+install(DIRECTORY deploy/prometheus DESTINATION ${hp_home}/share/hpctl COMPONENT controller
+        USE_SOURCE_PERMISSIONS PATTERN "*-test.yml" EXCLUDE)
 file(GLOB documents CONFIGURE_DEPENDS docs/*.md)
 install(FILES ${documents} DESTINATION usr/share/doc/hpctl COMPONENT cli)
 install(DIRECTORY examples DESTINATION usr/share/doc/hpctl COMPONENT cli USE_SOURCE_PERMISSIONS)

@@ -140,6 +140,14 @@ for program in hpctl hpcontroller hpagent; do
   done
 done
 
+rules=$root/opt/hpctl/share/hpctl/prometheus/hpctl-rules.yml
+for url in $(sed -n 's/ *runbook_url: "file:\(.*\)#.*/\1/p' "$rules" | sort -u); do
+  check "the alerts' runbook is there" yes "$([ -s "$root/${url#//}" ] && echo yes)"
+done
+check_has "and may be elsewhere" "exit 0" \
+  "$(outcome "${rules%/*}/make.sh" "$work/rules" https://docs.example.com/runbook)"
+check_lacks "then no alert leads here" file: "$(cat "$work/rules/hpctl-rules.yml")"
+
 # --- the service and Slurm's line ---------------------------------------------------------------
 install() { HPCTL_ROOT=$root SLURM_CONF='' outcome "$root/opt/hpctl/share/hpctl/install.sh" "$@"; }
 unit=$root/usr/lib/systemd/system/hpcontroller.service

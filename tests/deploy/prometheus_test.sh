@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # deploy/prometheus without a running Prometheus: dashboards and consoles are those of views.json,
 # promtool accepts configuration, rules and every query, and runs the rules' own tests, in which
-# each alert fires and clears; each alert has a section of the runbook; no name is used that
-# docs/metrics.md does not have and the controller does not serve.
+# each alert fires and clears, as in prometheus_test; each has a section of the runbook; no name is
+# used that docs/metrics.md does not have and the controller does not serve.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -16,6 +16,18 @@ for part in grafana consoles; do
   diff -r --exclude=hpctl.lib "$work/$part" "$dir/$part" ||
     { echo "$dir/$part is not made of views.json: run $dir/make.sh"; exit 1; }
 done
+
+# The rules lead to where the package has the runbook, or to any other place.
+"$dir/make.sh" "$work/elsewhere" 'https://docs.example.com/hpctl/runbook?a=1&b=2'
+diff <(sed 's|file:///usr/share/doc/hpctl/runbook.md#|https://docs.example.com/hpctl/runbook?a=1\&b=2#|' \
+  "$dir/hpctl-rules.yml" | grep -v '^#') <(grep -v '^#' "$work/elsewhere/hpctl-rules.yml") ||
+  { echo "make.sh with another runbook changes something else"; exit 1; }
+[ "$(grep -c 'runbook_url: "https://docs.example.com/' "$work/elsewhere/hpctl-rules.yml")" -eq \
+  "$(grep -c -- '- alert: ' "$dir/hpctl-rules.yml")" ] || { echo "an alert has no runbook"; exit 1; }
+if "$dir/make.sh" "$work/elsewhere" docs/runbook.md 2>/dev/null; then
+  echo "make.sh takes a relative path, which nobody can follow"
+  exit 1
+fi
 
 is_served() { grep -rqF --include=*.cc "\"$1\"" controller; }
 jq -r '.panels[].targets[].expr' "$dir"/grafana/*.json >"$work/queries"
@@ -36,9 +48,12 @@ sed -n 's/.*- alert: //p' "$dir/hpctl-rules.yml" | while read -r alert; do
   if [[ $alert != HpctlFinding* ]]; then  # theirs are the sections of the kinds (job_watch_test)
     grep -qx "## $alert" docs/runbook.md ||
       { echo "$alert: no section in docs/runbook.md"; exit 1; }
-    grep -qF "runbook_url: \"docs/runbook.md#${alert,,}\"" "$dir/hpctl-rules.yml" ||
+    grep -qF "runbook_url: \"file:///usr/share/doc/hpctl/runbook.md#${alert,,}\"" "$dir/hpctl-rules.yml" ||
       { echo "$alert: no runbook_url in $dir/hpctl-rules.yml"; exit 1; }
   fi
+  # On a real Prometheus, too: named where it is to fire, and where it is to clear.
+  [ "$(grep -c "\"$alert\"" tests/integration/prometheus_test.cc)" -ge 2 ] ||
+    { echo "$alert: prometheus_test does not have it fire and clear"; exit 1; }
   # A check that begins with eval_time on a line of its own expects the alert, a short one none.
   told=$(sed -nE "s/^ *alertname: $alert$/fires/p; s/.*\{eval_time: .*alertname: $alert\}/quiet/p" \
     "$dir/hpctl-rules-test.yml" | tr '\n' ' ')
@@ -63,5 +78,6 @@ fi
   echo ']}]'
 } >"$work/queries.yml"
 promtool check config "$dir/prometheus.yml"
+promtool check rules "$work/elsewhere/hpctl-rules.yml"
 promtool check rules "$work/queries.yml"
 promtool test rules "$dir/hpctl-rules-test.yml"

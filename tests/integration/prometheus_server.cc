@@ -78,6 +78,11 @@ uint16_t port_number(const test::LoopbackPort& port) {
 
 }  // namespace
 
+std::string firing(const std::string& alert, const std::string& job) {
+  const std::string of_job = job.empty() ? "" : ",name=\"" + job + "\"";
+  return "ALERTS{alertstate=\"firing\",alertname=\"" + alert + "\"" + of_job + "}";
+}
+
 bool PrometheusServer::is_installed() { return path_exists(kProgram); }
 
 PrometheusServer::PrometheusServer(const std::string& home, const std::string& ca_file) {
@@ -119,8 +124,8 @@ json PrometheusServer::query(const std::string& expression) const {
   return call("/api/v1/query?query=" + percent_encoded(expression)).value("result", json::array());
 }
 
-bool PrometheusServer::fires(const std::string& alert) const {
-  return has_data("ALERTS{alertstate=\"firing\",alertname=\"" + alert + "\"}");
+bool PrometheusServer::fires(const std::string& alert, const std::string& job) const {
+  return has_data(firing(alert, job));
 }
 
 json PrometheusServer::rules() const {

@@ -18,6 +18,9 @@ namespace hpctl::testing {
 inline constexpr int kTimesFaster = 300;
 inline constexpr int kIntervalMs = 500;
 
+// The series of this alert while it fires, of the job of this name; "" = of whatever.
+std::string firing(const std::string& alert, const std::string& job = "");
+
 class PrometheusServer {
  public:
   static bool is_installed();
@@ -31,7 +34,7 @@ class PrometheusServer {
   // Series of the answer; a query that is refused fails the test.
   nlohmann::json query(const std::string& expression) const;
   bool has_data(const std::string& expression) const { return !query(expression).empty(); }
-  bool fires(const std::string& alert) const;
+  bool fires(const std::string& alert, const std::string& job = "") const;
   // As it has loaded them: "name", "query", "health", "lastError".
   nlohmann::json rules() const;
   // Of a console template, with its query string: status line, headers and body.

@@ -20,10 +20,12 @@ struct TrainingJob {
   int checkpoint_every = 10;
   int keep = 3;
   int max_restarts = 50;
+  int standbys = 1;
   std::string hang_timeout = "auto";
   std::string heartbeat_timeout = "2s";
   std::string precision = "fp32";
   std::string strategy = "full";
+  std::string stability = "{}";
   std::string snapshot = "{}";  // recovery.snapshot
   std::string straggler = "warn";
   std::string nodes = "2";
@@ -53,13 +55,16 @@ struct TrainingJob {
            "    parallelism: {strategy: " +
            strategy +
            "}\n"
+           "    stability: " +
+           stability +
+           "\n"
            "checkpoint: {every_steps: " +
            std::to_string(checkpoint_every) + ", keep: " + std::to_string(keep) +
            "}\n"
            "recovery: {max_restarts: " +
            std::to_string(max_restarts) + ", hang_timeout: " + hang_timeout +
            ", heartbeat_timeout: " + heartbeat_timeout + ", snapshot: " + snapshot +
-           ", straggler: " + straggler +
+           ", straggler: " + straggler + ", standbys: " + std::to_string(standbys) +
            "}\n"
            "debug: {ledger: true, chaos: true}\n" +
            more;
