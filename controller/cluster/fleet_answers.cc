@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <map>
 #include <utility>
-#include "common/base/json.h"
 
+#include "common/base/json.h"
 #include "common/base/user_name.h"
 #include "common/rpc/job_summary_wire.h"
 #include "controller/page/page_rows.h"

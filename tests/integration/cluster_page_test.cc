@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include "common/base/json.h"
 
 #include "common/base/check.h"
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/rpc/job_yaml.h"
 #include "tests/fault/cluster_service.h"
 #include "tests/integration/training_job.h"

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include <regex>
-#include "common/base/json.h"
 
+#include "common/base/json.h"
 #include "common/rpc/job_summary_wire.h"
 #include "tests/support/hand_clock.h"
 #include "tests/support/http_get.h"
