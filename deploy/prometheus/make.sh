@@ -10,7 +10,8 @@ source=$(cd "$(dirname "$0")" && pwd)
 target=${1:-$source}
 mkdir -p "$target/grafana" "$target/consoles"
 if [ $# -gt 1 ]; then
-  [[ $2 =~ ^[a-z]+://[^[:space:]\"\\{}#]+$ ]] || { echo "make.sh: RUNBOOK is no URL: $2" >&2; exit 2; }
+  [[ $2 =~ ^[a-z]+://[^[:space:]\"\\{}#]+$ ]] ||
+    { echo "make.sh: RUNBOOK is no URL: $2" >&2; exit 2; }
   rules=$(<"$source/hpctl-rules.yml")
   printf '%s\n' "${rules//"file:///usr/share/doc/hpctl/runbook.md"/"$2"}" >"$target/hpctl-rules.yml"
 fi
