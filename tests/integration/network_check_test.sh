@@ -36,7 +36,8 @@ before_node() {
 }
 expect 0 ""
 before_node() { :; }
-warned=$(sed -n -E 's/^warn  the clock of node (n[0-9]+) is (39|40)\.[0-9] s behind .*/\1/p' "$dir/out")
+behind='s/^warn  the clock of node (n[0-9]+) is (39|40)\.[0-9] s behind .*/\1/p'
+warned=$(sed -n -E "$behind" "$dir/out")
 [ "$warned" = n3 ] || exit 1
 
 echo "--- a slow link of a node, and a dead link between two"
