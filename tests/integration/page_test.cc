@@ -182,10 +182,11 @@ TEST_F(Page, ShowsWhatIsFoundUntilItIsOver) {
   EXPECT_TRUE(browser->wait_for("return " + spent));
   browser->run("document.getElementById('home').click()");
   EXPECT_TRUE(browser->wait_for(
-      "return document.querySelector('tbody b.bad')?.textContent.trim() === 'critical'"))
+      "return document.querySelector('tbody b.bad')?.textContent.trim() === 'critical \u00d7 2'"))
       << "in the list of all jobs";
-  EXPECT_TRUE(browser->wait_for(
-      "return document.querySelector('tbody a') && !document.querySelector('tbody b')"));
+  EXPECT_TRUE(
+      browser->wait_for("return document.querySelector('tbody b')?.textContent.trim() === 'warn'"))
+      << "the lemon stays";
   browser->run("document.querySelector('tbody a').click()");
   EXPECT_TRUE(shows(*browser, "4 training"));
   EXPECT_EQ(browser->run("return " + any), 0);
