@@ -3,7 +3,6 @@
 // the job runs: garbage, floods of calls with tokens that are none, messages that are too large or
 // make no sense, peers that say or read nothing; and what other users of its machine can do to the
 // port of its status page. The job goes on, and the audit log stays small.
-#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -25,6 +24,7 @@
 #include "controller/access/tcp_access.h"
 #include "tests/fault/job_cluster.h"
 #include "tests/support/http_get.h"
+#include "tests/support/raw_call.h"
 
 namespace hpctl {
 namespace {
@@ -141,14 +141,7 @@ TEST_F(Strangers, MessagesThatAreTooLargeOrMakeNoSense) {
             std::string("\x0a\xff\xff\xff\xff\x0f", 6)}) {
         grpc::ClientContext context;
         set_deadline(context);
-        grpc::GenericStub stub(channel);
-        const grpc::Slice slice(bytes);
-        grpc::ByteBuffer request(&slice, 1);
-        grpc::ByteBuffer response;
-        std::promise<grpc::Status> done;
-        stub.UnaryCall(&context, method, {}, &request, &response,
-                       [&done](grpc::Status status) { done.set_value(status); });
-        const grpc::Status status = done.get_future().get();
+        const grpc::Status status = call_raw(channel, method, bytes, context);
         EXPECT_FALSE(status.ok()) << method;
         EXPECT_NE(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED) << method;
       }

@@ -2,16 +2,15 @@
 // What people's programs ask a controller of: requests of every method, to the services as they are
 // served. The first byte says which method, the rest is the request.
 #include <google/protobuf/descriptor.h>
-#include <grpcpp/generic/generic_stub.h>
 
 #include <algorithm>
 #include <chrono>
-#include <future>
 #include <memory>
 
 #include "common/base/job_spec.h"
 #include "tests/fuzz/harness.h"
 #include "tests/fuzz/properties.h"
+#include "tests/support/raw_call.h"
 #include "tests/unit/controller/called_controller.h"
 #include "tests/unit/core/fake_shell.h"
 
@@ -42,14 +41,7 @@ class AskedController : private CalledController<NoEffects> {
   grpc::Status ask(const std::string& method, const std::string& request) {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kAnswerPatience);
-    grpc::GenericStub stub(channel_);
-    const grpc::Slice bytes(request);
-    const grpc::ByteBuffer message(&bytes, 1);
-    grpc::ByteBuffer response;
-    std::promise<grpc::Status> answered;
-    stub.UnaryCall(&context, "/hpctl.v1.Controller/" + method, {}, &message, &response,
-                   [&](grpc::Status status) { answered.set_value(std::move(status)); });
-    return answered.get_future().get();
+    return call_raw(channel_, "/hpctl.v1.Controller/" + method, request, context);
   }
   // WatchEvents, until the first event or the end.
   grpc::Status watch(const v1::WatchEventsRequest& request) {

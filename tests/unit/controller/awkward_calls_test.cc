@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams of agents that end and begin in awkward orders; orders that come at an awkward time.
-#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
 #include <condition_variable>
 #include <future>
 
 #include "common/base/role_token.h"
+#include "tests/support/raw_call.h"
 #include "tests/unit/controller/called_controller.h"
 
 namespace hpctl {
@@ -167,17 +167,10 @@ TEST_F(AwkwardCalls, TheEndOfAFormerStreamIsNotThatOfTheNext) {
 
 // gRPC by itself takes them for the end of the stream, with which the agent would be content.
 TEST_F(AwkwardCalls, BytesThatAreNoMessageEndTheStreamWithAnErrorAndAreWrittenDown) {
-  const auto channel = connect_agent();
-  grpc::GenericStub stub(channel);
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kCallPatience);
-  const grpc::Slice slice(std::string(100, '\xff'));
-  grpc::ByteBuffer request(&slice, 1);
-  grpc::ByteBuffer response;
-  std::promise<grpc::Status> done;
-  stub.UnaryCall(&context, "/hpctl.v1.AgentLink/Connect", {}, &request, &response,
-                 [&done](grpc::Status status) { done.set_value(std::move(status)); });
-  const grpc::Status status = done.get_future().get();
+  const grpc::Status status =
+      call_raw(connect_agent(), "/hpctl.v1.AgentLink/Connect", std::string(100, '\xff'), context);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(status.error_message(), "its bytes are no AgentMessage");
   const auto refused = audited_.taken();

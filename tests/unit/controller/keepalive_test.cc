@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/base/job_files.h"
+#include "common/base/socket_address.h"
 #include "common/rpc/job_channel.h"
 #include "tests/fault/job_cluster.h"
 
@@ -64,9 +65,8 @@ TEST(Keepalive, WhatIsNotAcknowledgedEndsTheConnectionHoweverSeldomThePingsAre) 
   ASSERT_TRUE(
       (*channel)->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(30)))
       << cluster.logs();
-  const std::string address = (*record)->address;
-  const auto port = static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
-  EXPECT_EQ(user_timeouts_ms(port), std::vector<unsigned>{kKeepaliveTimeoutMs});
+  const SocketAddress address = SocketAddress::parse((*record)->address).value();
+  EXPECT_EQ(user_timeouts_ms(address.port()), std::vector<unsigned>{kKeepaliveTimeoutMs});
 }
 
 }  // namespace

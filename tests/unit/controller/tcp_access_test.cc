@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The controller of one job, reached over TCP: what the token opens, and that nothing else does.
 #include <grpcpp/create_channel.h>
-#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -9,7 +8,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <future>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -30,6 +28,7 @@
 #include "controller/access/tcp_access.h"
 #include "controller/leadership/job_mode.h"
 #include "tests/fault/job_cluster.h"
+#include "tests/support/raw_call.h"
 
 namespace hpctl {
 namespace {
@@ -85,14 +84,7 @@ class TcpAccess : public testing::Test {
                                const std::string& method) {
     grpc::ClientContext context;
     set_deadline(context);
-    grpc::GenericStub stub(channel);
-    const grpc::Slice nothing("");
-    grpc::ByteBuffer request(&nothing, 1);
-    grpc::ByteBuffer response;
-    std::promise<grpc::Status> done;
-    stub.UnaryCall(&context, method, {}, &request, &response,
-                   [&done](grpc::Status status) { done.set_value(status); });
-    return done.get_future().get().error_code();
+    return call_raw(channel, method, "", context).error_code();
   }
   // What the controller says to the first message of an agent stream.
   v1::ControllerMessage register_agent(
