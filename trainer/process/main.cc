@@ -86,7 +86,6 @@ int main_with(const std::string& workload_file) {
 }  // namespace hpctl
 
 int main(int argc, char** argv) {
-  hpctl::ask_for_huge_pages(argv);
   signal(SIGPIPE, SIG_IGN);
   hpctl::set_log_component("hptrain");
   const std::string_view option = argc > 1 ? argv[1] : "";
@@ -98,6 +97,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "hptrain: unexpected argument; see hptrain --help\n");
     return hpctl::kExitDoNotRestart;
   }
+  hpctl::ask_for_huge_pages(argv);
   const int code = hpctl::main_with(by_hand ? argv[2] : "");
   // At once: no destructors of LibTorch, which take long and serve nothing here.
   _exit(code);

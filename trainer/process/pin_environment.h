@@ -15,7 +15,8 @@ void pin_environment();
 // glibc reads before main() what its allocator is to do. Where the user has told it nothing
 // (GLIBC_TUNABLES), the process becomes its own program once more, with huge pages asked for: the
 // same process with the same arguments and descriptors, a millisecond later. Returns then, and
-// where the program cannot be started again. `arguments`: main()'s. Call first in main().
+// where the program cannot be started again. `arguments`: main()'s. Call before anything is opened
+// or read.
 void ask_for_huge_pages(char** arguments);
 
 }  // namespace hpctl
