@@ -10,6 +10,10 @@
 // files saw the library alone would have two definitions of the same function. Include from .cc
 // files where that will do: the library is heavy.
 #pragma once
+// A guard besides, as this header is precompiled: ccache gives a precompiled header to a checkout
+// in which the file differs in its comments alone, and #pragma once then takes it for another file.
+#ifndef HPCTL_COMMON_BASE_JSON_H_
+#define HPCTL_COMMON_BASE_JSON_H_
 
 #include <concepts>
 #include <cstdint>
@@ -73,3 +77,5 @@ struct nlohmann::adl_serializer<T, void> {
     ::nlohmann::to_json(value, number);
   }
 };
+
+#endif  // HPCTL_COMMON_BASE_JSON_H_

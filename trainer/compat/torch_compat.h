@@ -3,6 +3,10 @@
 // it is also the precompiled header of what links LibTorch. Never torch/torch.h: it costs three
 // times the compile time and drags in a module system that we do not use.
 #pragma once
+// A guard besides, as this header is precompiled: ccache gives a precompiled header to a checkout
+// in which the file differs in its comments alone, and #pragma once then takes it for another file.
+#ifndef HPCTL_TRAINER_COMPAT_TORCH_COMPAT_H_
+#define HPCTL_TRAINER_COMPAT_TORCH_COMPAT_H_
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -213,3 +217,5 @@ inline void backward(const at::Tensor& output, const at::Tensor& gradient) {
 }
 
 }  // namespace hpctl::compat
+
+#endif  // HPCTL_TRAINER_COMPAT_TORCH_COMPAT_H_
