@@ -492,8 +492,21 @@ TEST(Attention, WhatIsNotANumberIsNotHidden) {
 TEST(Levels, AscendFromTheBaseline) {
   EXPECT_EQ(kernel_levels().front(), KernelLevel::kBaseline);
   EXPECT_TRUE(std::is_sorted(kernel_levels().begin(), kernel_levels().end()));
-  EXPECT_EQ(kernel_level(), kernel_levels().back());
   EXPECT_STREQ(to_word(KernelLevel::kAvx512), "avx512");
+}
+
+TEST(Levels, ObeyWhatLimitsOneDnn) {
+  const KernelLevel best = kernel_levels().back();
+  for (const char* isa : {static_cast<const char*>(nullptr), "", "ALL", "default", "unheard_of",
+                          "AVX512_CORE", "avx512_core_amx", "AVX10_1_512"}) {
+    EXPECT_EQ(kernel_level_under(isa), best);
+  }
+  for (const char* isa : {"AVX2", "avx2_vnni_2"}) {
+    EXPECT_EQ(kernel_level_under(isa), std::min(best, KernelLevel::kAvx2)) << isa;
+  }
+  for (const char* isa : {"SSE41", "avx"}) {
+    EXPECT_EQ(kernel_level_under(isa), KernelLevel::kBaseline) << isa;
+  }
 }
 
 }  // namespace
