@@ -28,10 +28,16 @@ double tokens_per_s(const Run& run, int world_size) {
   return world_size * kBenchTokens / run.step_ms * 1e3;
 }
 
+// PyTorch's side.
+struct Peer {
+  std::string scripts;  // the directory of ddp_llama.py; "" = there is none
+  std::string python = "/usr/bin/python3";
+};
+
 // The same model, batch, text and BLAS kernel under PyTorch's DistributedDataParallel.
-Run run_ddp(const std::string& peers, int world_size) {
+Run run_ddp(const Peer& peer, int world_size) {
   pin_environment();  // as hptrain does for itself
-  return run_python("/usr/bin/python3", peers + "/ddp_llama.py", world_size,
+  return run_python(peer.python, peer.scripts + "/ddp_llama.py", world_size,
                     {std::to_string(kBenchSteps)});
 }
 
@@ -43,7 +49,7 @@ nlohmann::ordered_json to_json(int world_size, const std::string& what, const Ru
 }
 
 // Strategies and the peer in turn, `rounds` times; medians of each and of the ratios.
-bool compare(const std::string& program, const std::string& peers, int world_size,
+bool compare(const std::string& program, const Peer& peer, int world_size,
              nlohmann::ordered_json& cases) {
   constexpr int kRounds = 3;
   const std::vector<std::string> strategies = {"full", "shard_grad_op", "no_shard"};
@@ -56,10 +62,10 @@ bool compare(const std::string& program, const std::string& peers, int world_siz
       }));
       good = good && runs[strategy].back().good;
     }
-    if (!peers.empty()) runs["ddp"].push_back(run_ddp(peers, world_size));
+    if (!peer.scripts.empty()) runs["ddp"].push_back(run_ddp(peer, world_size));
   }
   for (const auto& [what, all] : runs) {
-    const double ratio = peers.empty() ? 0 : median_speedup(runs["ddp"], all);
+    const double ratio = peer.scripts.empty() ? 0 : median_speedup(runs["ddp"], all);
     Run middle = all.front();
     middle.step_ms = median_of(all, &Run::step_ms);
     middle.comm_ms = median_of(all, &Run::comm_ms);
@@ -68,19 +74,17 @@ bool compare(const std::string& program, const std::string& peers, int world_siz
                 middle.step_ms, middle.comm_ms, middle.data_ms, tokens_per_s(middle, world_size),
                 middle.peak_mib, ratio);
     cases.push_back(to_json(world_size, what, middle));
-    if (!peers.empty()) cases.back()["times_ddp"] = ratio;
+    if (!peer.scripts.empty()) cases.back()["times_ddp"] = ratio;
   }
   return good;
 }
 
-// `peers` is where PyTorch's script is; "" for ours alone.
-bool compare_all(const std::string& program, const std::string& peers,
-                 nlohmann::ordered_json& cases) {
+bool compare_all(const std::string& program, const Peer& peer, nlohmann::ordered_json& cases) {
   std::printf("%7s %-14s %9s %9s %9s %9s %9s %8s\n", "workers", "what", "step ms", "comm ms",
               "data ms", "tokens/s", "peak MiB", "x ddp");
   bool good = true;
   for (const int world_size : {1, 2, 4}) {
-    good = compare(program, peers, world_size, cases) && good;
+    good = compare(program, peer, world_size, cases) && good;
   }
   return good;
 }
@@ -285,7 +289,7 @@ bool compare_fsdp2(const std::string& peers, const std::string& python,
 // bench_trainer [PEERS]: directory of ddp_llama.py, when PyTorch is there.
 // bench_trainer --once TOKENS SEQUENCES STEPS [PRECISION]: one run of two workers, in fp32 where it
 // is not given, for tests/bench/share.sh.
-// bench_trainer --ddp PEERS: only steps of 128 tokens beside PyTorch's.
+// bench_trainer --ddp PEERS [PYTHON HPTRAIN]: only steps of 128 tokens beside PyTorch's.
 // bench_trainer --steady: only what a step of 4096 tokens costs.
 // bench_trainer --precisions: only bf16 beside fp32.
 // bench_trainer --fsdp2 PEERS PYTHON HPTRAIN...: these steps beside FSDP2 (tests/bench/fsdp2.sh).
@@ -293,13 +297,16 @@ int main(int argc, char** argv) {
   if (argc > 4 && std::strcmp(argv[1], "--fsdp2") == 0) {
     return hpctl::compare_fsdp2(argv[2], argv[3], {argv + 4, argv + argc}) ? 0 : 1;
   }
+  nlohmann::ordered_json cases;
+  if (argc == 5 && std::strcmp(argv[1], "--ddp") == 0) {
+    return hpctl::compare_all(argv[4], {.scripts = argv[2], .python = argv[3]}, cases) ? 0 : 1;
+  }
   const char* directory = std::getenv("HPCTL_BIN");
   if (directory == nullptr) {
     std::fprintf(stderr, "bench_trainer: set HPCTL_BIN to the directory of hptrain\n");
     return 2;
   }
   const std::string program = std::string(directory) + "/hptrain";
-  nlohmann::ordered_json cases;
   if (argc > 4 && std::strcmp(argv[1], "--once") == 0) {
     const auto number = [&](int at) {
       return static_cast<int>(std::strtol(argv[at], nullptr, 10));
@@ -314,7 +321,7 @@ int main(int argc, char** argv) {
     return run.good ? 0 : 1;
   }
   if (argc > 2 && std::strcmp(argv[1], "--ddp") == 0) {
-    return hpctl::compare_all(program, argv[2], cases) ? 0 : 1;
+    return hpctl::compare_all(program, {.scripts = argv[2]}, cases) ? 0 : 1;
   }
   if (argc > 1 && std::strcmp(argv[1], "--precisions") == 0) {
     return hpctl::compare_precisions(program, cases) ? 0 : 1;
@@ -325,7 +332,7 @@ int main(int argc, char** argv) {
   for (const int world_size : {1, 2, 4}) {
     good = hpctl::measure_memory(program, world_size, cases) && good;
   }
-  good = hpctl::compare_all(program, argc > 1 ? argv[1] : "", cases) && good;
+  good = hpctl::compare_all(program, {.scripts = argc > 1 ? argv[1] : ""}, cases) && good;
   const hpctl::Run start = hpctl::run_hptrain(program, 4, [](hpctl::Workload&) {});
   for (const auto& [phase, ms] : start.phases) {
     std::printf("start of 4 workers: %s done after %.0f ms\n", phase.c_str(), ms);
