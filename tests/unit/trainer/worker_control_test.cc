@@ -356,12 +356,22 @@ bool dies_after_step_sixty() {
   return setenv("HPCTL_FAILPOINT", "trainer.step.applied:60", 1) == 0;
 }
 
+// In one of the first saves, between two of its ranges.
+bool dies_in_a_save() {
+  return setenv("HPCTL_FAILPOINT", "checkpoint.shard.range_written:60", 1) == 0;
+}
+
 // Two ranks, of which the second dies; a standby has its place, and has not joined yet.
 class StandbySteppedIn : public ::testing::Test {
  protected:
   void SetUp() override {
+    step_in_where(dies_after_step_sixty);
+    EXPECT_GE(last_step_, 59U);
+  }
+
+  void step_in_where(bool (*dies)()) {
     job_.prepared_rank = 1;
-    job_.in_child = dies_after_step_sixty;
+    job_.in_child = dies;
     auto standby = std::make_unique<WorkerProcess>("");
     expect<Ready>(*standby);
     job_.start_and_join();
@@ -370,7 +380,6 @@ class StandbySteppedIn : public ::testing::Test {
     EXPECT_EQ(expect<PeerLost>(survivor).generation, 1U);
     EXPECT_THAT(survivor.message(), HasSubstr("collective"));
     last_step_ = survivor.page().step;
-    EXPECT_GE(last_step_, 59U);
     survivor.tell(Abort{1});
     expect<Aborted>(survivor);
     common_ = job_.newest_sealed_everywhere();
@@ -402,6 +411,27 @@ TEST_F(StandbySteppedIn, AndGoesOnFromTheMemoryOfTheDead) {
   for (const auto& line : job_.metrics()) {
     EXPECT_EQ(line["generation"] == 2, line["step"] > last_step_) << line;
   }
+}
+
+// It dies while a save reads the state that is sent to its peer as well.
+class StandbyOfARankThatSaves : public StandbySteppedIn {
+ protected:
+  void SetUp() override {
+    job_.workload.snapshot.every_steps = 1;
+    step_in_where(dies_in_a_save);
+  }
+};
+
+TEST_F(StandbyOfARankThatSaves, GoesOnFromTheMemoryOfTheDeadWithWhatItHeld) {
+  const auto every = static_cast<uint64_t>(job_.workload.checkpoint.every_steps);
+  const std::vector<Seal> own = read_seals(dead_->arena_fd()).own;
+  EXPECT_TRUE(std::any_of(own.begin(), own.end(), [&](const Seal& seal) {
+    return seal.step % every == 0;
+  })) << "the state that was being saved is whole";
+  ASSERT_GT(common_, 0U);
+  EXPECT_LE(last_step_, common_ + 1) << "but for a step that only the survivor had sealed";
+  job_.join_from(common_);
+  job_.expect_ends_as_calm();
 }
 
 // As a rank whose node has forgotten what it held.
