@@ -163,7 +163,7 @@ void add_state(MemoryPlan& plan, const PlanSetting& s, const std::vector<Block>&
                         std::string("two in ") + to_word(s.train.optimizer.moments) + of});
   if (!keeps_copies(s)) return;
   plan.parts.push_back({kPeerSnapshotsPart, 3 * shard * (kFp32 + 2 * moment_bytes(s.train)),
-                        "a third slot, and two for a peer's parameters and moments"});
+                        "one more slot, and two for a peer's parameters and moments"});
 }
 
 void add_buffers(MemoryPlan& plan, const PlanSetting& s, const std::vector<Block>& blocks) {

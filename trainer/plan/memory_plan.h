@@ -25,7 +25,7 @@ struct PlanSetting {
   // (its log says where there are none; more is kept then). Attention is on a CPU, and on a GPU in
   // bf16 and fp16: its scores are never stored. The state has one copy on a GPU; on a CPU it has
   // two slots (docs/formats.md, State arena), where copies at peers are kept three and those of the
-  // copies, and what a save writes from: a third slot or a copy.
+  // copies, and what a save writes from: a slot more or, with replicas, a copy.
   bool gpu = false;
   bool snapshots = true;  // copies at peers are wanted (recovery.snapshot)
 
@@ -67,7 +67,7 @@ double compute_bytes(const TrainSpec& train);
 double moment_bytes(const TrainSpec& train);
 // Workers that share one copy of parameters and moments.
 int32_t shard_count(const PlanSetting& setting);
-// Each worker has a third slot of its own and two for a peer's copies: no other rank has the same
+// Each worker has one more slot of its own and two for a peer's copies: no other rank has the same
 // part, and the state is in host memory.
 bool keeps_copies(const PlanSetting& setting);
 // Whether gathered parameters, and unsharded gradients, of all blocks stay for the whole step.

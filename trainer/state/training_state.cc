@@ -60,8 +60,8 @@ ArenaGeometry geometry_of(const Workload& workload, const std::vector<Block>& bl
   ArenaGeometry geometry = ArenaGeometry::of(blocks, workload.job, workload.rank, mesh);
   const bool bf16_moments = workload.train.optimizer.moments == MomentType::kBf16;
   if (bf16_moments) geometry.moment_bytes = 2;
-  // The third is for a save to read from. Where replicas share the writing, a copy of this rank's
-  // part of it is smaller.
+  // The third is for a save to read from, and the fourth, where copies at peers have the third.
+  // Where replicas share the writing, a copy of this rank's part of it is smaller.
   const bool writes_all = mesh.degree(MeshDim::kDpReplicate) == 1;
   geometry.slots = !device.is_host() ? 1 : writes_all ? 3 : 2;
   if (keeps_copies(setting_of(workload, !device.is_host()))) {
@@ -327,7 +327,7 @@ int TrainingState::free_slot() const {
 
 bool TrainingState::hold_newest() {
   HP_CHECK(held_slot_ == kNoSlot);
-  if (geometry().slots < 3 || geometry().copies > 0) return false;
+  if (geometry().slots < 3) return false;
   held_slot_ = slot_;
   return true;
 }

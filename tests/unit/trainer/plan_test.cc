@@ -78,7 +78,7 @@ TEST(MemoryPlan, OfAFrozenModelNothingIsKeptButItself) {
   EXPECT_GE(parts["activations"], before.at("activations"));
 }
 
-// Three slots of its own, two for a peer's, one that a save writes from.
+// Four slots of its own, of which a save reads one, and two for a peer's.
 TEST(MemoryPlan, CopiesAtPeersAreOfHostMemoryOnSeveralNodesAndShardedOverAllRanks) {
   PlanSetting s = setting_of("llama3-8b", 2, 16);
   EXPECT_FALSE(parts_of(s).contains("snapshots at peers")) << "the state is the GPU's";
