@@ -251,15 +251,14 @@ void check_gpu(const TrainSpec& t, SpecChecks& checks) {
   }
   if (attention == GpuAttention::kCudnn) {
     const bool windowed = t.model.sliding_window > 0 && t.model.sliding_window < t.data.seq_len;
-    if (t.gpu.deterministic) {
-      checks.fail(at,
-                  "expected auto or flash, or deterministic: false: LibTorch takes cuDNN's "
-                  "attention for one that may add in any order; found cudnn");
-    }
     if (windowed || t.data.keeps_apart()) {
       checks.fail(at, std::string("expected auto or flash with ") +
                           (windowed ? "a sliding window" : "documents kept apart") +
                           ", which cudnn does not know; found cudnn");
+    } else if (t.gpu.deterministic) {
+      checks.fail(at,
+                  "expected auto or flash, or deterministic: false: LibTorch takes cuDNN's "
+                  "attention for one that may add in any order; found cudnn");
     }
   }
   if (t.stability.reexecute && !t.gpu.deterministic) {

@@ -259,10 +259,13 @@ TEST(JobYaml, NamesMistakesOfTraining) {
        "which flash does not take; found flash\n"},
       {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8, mask: documents}\n"
              "    batch: {global: 1}\n    steps: 1\n    gpu: {attention: cudnn}\n"),
-       "j.yaml:8:22: workload.train.gpu.attention: expected auto or flash, or deterministic: "
-       "false: LibTorch takes cuDNN's attention for one that may add in any order; found cudnn\n"
        "j.yaml:8:22: workload.train.gpu.attention: expected auto or flash with documents kept "
        "apart, which cudnn does not know; found cudnn\n"},
+      {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"
+             "    batch: {global: 1}\n    steps: 1\n    gpu: {attention: cudnn}\n"),
+       "j.yaml:8:22: workload.train.gpu.attention: expected auto or flash, or deterministic: "
+       "false: LibTorch takes cuDNN's attention for one that may add in any order; found "
+       "cudnn\n"},
       {train("    model: {preset: tiny-mistral}\n    data: {path: x, seq_len: 4096}\n"
              "    batch: {global: 1}\n    steps: 1\n    stability: {reexecute: true}\n"
              "    gpu: {attention: cudnn, deterministic: false}\n"),
