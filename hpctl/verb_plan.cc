@@ -188,6 +188,17 @@ void print_speed(const Terminal& terminal, const Plan& plan) {
                   "where that lasts longer\n";
 }
 
+void print_what_is_for_gpus(const Terminal& terminal, const Plan& plan) {
+  const GpuSpec& gpu = plan.setting.train.gpu;
+  if (gpu == GpuSpec()) return;
+  if (plan.device == nullptr) {
+    terminal.out << "\nworkload.train.gpu changes nothing here: this is a CPU.\n";
+  } else if (!gpu.deterministic) {
+    terminal.out << "\ngpu.deterministic: false: no two runs have the same bits, and checkpoints "
+                    "are not exact.\n";
+  }
+}
+
 // Whether it fits there, the plan cannot know.
 void print_host_memory(const Terminal& terminal, const Plan& plan) {
   if (!plan.setting.train.memory.offload.empty() && plan.device == nullptr) {
@@ -254,6 +265,7 @@ void print_text(const Terminal& terminal, const Plan& plan) {
   }
   table.add({"total", gib(plan.memory.total()), of}, plan.fits() ? Colour::kNone : Colour::kRed);
   table.print(terminal);
+  print_what_is_for_gpus(terminal, plan);
   print_host_memory(terminal, plan);
   print_standbys(terminal, plan);
   terminal.out << plan_text("\nOperations per token: %.4g GFLOP, causal attention halved %.4g\n",

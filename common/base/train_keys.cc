@@ -355,6 +355,19 @@ constexpr TrainKey kKeys[] = {
      .meaning = "It does not become smaller: an overflow there is bad in the sense of "
      "stability.", .range = "power of two to 2^32"},
 
+    {.path = "workload.train.gpu", .kind = kSection,
+     .meaning = "How a GPU computes (docs/tuning.md). On a CPU it changes nothing.",
+     .type = "section"},
+    {.path = "workload.train.gpu.attention", .field = HP_WORD(gpu.attention),
+     .meaning = "Kernels of attention. auto: in bf16 and fp16 what LibTorch chooses for the GPU, "
+     "in fp32 products. flash: FlashAttention alone; bf16 and fp16. cudnn: cuDNN's alone; bf16 and "
+     "fp16, with deterministic: false, without documents kept apart or a window. products: "
+     "products of matrices, which store all scores. What the GPU or its LibTorch cannot do is "
+     "refused when the job starts."},
+    {.path = "workload.train.gpu.deterministic", .field = HP_FIELD(gpu.deterministic),
+     .meaning = "Only kernels that give the same bits each time, so that a run that goes on after "
+     "a fault is bit-exact. false: whatever is fastest; checkpoints then say exact: false."},
+
     {.path = "workload.train.metrics", .kind = kSection,
      .meaning = "Besides metrics.jsonl, which the job's directory always has.", .type = "section"},
     {.path = "workload.train.metrics.tensorboard", .field = HP_FIELD(metrics.tensorboard),

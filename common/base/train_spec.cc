@@ -239,6 +239,35 @@ void check_lora(const TrainSpec& t, SpecChecks& checks) {
   }
 }
 
+// What no LibTorch does. What only some do, the trainer finds out (trainer/arch/gpu_attention.h).
+void check_gpu(const TrainSpec& t, SpecChecks& checks) {
+  const std::string at = "workload.train.gpu.attention";
+  const GpuAttention attention = t.gpu.attention;
+  const bool fused = attention == GpuAttention::kFlash || attention == GpuAttention::kCudnn;
+  const std::string word = to_word(attention);
+  if (fused && t.precision == Precision::kFp32) {
+    checks.fail(at, "expected auto or products with precision fp32, which " + word +
+                        " does not take; found " + word);
+  }
+  if (attention == GpuAttention::kCudnn) {
+    const bool windowed = t.model.sliding_window > 0 && t.model.sliding_window < t.data.seq_len;
+    if (windowed || t.data.keeps_apart()) {
+      checks.fail(at, std::string("expected auto or flash with ") +
+                          (windowed ? "a sliding window" : "documents kept apart") +
+                          ", which cudnn does not know; found cudnn");
+    } else if (t.gpu.deterministic) {
+      checks.fail(at,
+                  "expected auto or flash, or deterministic: false: LibTorch takes cuDNN's "
+                  "attention for one that may add in any order; found cudnn");
+    }
+  }
+  if (t.stability.reexecute && !t.gpu.deterministic) {
+    checks.fail("workload.train.stability.reexecute",
+                "expected false with gpu.deterministic: false: another result of the same step "
+                "is then no fault of the hardware");
+  }
+}
+
 }  // namespace
 
 void check_train(const TrainSpec& t, int64_t world_size, SpecChecks& checks) {
@@ -252,6 +281,7 @@ void check_train(const TrainSpec& t, int64_t world_size, SpecChecks& checks) {
   }
   check_parallelism(t, world_size, checks);
   check_loss_scale(t.loss_scale, checks);
+  check_gpu(t, checks);
   check_lora(t, checks);
 }
 

@@ -84,6 +84,7 @@ class Trainer:
             "loss": {"chunk_tokens": spec.get("chunk_tokens", 0)},
             "memory": {"activation_checkpointing": spec.get("recompute", "none"),
                        "offload": spec.get("offload", [])},
+            "gpu": spec.get("gpu", {}),
             "metrics": {"trace_from": spec.get("trace_from", 0),
                         "trace_steps": spec.get("trace_steps", 0)},
         }
@@ -146,6 +147,23 @@ def same(a, b):
     return numbers(a) == numbers(b)
 
 
+def named_kernels(trainer, spec, fp32):
+    """As checks(): what workload.train.gpu names is had, or refused when the job starts."""
+    for gpu in ({"attention": "flash"}, {"attention": "products"},
+                {"attention": "cudnn", "deterministic": False}):
+        what = "bf16: " + ", ".join(f"{k} {v}" for k, v in gpu.items())
+        try:
+            first, _, _ = trainer.run({**spec, "precision": "bf16", "gpu": gpu})
+        except RuntimeError as error:
+            yield what, None if "is not to be had" in str(error) else False, str(error)
+            continue
+        yield what + ", losses of fp32, to 2e-2", worst(first, fp32) < 2e-2, \
+            f"{worst(first, fp32):.2g}"
+        if gpu.get("deterministic", True):
+            again, _, _ = trainer.run({**spec, "precision": "bf16", "gpu": gpu})
+            yield what + ", the same bits run to run", same(first, again), "8 steps"
+
+
 def checks(trainer, device, cards):
     """Yields (what, passed, detail)."""
     spec = {"model": SMALL, "seq_len": 128, "micro": 2, "global": 4, "steps": 8,
@@ -185,6 +203,7 @@ def checks(trainer, device, cards):
     again, _, _ = trainer.run({**packed, "precision": "bf16"})
     yield "bf16: packed documents, the same bits run to run", same(narrow, again), \
         "8 steps, losses and norms"
+    yield from named_kernels(trainer, spec, first)
     if cards < 2:
         yield "several cards over NCCL", None, f"{cards} card(s) here"
         return
@@ -309,6 +328,9 @@ def main():
     if cuda:
         points = [(name, MODELS[name], seq, 8192 // seq, 30, {})
                   for name in ("1B", "3B") for seq in (2048, 8192)]
+        points += [("1B", MODELS["1B"], 8192, 1, 30, {"gpu": gpu})
+                   for gpu in ({"deterministic": False},
+                               {"attention": "cudnn", "deterministic": False})]
         points += [("8B", MODELS["8B"], seq, 8192 // seq, 12,
                     {"moments": "bf16", "recompute": "full"}) for seq in (2048, 8192)]
         points.append(("8B", MODELS["8B"], 8192, 1, 6,

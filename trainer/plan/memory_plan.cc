@@ -32,13 +32,15 @@ struct LayerActivations {
   double work = 0;
 };
 
-// Whether attention is done by products of matrices, since no kernel takes it: on a GPU in fp32, or
-// with a window where flash attention does not take the heads (trainer/arch/attention.h).
+// Whether attention is done by products of matrices, as the job asks, or since no kernel takes it:
+// on a GPU in fp32, or with a window where flash attention does not take the heads
+// (trainer/arch/attention.h).
 bool attends_by_products(const PlanSetting& s) {
   const int64_t window = s.train.model.sliding_window;
   const bool windowed = window > 0 && s.train.data.seq_len > window;
   const bool odd_heads = s.train.model.head_size() % 8 != 0;
-  return s.gpu && ((windowed && odd_heads) || compute_bytes(s.train) == kFp32);
+  return s.gpu && ((windowed && odd_heads) || compute_bytes(s.train) == kFp32 ||
+                   s.train.gpu.attention == GpuAttention::kProducts);
 }
 
 // The weights of attention by products, of all pairs of tokens.
@@ -217,9 +219,11 @@ void add_activations(MemoryPlan& plan, const PlanSetting& s) {
   plan.parts.push_back({"activations", kept, of});
   if (attends_by_products(s)) {
     const auto tokens = static_cast<double>(s.train.data.seq_len);
+    const bool asked = s.train.gpu.attention == GpuAttention::kProducts;
     plan.parts.push_back(
         {"attention mask", tokens * tokens * kFp32,
-         "no fused kernel takes fp32, or a window and such heads: scores are kept"});
+         asked ? "gpu.attention: products: scores are kept"
+               : "no fused kernel takes fp32, or a window and such heads: scores are kept"});
   }
   // The head works before the first layer's backward: the larger of the two counts.
   const double head = head_bytes(s);

@@ -154,7 +154,7 @@ class TrainingState {
   void seal_filled();
   void update_in_arena(int target, const AdamStep& adam,
                        const std::vector<const float*>& gradients);
-  void note_inexact(const Manifest& loaded);
+  void note_inexact(std::string reason);  // "" = bit-exact
 
   StateArena arena_;
   Workload workload_;

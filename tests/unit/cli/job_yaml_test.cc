@@ -50,6 +50,7 @@ workload:
     memory: {activation_checkpointing: selective, every: 3, offload: [optimizer]}
     precision: fp16
     loss_scale: {initial: 1024, growth_interval: 10, hysteresis: 1, min: 2}
+    gpu: {attention: cudnn, deterministic: false}
     metrics: {tensorboard: true, trace_from: 5, trace_steps: 2}
 checkpoint: {dir: ../ckpt, every_steps: 0, every_minutes: 1.5, keep: 1, resume: old/step-4.g1}
 recovery: {max_restarts: 0, window: 7-00:00:00, heartbeat_timeout: 500ms, hang_timeout: 90s}
@@ -70,6 +71,9 @@ debug: {ledger: true, chaos: true}
   EXPECT_EQ(spec.train->memory.every, 3);
   EXPECT_EQ(spec.train->memory.offload, std::vector<Offload>{Offload::kOptimizer});
   EXPECT_EQ(spec.train->precision, Precision::kFp16);
+  EXPECT_EQ(spec.train->gpu.attention, GpuAttention::kCudnn);
+  EXPECT_FALSE(spec.train->gpu.deterministic);
+  EXPECT_EQ(good(kMinimal).train->gpu, GpuSpec());
   EXPECT_EQ(spec.train->loss_scale.initial, 1024);
   EXPECT_EQ(spec.train->loss_scale.growth_interval, 10);
   EXPECT_EQ(spec.train->loss_scale.hysteresis, 1);

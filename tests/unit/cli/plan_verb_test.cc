@@ -17,6 +17,7 @@ namespace {
 using nlohmann::json;
 using test::CommandRun;
 using testing::HasSubstr;
+using testing::Not;
 
 class PlanVerb : public testing::Test {
  protected:
@@ -53,6 +54,18 @@ TEST_F(PlanVerb, SaysWhatFitsAndWhatItTakes) {
   for (const json& part : plan["memory"]) sum += part["bytes"].get<double>();
   EXPECT_NEAR(sum, plan["total_bytes"].get<double>(), 1);
   EXPECT_LT(plan["step_s"][0], plan["step_s"][1]);
+}
+
+TEST_F(PlanVerb, TellsWhatTheKeysOfAGpuDo) {
+  EXPECT_THAT(plan("tiny", {"--gpu", "h100"}).out, Not(HasSubstr("gpu.deterministic")));
+  EXPECT_THAT(plan("tiny", {"--gpu", "cpu"}).out, Not(HasSubstr("workload.train.gpu")));
+  more_ = "    gpu: {attention: products, deterministic: false}\n";
+  const CommandRun gpu = plan("tiny", {"--gpu", "h100"});
+  EXPECT_EQ(gpu.status, 0) << gpu.err;
+  EXPECT_THAT(gpu.out, HasSubstr("gpu.attention: products: scores are kept"));
+  EXPECT_THAT(gpu.out, HasSubstr("gpu.deterministic: false: no two runs have the same bits"));
+  EXPECT_THAT(plan("tiny", {"--gpu", "cpu"}).out,
+              HasSubstr("workload.train.gpu changes nothing here: this is a CPU."));
 }
 
 TEST_F(PlanVerb, WhatDoesNotFitIsStatus1WithAdvice) {

@@ -122,6 +122,21 @@ TEST(MemoryPlan, WithoutAFusedKernelTheWeightsOfAttentionStay) {
   EXPECT_FALSE(parts_of(windowed).contains("attention mask")) << "none";
 }
 
+TEST(MemoryPlan, ProductsThatTheJobAsksForKeepTheirWeights) {
+  PlanSetting s = setting_of("llama3-8b", 1, 8);
+  const double pairs = 8192.0 * 8192;
+  const double fused = parts_of(s)["activations"];
+  for (const GpuAttention one : {GpuAttention::kFlash, GpuAttention::kCudnn}) {
+    s.train.gpu.attention = one;
+    EXPECT_EQ(parts_of(s)["activations"], fused);
+  }
+  s.train.gpu.attention = GpuAttention::kProducts;
+  EXPECT_EQ(parts_of(s)["attention mask"], 4 * pairs);
+  EXPECT_GT(parts_of(s)["activations"], fused + 32 * 32 * pairs * 5.9) << "in fp32 and in bf16";
+  s.gpu = false;
+  EXPECT_FALSE(parts_of(s).contains("attention mask")) << "a CPU does not ask";
+}
+
 // Kernels take norms and SwiGLU in any type, on a GPU as on a CPU, and keep what goes in and comes
 // out; so does attention, which has a number per head besides.
 TEST(MemoryPlan, BetweenProductsNothingWideIsKept) {
