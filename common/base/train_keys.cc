@@ -188,12 +188,12 @@ constexpr TrainKey kKeys[] = {
      "in data.split."},
     {.path = "workload.train.validation.sequences", .field = HP_FIELD(validation.sequences),
      .limits = {0, kMaxSteps},
-     .meaning = "How many sequences of the validation part are taken, rounded down to whole "
-     "micro-batches; the same ones every time. 0 = all."},
+     .meaning = "How many sequences of the validation part are taken, one micro-batch at least, "
+     "rounded down to whole ones; the same every time. 0 = all."},
 
     {.path = "workload.train.batch", .kind = kSection, .initial = "required",
      .meaning = "Sequences per step.", .type = "section with global"},
-    {.path = "workload.train.batch.micro", .field = HP_FIELD(batch.micro), .limits = {1, 1 << 20},
+    {.path = "workload.train.batch.micro", .field = HP_FIELD(batch.micro), .limits = {1, kMaxMicro},
      .meaning = "Sequences per worker and forward pass. auto: a number that shares `global` out "
      "without a rest.", .automatic = &AutoKeys::micro},
     {.path = "workload.train.batch.global", .field = HP_FIELD(batch.global),
@@ -322,9 +322,9 @@ constexpr TrainKey kKeys[] = {
     {.path = "workload.train.memory.activation_checkpointing",
      .field = HP_WORD(memory.activation_checkpointing),
      .meaning = "What the backward pass computes again, with the same bits, instead of keeping "
-     "it. operations: norms, attention scores and what lies between the products of the "
-     "feed-forward part; selective: every k-th block but its input; full: every block but its "
-     "input.", .automatic = &AutoKeys::activation_checkpointing},
+     "it. operations: norms, attention scores where they are stored, and what lies between the "
+     "products of the feed-forward part; selective: every k-th block but its input; full: every "
+     "block but its input.", .automatic = &AutoKeys::activation_checkpointing},
     {.path = "workload.train.memory.every", .field = HP_FIELD(memory.every), .limits = {1, 10'000},
      .meaning = "k of selective."},
     {.path = "workload.train.memory.offload", .field = HP_WORDS(memory.offload),

@@ -135,6 +135,8 @@ struct RampPoint {
   int64_t global = 0;
 };
 
+inline constexpr int64_t kMaxMicro = int64_t{1} << 20;
+
 struct BatchSpec {
   int64_t micro = 1;   // sequences per worker and forward pass
   int64_t global = 0;  // sequences per optimizer step over all workers, one or more for each

@@ -253,6 +253,7 @@ PlanSetting setting_of(const Workload& workload, bool gpu) {
 PlanSetting setting_of(const JobSpec& spec, bool gpu) {
   return {.train = *spec.train,
           .nodes = spec.nodes,
+          .min_nodes = spec.min_nodes,
           .workers_per_node = spec.workers_per_node,
           .gpu = gpu,
           .snapshots = spec.recovery.snapshot.replicas > 0};
@@ -315,6 +316,19 @@ MemoryPlan plan_memory(const PlanSetting& setting, const std::vector<Block>& blo
   add_buffers(plan, setting, blocks);
   add_activations(plan, setting);
   return plan;
+}
+
+double most_memory(const PlanSetting& setting, const std::vector<Block>& blocks) {
+  const auto on = [&](int32_t nodes) {
+    PlanSetting s = setting;
+    s.nodes = nodes;
+    return plan_memory(s, blocks).total();
+  };
+  const int32_t fewest = setting.fewest_nodes();
+  double most = on(setting.nodes);
+  if (fewest < setting.nodes) most = std::max(most, on(fewest));
+  if (fewest == 1 && setting.nodes > 2) most = std::max(most, on(2));
+  return most;
 }
 
 }  // namespace hpctl

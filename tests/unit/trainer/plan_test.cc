@@ -324,6 +324,27 @@ double total_of(const PlanSetting& s) {
   return plan_memory(s, model_layout(s.train.model)).total();
 }
 
+TEST(MemoryPlan, TheMostIsOnTheFewestNodesOrOnTwo) {
+  const auto most_of = [](const PlanSetting& s) {
+    return most_memory(s, model_layout(s.train.model));
+  };
+  PlanSetting s = setting_of("llama3-8b", 4, 512);
+  EXPECT_EQ(most_of(s), total_of(s)) << "it never has fewer";
+  s.min_nodes = 2;
+  PlanSetting few = s;
+  few.nodes = 2;
+  EXPECT_EQ(most_of(s), total_of(few));
+  EXPECT_GT(most_of(s), total_of(s));
+  // On CPUs there are copies at peers, for which it takes two nodes.
+  s.gpu = false;
+  s.min_nodes = 1;
+  few.gpu = false;
+  PlanSetting one = few;
+  one.nodes = 1;
+  EXPECT_EQ(most_of(s), total_of(few));
+  EXPECT_GT(most_of(s), total_of(one));
+}
+
 TEST(Advice, MakesAJobFitThatDidNot) {
   const GpuModel& device = *find_gpu_model("h100");
   const PlanSetting s = setting_of("llama3-70b", 1, 512);
@@ -405,6 +426,18 @@ TEST(Advice, ConsidersHybridOnSeveralNodes) {
       ASSERT_EQ(on_one.changes.size(), 1U);
       EXPECT_THAT(on_one.changes[0].change, HasSubstr("activation_checkpointing: none"));
     }
+  }
+}
+
+TEST(Advice, ARampHasASequenceForEachWorkerFromTheBeginning) {
+  const GpuModel& device = *find_gpu_model("h100");
+  PlanSetting s = setting_of("llama3-70b", 1, 512);
+  const auto blocks = model_layout(s.train.model);
+  ASSERT_GT(advise(s, blocks, device, device.memory_bytes, kAll).setting->nodes, 1);
+  s.train.batch.ramp = {{100, 8}};
+  const Advice advice = advise(s, blocks, device, device.memory_bytes, kAll);
+  for (const Change& change : advice.changes) {
+    EXPECT_THAT(change.change, testing::Not(HasSubstr("nodes: ")));
   }
 }
 
