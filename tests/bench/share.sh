@@ -39,10 +39,10 @@ sum_up() {
     }'
 }
 
-for shape in "128 16" "512 4" "1024 2" "128 1"; do
+for shape in "128 32" "512 8" "1024 4" "128 1"; do
   read -r tokens sequences <<<"$shape"
   rm -f "$work"/samples.*
-  steps=$((24576 / (tokens * sequences)))
+  steps=$((tokens * sequences < 4096 ? 192 : 12))
   SAMPLES=$work/samples HPCTL_BIN=$work \
     "$build/tests/bench_trainer" --once "$tokens" "$sequences" "$steps" "$precision"
   echo "$tokens tokens x $sequences of each worker:"

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "common/base/check.h"
+#include "trainer/arch/logits_gradient.h"
 
 namespace hpctl::on_device {
 
@@ -158,6 +159,7 @@ struct CrossEntropy : Function<CrossEntropy> {
                      .objective = objective.data_ptr<float>()},
                     stream);
     context->save_for_backward({logits, targets, log_sums});
+    keep_whether_spent(context, logits);
     context->saved_data["z_loss"] = z_loss;
     keep(context, kernels);
     context->mark_non_differentiable({entropy});
@@ -168,7 +170,7 @@ struct CrossEntropy : Function<CrossEntropy> {
     const variable_list saved = context->get_saved_variables();
     const Tensor& logits = saved[0];
     const Tensor weight = gradients[1].contiguous();
-    const Tensor gradient = at::empty_like(logits);
+    const Tensor gradient = gradient_of_logits(context, logits);
     kept(context).cross_entropy_backward(
         element_of(logits), logits.size(0),
         {.vocab = logits.size(1),

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trainer/arch/device_rows.h"
+#include "trainer/arch/logits_gradient.h"
 #include "trainer/arch/model.h"
 #include "trainer/device/device_kernels.h"
 #include "trainer/kernels/rows.h"
@@ -213,6 +214,7 @@ struct CrossEntropy : Function<CrossEntropy> {
       }
     });
     context->save_for_backward({logits, targets, log_sums});
+    keep_whether_spent(context, logits);
     context->saved_data["z_loss"] = z_loss;
     const Tensor reported = at::full({}, entropy, logits.options());
     context->mark_non_differentiable({reported});
@@ -228,7 +230,7 @@ struct CrossEntropy : Function<CrossEntropy> {
     });
     const Tensor slopes =
         saved[2] * (2 * context->saved_data["z_loss"].toDouble() * weight) * saved[1].ge(0);
-    const Tensor gradient = at::empty(logits.sizes(), logits.options());
+    const Tensor gradient = gradient_of_logits(context, logits);
     with_type(logits, [&]<typename T>(T) {
       const CrossEntropyBackward<T> pass = {vocab,
                                             logits.data_ptr<T>(),

@@ -26,7 +26,8 @@ struct FusedLoss {
 // in memory.
 bool has_fused_loss(at::Device device, at::ScalarType type);
 // logits: [rows, vocab], targets: [rows] int64 -> sums over the rows that are counted (targets.h),
-// fp32 unless the logits are fp64
+// fp32 unless the logits are fp64. Backward writes their gradient over logits that an operation
+// made (logits_gradient.h): read such logits before, and go back once.
 FusedLoss fused_cross_entropy(const at::Tensor& logits, const at::Tensor& targets, double z_loss);
 
 }  // namespace hpctl

@@ -72,7 +72,7 @@ struct CrossEntropyBackward {
   const int64_t* targets;  // [rows]; below 0: the row is not counted
   T weight;
   const T* slopes;  // [rows]
-  T* logits_gradient;
+  T* logits_gradient;  // may be `logits`
 };
 
 // Each but the last two over `begin` to `end` of the rows, or of the elements.

@@ -28,8 +28,11 @@ Mesh::Mesh(std::vector<MeshDimension> dimensions) : dimensions_(std::move(dimens
 }
 
 Mesh::Mesh(int32_t dp_replicate, int32_t dp_shard)
-    : Mesh({{std::string(MeshDim::kDpReplicate), dp_replicate},
-            {std::string(MeshDim::kDpShard), dp_shard}}) {}
+    : Mesh({{std::string(MeshDim::kPp), 1},
+            {std::string(MeshDim::kDpReplicate), dp_replicate},
+            {std::string(MeshDim::kDpShard), dp_shard},
+            {std::string(MeshDim::kCp), 1},
+            {std::string(MeshDim::kTp), 1}}) {}
 
 int32_t Mesh::degree(MeshDims dims) const {
   int32_t product = 1;

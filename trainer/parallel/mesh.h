@@ -65,7 +65,7 @@ class Mesh {
   Mesh() = default;  // one rank
   // From the slowest to the fastest. Degrees >= 1, no name twice, no more than 2^31 - 1 ranks.
   explicit Mesh(std::vector<MeshDimension> dimensions);
-  // Of data parallelism alone.
+  // Of data parallelism alone: the others of MeshDim have the degree 1.
   Mesh(int32_t dp_replicate, int32_t dp_shard);
 
   const std::vector<MeshDimension>& dimensions() const { return dimensions_; }

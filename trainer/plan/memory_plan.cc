@@ -97,15 +97,18 @@ bool offloads(const TrainSpec& train, Offload what) {
   return std::find(all.begin(), all.end(), what) != all.end();
 }
 
-// The head at its peak: logits and their gradient, which a GPU's kernels take as they are, and
-// those of a CPU in fp32.
-double logit_bytes(const PlanSetting& s) { return s.gpu ? compute_bytes(s.train) : kFp32; }
+// An element of the logits at the head's peak: a GPU's kernels take them as they are, those of a
+// CPU in fp32. Their gradient is written over them.
+double logit_bytes(const PlanSetting& s) {
+  const double c = compute_bytes(s.train);
+  return s.gpu ? c : kFp32 + (c < kFp32 ? c : 0);
+}
 double head_bytes(const PlanSetting& s) {
   const TrainSpec& t = s.train;
   const int64_t all = t.batch.micro * t.data.seq_len;
   const int64_t chunk = t.loss.chunk_tokens;
   const auto rows = static_cast<double>(chunk > 0 ? std::min(chunk, all) : all);
-  return rows * static_cast<double>(t.model.vocab) * 2 * logit_bytes(s);
+  return rows * static_cast<double>(t.model.vocab) * logit_bytes(s);
 }
 
 // The model beside the adapters that are trained: each worker's shard of it, and what is gathered.
@@ -226,8 +229,8 @@ void add_activations(MemoryPlan& plan, const PlanSetting& s) {
                                 ? std::to_string(s.train.loss.chunk_tokens) + " tokens at a time"
                                 : "all tokens of a micro-batch";
   if (head >= work) {
-    const char* type = logit_bytes(s) == kFp32 ? "fp32" : to_word(s.train.precision);
-    plan.parts.push_back({"logits", head, chunk + ", with gradient in " + type});
+    const char* type = s.gpu ? to_word(s.train.precision) : "fp32";
+    plan.parts.push_back({"logits", head, chunk + " in " + type + ", their gradient over them"});
   } else {
     plan.parts.push_back({"one layer's backward", work, "larger than the logits"});
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // RMSNorm and SwiGLU as the models call them, in types narrower than those that the kernels compute
-// in (rows_test.cc has the kernels).
+// in, and the memory of the loss (rows_test.cc has the kernels).
 #include "trainer/arch/fused_rows.h"
 
 #include <gtest/gtest.h>
@@ -59,6 +59,40 @@ TEST(FusedRows, SwigluOfNarrowTypesIsRoundedOnce) {
   at::manual_seed(2);
   expect_rounded_once([](const auto& x) { return fused_swiglu(x[0], x[1]); },
                       {at::randn({3, 70, 40}), at::randn({3, 70, 40})});
+}
+
+// Of logits that an operation makes, or that a leaf or a view of a leaf are: the gradient of what
+// they come from, the logits afterwards, and the loss once more where `twice`.
+struct LossOfLogits {
+  Tensor gradient;
+  Tensor logits;
+};
+LossOfLogits loss_of(const std::function<Tensor(const Tensor&)>& make, bool twice = false) {
+  at::manual_seed(3);
+  const Tensor leaf = at::randn({5, 70}).requires_grad_();
+  const Tensor targets = at::randint(70, {5}, at::kLong);
+  const Tensor logits = make(leaf);
+  const Tensor objective = fused_cross_entropy(logits, targets, 1e-4).objective;
+  objective.backward({}, twice);
+  if (twice) objective.backward();
+  return {leaf.grad(), logits.detach()};
+}
+
+TEST(FusedRows, TheGradientOfLogitsReplacesThoseThatAnOperationMade) {
+  const LossOfLogits leaf = loss_of([](const Tensor& x) { return x; });
+  const LossOfLogits made = loss_of([](const Tensor& x) { return x * 1; });
+  const LossOfLogits view = loss_of([](const Tensor& x) { return x.view({5, 70}); });
+  EXPECT_TRUE(at::equal(made.gradient, leaf.gradient)) << "bits of the same pass";
+  EXPECT_TRUE(at::equal(view.gradient, leaf.gradient));
+  EXPECT_TRUE(at::equal(made.logits, made.gradient)) << "no array beside them";
+  EXPECT_TRUE(at::equal(view.logits, leaf.logits)) << "a leaf is its owner's";
+  EXPECT_FALSE(at::equal(leaf.logits, leaf.gradient));
+}
+
+TEST(FusedRows, LogitsThatAreReplacedHaveNoSecondGradient) {
+  const LossOfLogits leaf = loss_of([](const Tensor& x) { return x; }, true);
+  EXPECT_TRUE(leaf.gradient.defined());
+  EXPECT_THROW(loss_of([](const Tensor& x) { return x * 1; }, true), c10::Error);
 }
 
 }  // namespace

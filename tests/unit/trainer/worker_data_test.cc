@@ -2,11 +2,14 @@
 // Whole workers on blends, parts and documents: what is evaluated, and that it leaves no trace.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
 
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <vector>
 
+#include "common/base/fd.h"
 #include "common/base/file.h"
 #include "common/base/lineage.h"
 #include "tests/unit/data/answer_data.h"
@@ -153,6 +156,43 @@ TEST(Worker, AnswersGoOnBitForBit) {
   job.resume("step-3.g1", 3);
   ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
   EXPECT_EQ(job.digest("step-8.g2"), digest);
+}
+
+// Counts how often a file is opened. The kernel tells of like events in a row once, so that reads
+// are watched too: they lie between the openings of one process.
+class Openings {
+ public:
+  explicit Openings(const std::string& path) : events_(inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
+    EXPECT_GE(inotify_add_watch(events_.get(), path.c_str(), IN_OPEN | IN_ACCESS), 0) << path;
+  }
+
+  int count() const {
+    std::vector<char> bytes(1 << 16);
+    const ssize_t size = ::read(events_.get(), bytes.data(), bytes.size());
+    int openings = 0;
+    for (ssize_t at = 0; at < size;) {
+      inotify_event event{};
+      std::memcpy(&event, bytes.data() + at, sizeof event);
+      openings += (event.mask & IN_OPEN) != 0 ? 1 : 0;
+      at += static_cast<ssize_t>(sizeof event) + event.len;
+    }
+    return openings;
+  }
+
+ private:
+  UniqueFd events_;
+};
+
+TEST(Worker, AnIndexIsOpenedOnce) {
+  Job job(1);
+  use_answers(job);
+  job.workload.train.data.split = {8, 2, 0};
+  job.workload.train.validation.sequences = 4;
+  job.workload.train.validation.every_steps = 4;
+  const Openings index(job / "sums.idx");
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  EXPECT_EQ(losses_of(job, "validation_loss").size(), 2U);
+  EXPECT_EQ(index.count(), 1) << "by every epoch and evaluation again";
 }
 
 // Steps of 4, 4, 4, 4, 4, 8, 8, 8 samples; after the third, four ranks go on for two.
