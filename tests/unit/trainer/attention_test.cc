@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/unit/trainer/counted_operations.h"
 #include "trainer/compat/torch_compat.h"
 #include "trainer/kernels/level.h"
 
@@ -134,6 +135,42 @@ TEST(CausalAttention, AgreesWithOperationsOfLibTorch) {
   for (const std::vector<int64_t>& lengths :
        {std::vector<int64_t>{}, std::vector<int64_t>{150, 1, 99, 50, 70, 80}}) {
     for (const int64_t window : {0, 33, 64}) expect_agreement(documents_of(lengths), window);
+  }
+}
+
+// On a GPU in bf16 and fp16 this is what attends within whole sequences, and within documents where
+// no kernel takes them packed. LibTorch has such a kernel for CPUs too.
+TEST(CausalAttention, ByLibTorchsFusedCallAgreesWithOperations) {
+  if (!compat::kHasFusedAttention) {
+    GTEST_SKIP() << "LibTorch " << compat::torch_version() << " has none that we use";
+  }
+  const std::vector<int64_t> lengths = {150, 1, 99, 50, 70, 80};
+  for (const Documents& documents : {documents_of({}), documents_of(lengths)}) {
+    for (const int64_t kv_heads : {4, 2, 1}) {
+      const Tensor qkv = random_qkv(kv_heads);
+      const auto expected = results_of(qkv, kv_heads, [&](const auto&... parts) {
+        return by_operations(parts..., documents, 0);
+      });
+      for (const auto& [type, bound] :
+           {std::pair(at::kDouble, 1e-13), std::pair(at::kFloat, 3e-6),
+            std::pair(at::kBFloat16, 1.0 / 64), std::pair(at::kHalf, 1.0 / 512)}) {
+        const CausalAttention attention(model_with(kv_heads), kTokens, type, at::kCPU,
+                                        CausalAttention::By::kFused);
+        const testing::CountedOperations calls;
+        const auto found = results_of(qkv.to(type), kv_heads, [&](const auto&... parts) {
+          return attention(parts..., documents);
+        });
+        const int attended = documents.empty() ? 1 : static_cast<int>(documents.lengths.size());
+        EXPECT_EQ(calls.of("aten::_scaled_dot_product_flash_attention_for_cpu"), attended);
+        EXPECT_EQ(calls.of("aten::_scaled_dot_product_flash_attention_for_cpu_backward"), attended);
+        for (size_t i = 0; i < found.size(); ++i) {
+          const double largest = expected[i].abs().max().item<double>();
+          const double difference = (found[i] - expected[i]).abs().max().item<double>();
+          EXPECT_LT(difference / largest, bound)
+              << kv_heads << " key heads, " << attended << " calls, " << type << ", " << i;
+        }
+      }
+    }
   }
 }
 

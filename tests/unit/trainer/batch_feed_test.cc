@@ -35,7 +35,7 @@ BatchOrder order_of(uint64_t step) {
   return {.samples = {{4 * step, 4 * step + 4}}, .micro = 2, .count = 2};
 }
 
-class Feed : public testing::Test {
+class Feed : public ::testing::Test {
  protected:
   Feed() {
     std::ofstream text(dir_ / "text");
@@ -107,7 +107,7 @@ TEST_F(Feed, ReadsBeforeItIsAskedAndKeepsTheErrorUntilThen) {
   ASSERT_TRUE(writer.valid()) << "nobody reads ahead";
   const auto taken = feed.take(all);
   ASSERT_FALSE(taken.ok());
-  EXPECT_THAT(taken.error().message, testing::HasSubstr("cannot read data " + first));
+  EXPECT_THAT(taken.error().message, ::testing::HasSubstr("cannot read data " + first));
   const auto again = feed.take({.samples = {}, .micro = 1, .count = 1});
   EXPECT_TRUE(again.ok()) << "an error is of one order";
 }

@@ -5,7 +5,9 @@
 // the first leaves behind. Beside attention document by document, in fp64.
 #include "trainer/arch/packed_attention.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
+#include <torch/library.h>
 
 #include <algorithm>
 #include <cmath>
@@ -121,6 +123,84 @@ std::tuple<Tensor, Tensor, Tensor> stand_in_backward(const Tensor& gradient,
 
 constexpr PackedKernels kStandIn = {&stand_in_forward, &stand_in_backward};
 
+// The arguments of a call of LibTorch's under the names that its release has for them.
+class Arguments {
+ public:
+  Arguments(const c10::FunctionSchema& schema, const c10::Stack& stack)
+      : schema_(schema), values_(stack.end() - std::ssize(schema.arguments()), stack.end()) {}
+
+  const c10::IValue& operator[](const char* name) const { return after(name, 0); }
+  // So many behind the one of that name.
+  const c10::IValue& after(const char* name, int places) const {
+    const auto place = schema_.argumentIndexWithName(name);
+    TORCH_CHECK(place.has_value(), schema_, " has no argument ", name);
+    return values_.at(static_cast<size_t>(*place + places));
+  }
+
+ private:
+  const c10::FunctionSchema& schema_;
+  const std::vector<c10::IValue> values_;
+};
+
+PackedAttention of_call(const Arguments& given) {
+  const Tensor borders = given["cum_seq_q"].toTensor();
+  const int64_t longest = given["max_q"].toInt();
+  TORCH_CHECK(given["cum_seq_k"].toTensor().is_same(borders));
+  TORCH_CHECK(given["max_k"].toInt() == longest);
+  TORCH_CHECK(given["dropout_p"].toDouble() == 0 && given["is_causal"].toBool());
+  const c10::IValue& left = given["window_size_left"];
+  const c10::IValue& right = given["window_size_right"];
+  TORCH_CHECK(left.isNone() ? right.isNone() : right.toInt() == 0);
+  return {given["query"].toTensor(),
+          given["key"].toTensor(),
+          given["value"].toTensor(),
+          borders,
+          longest,
+          given["scale"].toDouble(),
+          left.isNone() ? longest : left.toInt() + 1};
+}
+
+constexpr int64_t kSeed = 17;
+constexpr int64_t kOffset = 19;
+
+void forward_of_libtorch(const c10::OperatorHandle& operation, c10::Stack* stack) {
+  const Arguments given(operation.schema(), *stack);
+  TORCH_CHECK(!given["return_debug_mask"].toBool());
+  const PackedResult result = stand_in_forward(of_call(given));
+  torch::jit::drop(*stack, operation.schema().arguments().size());
+  torch::jit::push(*stack, result.out, result.log_sums, at::scalar_tensor(kSeed, at::kLong),
+                   at::scalar_tensor(kOffset, at::kLong), Tensor());
+}
+
+void backward_of_libtorch(const c10::OperatorHandle& operation, c10::Stack* stack) {
+  const Arguments given(operation.schema(), *stack);
+  // Releases have two pairs of names for these.
+  TORCH_CHECK(given.after("is_causal", 1).toTensor().item<int64_t>() == kSeed);
+  TORCH_CHECK(given.after("is_causal", 2).toTensor().item<int64_t>() == kOffset);
+  const auto [q, k, v] =
+      stand_in_backward(given["grad_out"].toTensor(), of_call(given),
+                        {given["out"].toTensor(), given["logsumexp"].toTensor(), {}, {}});
+  torch::jit::drop(*stack, operation.schema().arguments().size());
+  torch::jit::push(*stack, q, k, v);
+}
+
+// LibTorch's own operations, which have kernels for GPUs alone, have the stand-in on the CPU.
+class OnTheCpu {
+ public:
+  OnTheCpu() {
+    library_.impl("_flash_attention_forward",
+                  torch::CppFunction::makeFromBoxedFunction<&forward_of_libtorch>());
+    library_.impl("_flash_attention_backward",
+                  torch::CppFunction::makeFromBoxedFunction<&backward_of_libtorch>());
+  }
+
+ private:
+  torch::Library library_{torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__};
+};
+
+constexpr PackedKernels kLibTorchs = {&compat::packed_attention,
+                                      &compat::packed_attention_backward};
+
 ModelSpec model_of(int64_t kv_heads, int64_t window = 0) {
   ModelSpec model;
   model.arch = Arch::mistral;
@@ -139,14 +219,15 @@ Documents documents_with(const std::vector<int64_t>& lengths) {
   return documents_at(at::cat(positions).view({kSequences, -1}));
 }
 
-CausalAttention attention_by(By by, int64_t kv_heads, int64_t window) {
+CausalAttention attention_by(By by, int64_t kv_heads, int64_t window,
+                             const PackedKernels& kernels = kStandIn) {
   return {model_of(kv_heads, window),
           kSequenceTokens,
           at::kDouble,
           at::kCPU,
           GpuAttention::kAuto,
           by,
-          &kStandIn};
+          &kernels};
 }
 
 // The result, and the gradient of the rows that queries, keys and values are parts of.
@@ -165,11 +246,13 @@ std::vector<Tensor> attended(const CausalAttention& attention, int64_t kv_heads,
   return {out.detach(), qkv.grad()};
 }
 
-void expect_agreement(int64_t kv_heads, const std::vector<int64_t>& lengths, int64_t window) {
+void expect_agreement(int64_t kv_heads, const std::vector<int64_t>& lengths, int64_t window,
+                      const PackedKernels& kernels = kStandIn) {
   const Documents documents = documents_with(lengths);
   const auto expected =
       attended(attention_by(By::kProducts, kv_heads, window), kv_heads, documents);
-  const auto found = attended(attention_by(By::kPacked, kv_heads, window), kv_heads, documents);
+  const auto found =
+      attended(attention_by(By::kPacked, kv_heads, window, kernels), kv_heads, documents);
   for (size_t i = 0; i < found.size(); ++i) {
     ASSERT_EQ(found[i].sizes(), expected[i].sizes());
     const double largest = expected[i].abs().max().item<double>();
@@ -184,6 +267,31 @@ TEST(PackedAttention, IsAttentionDocumentByDocument) {
     for (const int64_t window : {0, 1, 33, 64}) expect_agreement(kv_heads, kLengths, window);
     for (const int64_t window : {33, 64}) expect_agreement(kv_heads, {}, window);
   }
+}
+
+// Its schema and dispatcher are real, the kernel behind them is ours.
+TEST(PackedAttention, LibTorchsCallTakesTheArgumentsUnderTheirNames) {
+  if (!compat::kHasPackedAttention) {
+    GTEST_SKIP() << "LibTorch " << compat::torch_version() << " has no such call";
+  }
+  EXPECT_FALSE(takes(kLibTorchs, model_of(2), at::kDouble, at::kCPU)) << "it has a kernel there";
+  const OnTheCpu kernels;
+  EXPECT_TRUE(takes(kLibTorchs, model_of(2), at::kDouble, at::kCPU));
+  asked = {};
+  for (const int64_t window : {0, 1, 33}) expect_agreement(2, kLengths, window, kLibTorchs);
+  expect_agreement(2, {}, 33, kLibTorchs);
+  EXPECT_EQ(asked.forwards, 4);
+  EXPECT_EQ(asked.backwards, 4);
+}
+
+// Which kernel LibTorch takes for generating text would be the one for documents of a token each.
+TEST(PackedAttention, DocumentsOfOneTokenAreToldAsOfTwo) {
+  if (!compat::kHasPackedAttention) {
+    GTEST_SKIP() << "LibTorch " << compat::torch_version() << " has no such call";
+  }
+  const OnTheCpu kernels;
+  expect_agreement(2, std::vector<int64_t>(kSequences * kSequenceTokens, 1), 0, kLibTorchs);
+  EXPECT_EQ(asked.longest, 2);
 }
 
 TEST(PackedAttention, IsOneCallThatIsToldTheBorders) {

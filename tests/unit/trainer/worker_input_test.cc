@@ -123,6 +123,19 @@ TEST(Worker, DamagedCheckpointIsNamed) {
   EXPECT_THAT(job.run(), Each(kExitCheckpointDamaged)) << "a missing one is as bad";
 }
 
+// A LibTorch for GPUs where it sees none. The node may be at fault, so the job may try others.
+TEST(Worker, AMissingGpuIsNamed) {
+  Job job(1);
+  const std::vector<int> codes = job.run();
+  if (codes[0] == kExitFinished) {
+    GTEST_SKIP() << "LibTorch is for CPUs, or sees a GPU, or CUDA_VISIBLE_DEVICES is empty";
+  }
+  EXPECT_EQ(codes[0], 1) << "an unknown fault";
+  EXPECT_THAT(job.messages(),
+              HasSubstr("worker 0 of this node needs a GPU of its own, and LibTorch sees 0"));
+  EXPECT_THAT(job.messages(), HasSubstr("set CUDA_VISIBLE_DEVICES= to train on the CPU"));
+}
+
 // File systems that are visible to the worker alone.
 bool mount_privately(unsigned long flags, const char* options) {
   return unshare(CLONE_NEWNS) == 0 &&
