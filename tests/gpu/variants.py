@@ -2,6 +2,10 @@
 """Checks of what a plain Llama in fp32 and bf16 leaves out: the other architectures, a sliding
 window, LoRA, fp16, moments in bf16. Each is a few steps of a small model; runs of one check are
 side by side on the card, because each spends most of its time starting.
+
+Of random tokens the losses hardly depend on attention: without its window that of mistral is 1e-4
+away. The norm of the gradient is the sharper number: there it is 2e-2 away, documents 4e-2, qwen3
+4e-2, and bf16 from fp32 0.8e-3 to 1.7e-3 (measured on a CPU). kernels_check.cc is sharper still.
 """
 
 ON_CPU = {"environment": {"CUDA_VISIBLE_DEVICES": ""}}
@@ -17,12 +21,12 @@ def same(a, b):
 
 
 def architectures(small):
-    """(what, what it changes in a spec). Windows are a quarter of the 128 tokens of a sequence."""
+    """(what, what it changes in a spec)."""
     of = lambda arch, **more: {"model": {**small, "arch": arch, **more}}
     return [
-        ("mistral with a window", of("mistral", sliding_window=32)),
+        ("mistral with a window", of("mistral", sliding_window=8)),
         ("mistral with a window, documents apart",
-         {**of("mistral", sliding_window=32), "mask": "documents"}),
+         {**of("mistral", sliding_window=8), "mask": "documents"}),
         ("qwen2", of("qwen2", tied=True)),  # biases
         ("qwen3", of("qwen3", head_dim=64)),  # norms of queries and keys
         ("gpt", of("gpt", kv_heads=small["heads"], max_positions=256)),
@@ -49,6 +53,8 @@ def checks(trainer, spec, fp32, bf16, checkpoint):
         yield f"{what}, fp32: not a plain Llama's losses", not same(here, fp32), "8 steps"
         yield f"{what}, bf16: losses of fp32, to 2e-2", worst(first, here) < 2e-2, \
             f"{worst(first, here):.2g}"
+        yield f"{what}, bf16: norms of fp32's gradients, to 5e-3", \
+            worst(first, here, "grad_norm") < 5e-3, f"{worst(first, here, 'grad_norm'):.2g}"
         yield f"{what}, bf16: the same bits run to run", same(first, again), \
             "8 steps, losses and norms"
     for what, changes, beside in (
