@@ -325,6 +325,10 @@ TEST(LossOnAGpu, TakesNarrowLogitsAsTheyAre) {
   const at::Device gpu(at::kCUDA, 0);
   EXPECT_FALSE(has_fused_loss(gpu, at::kBFloat16)) << "no kernels";
   testing::take_stub_gpu();
+  setenv("HPTRAIN_DEVICE_KERNELS", "none", 1);
+  EXPECT_EQ(load_device_kernels(0, {Element::kFp32}), nullptr) << "left out";
+  unsetenv("HPTRAIN_DEVICE_KERNELS");
+  EXPECT_FALSE(has_fused_loss(gpu, at::kFloat));
   ASSERT_NE(load_device_kernels(0, {Element::kFp32, Element::kBf16}), nullptr);
   EXPECT_TRUE(has_fused_loss(gpu, at::kBFloat16));
   EXPECT_TRUE(has_fused_loss(gpu, at::kFloat));

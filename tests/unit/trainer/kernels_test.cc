@@ -300,9 +300,6 @@ const std::vector<Problem>& problems() {
   return all;
 }
 
-constexpr double kForwardError = 2e-6;
-constexpr double kBackwardError = 4e-6;
-
 TEST(Attention, AgreesWithPlainLoopsAtEveryLevel) {
   double worst_forward = 0;
   double worst_backward = 0;
@@ -316,15 +313,15 @@ TEST(Attention, AgreesWithPlainLoopsAtEveryLevel) {
       const double forward =
           std::max(error(found.out, expected.out), error(found.log_sums, expected.log_sums));
       const double backward = error(found.gradients, expected.gradients);
-      EXPECT_LT(forward, kForwardError) << what;
-      EXPECT_LT(backward, kBackwardError) << what;
+      EXPECT_LT(forward, kAttentionErrorFp32) << what;
+      EXPECT_LT(backward, kAttentionGradientErrorFp32) << what;
       worst_forward = std::max(worst_forward, forward);
       worst_backward = std::max(worst_backward, backward);
     }
     const Results<double> wide = attend(p, operands);
-    EXPECT_LT(error(wide.out, expected.out), 1e-14) << p.name();
-    EXPECT_LT(error(wide.log_sums, expected.log_sums), 1e-14) << p.name();
-    EXPECT_LT(error(wide.gradients, expected.gradients), 1e-13) << p.name();
+    EXPECT_LT(error(wide.out, expected.out), kAttentionErrorFp64) << p.name();
+    EXPECT_LT(error(wide.log_sums, expected.log_sums), kAttentionErrorFp64) << p.name();
+    EXPECT_LT(error(wide.gradients, expected.gradients), kAttentionGradientErrorFp64) << p.name();
   }
   RecordProperty("worst_forward", std::to_string(worst_forward * 1e6) + "e-6");
   RecordProperty("worst_backward", std::to_string(worst_backward * 1e6) + "e-6");
