@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives between ranks of one machine, over Gloo, through shared memory, and, between two
-// pretended nodes of two ranks, both: the same ranks, processes each, do all in turn. `MiB` is what
-// one rank has gathered, or gives to be added. Milliseconds are medians of kRounds by the clock;
-// CPU milliseconds are of all ranks and their threads. `net MiB` is what the kernel says that a
-// node has sent to the other one in one collective, where the first half of the ranks is one and
-// the other half the other. The ratio of both is that of medians of one run. And how long after its
+// Collectives between ranks of one machine, over Gloo, through slots in shared memory, in place
+// (the buffers themselves are shared), and, between two pretended nodes of two ranks, through slots
+// and over Gloo: the same ranks, processes each, do all in turn. In place each collective has the
+// same buffer, so that it also waits for the readers of the one before. `MiB` is what one rank has
+// gathered, or gives to be added. Milliseconds are medians of kRounds by the clock; CPU
+// milliseconds are of all ranks and their threads. `net MiB` is what the kernel says that a node
+// has sent to the other one in one collective, where the first half of the ranks is one and the
+// other half the other. The ratio of both is that of medians of one run. And how long after its
 // SIGKILL a rank is known to be gone, by one that waits for it.
 #include <arpa/inet.h>
 #include <linux/tcp.h>
@@ -22,6 +24,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <span>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -38,7 +41,8 @@ namespace hpctl {
 namespace {
 
 constexpr int kRounds = 7;
-constexpr std::array kCarriers = {"gloo", "shared memory", "hierarchical"};
+constexpr std::array kCarriers = {"gloo", "shared memory", "in place", "hierarchical"};
+constexpr size_t kInPlace = 2;
 constexpr std::array kOperations = {"all-gather", "reduce-scatter"};
 
 double cpu_ms() {
@@ -58,7 +62,7 @@ struct Times {
 };
 
 // Hierarchical needs several ranks on each of two nodes.
-size_t carriers_among(int ranks) { return ranks < 4 ? 2 : 3; }
+size_t carriers_among(int ranks) { return ranks < 4 ? 3 : 4; }
 
 // A TCP connection of this process.
 struct Connection {
@@ -111,22 +115,24 @@ double mib_sent(const std::map<int, bool>& is_other) {
 }
 
 struct Buffers {
-  std::vector<float> input;
-  std::vector<float> output;
-  size_t chunk;  // floats
+  std::span<float> input;
+  std::span<float> output;
+
+  size_t chunk() const { return output.size(); }
 };
 
-Times time_of(Communicator& comm, const std::string& operation, Buffers& buffers, int repeats,
+Times time_of(Communicator& comm, const std::string& operation, const Buffers& buffers, int repeats,
               const std::map<int, bool>& is_other) {
   HP_CHECK(comm.barrier().ok());
   const double sent_before = mib_sent(is_other);
   const auto begin = std::chrono::steady_clock::now();
   const double cpu_before = cpu_ms();
   for (int i = 0; i < repeats; ++i) {
+    HP_CHECK(comm.await_readers(std::as_bytes(buffers.input)).ok());
     const Outcome done =
         operation == "all-gather"
-            ? comm.all_gather(buffers.input.data(), buffers.chunk * sizeof(float))
-            : comm.reduce_scatter(buffers.input.data(), buffers.chunk, buffers.output.data());
+            ? comm.all_gather(buffers.input.data(), buffers.chunk() * sizeof(float))
+            : comm.reduce_scatter(buffers.input.data(), buffers.chunk(), buffers.output.data());
     HP_CHECK(done.ok());
   }
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
@@ -141,7 +147,7 @@ void take_part(CommunicatorOptions options, size_t mib, std::FILE* out) {
   const std::string dir = options.rendezvous_dir;
   const std::string here = NodePeers::this_node().value();
   const std::string pair = here + ".pair" + std::to_string(options.rank / 2);
-  const std::array nodes = {std::string(), here, pair};
+  const std::array nodes = {std::string(), here, here, pair};
   for (size_t c = 0; c < carriers_among(options.world_size); ++c) {
     const std::string& node = nodes[c];
     options.rendezvous_dir = dir + "/" + std::to_string(comms.size());
@@ -149,8 +155,13 @@ void take_part(CommunicatorOptions options, size_t mib, std::FILE* out) {
     HP_CHECK(comms.back()->connect().ok());
   }
   const size_t chunk = (mib << 20) / sizeof(float) / static_cast<size_t>(options.world_size);
-  Buffers buffers = {std::vector<float>(chunk * static_cast<size_t>(options.world_size), 1.0F),
-                     std::vector<float>(chunk), chunk};
+  const size_t floats = chunk * static_cast<size_t>(options.world_size);
+  std::vector<float> input(floats, 1.0F);
+  std::vector<float> output(chunk);
+  auto* const shared =
+      static_cast<float*>(comms[kInPlace]->allocate_shared(floats * sizeof(float)));
+  HP_CHECK(shared != nullptr);
+  std::copy(input.begin(), input.end(), shared);
   const int repeats = mib > 4 ? 5 : 50;
   const std::map<int, bool> is_other = ports_of_other_node(*comms.front());
   for (const char* operation : kOperations) {
@@ -159,6 +170,8 @@ void take_part(CommunicatorOptions options, size_t mib, std::FILE* out) {
     std::array<std::vector<double>, kCarriers.size()> net;
     for (int round = 0; round <= kRounds; ++round) {
       for (size_t c = 0; c < comms.size(); ++c) {
+        const Buffers buffers = {c == kInPlace ? std::span(shared, floats) : std::span(input),
+                                 output};
         const Times times = time_of(*comms[c], operation, buffers, repeats, is_other);
         if (round == 0) continue;  // touches its memory for the first time
         ms[c].push_back(times.ms);
@@ -297,7 +310,7 @@ int main() {
   std::printf("%5s %5s %-15s %-14s %9s %9s %8s %7s %7s\n", "ranks", "MiB", "operation", "carrier",
               "ms", "CPU ms", "net MiB", "x Gloo", "x CPU");
   for (const int ranks : {2, 4}) {
-    for (const size_t mib : {1, 20}) hpctl::measure(ranks, mib, cases);
+    for (const size_t mib : {1, 20, 80}) hpctl::measure(ranks, mib, cases);
   }
   std::signal(SIGPIPE, SIG_IGN);
   hpctl::measure_losses(cases);

@@ -99,8 +99,8 @@ class Communicator {
   // communicator. Null where there is none of it, or no more. After connect().
   virtual void* allocate_shared(size_t) { return nullptr; }
   // Of what allocate_shared() gave: it stays as it is also after wait(), but for what the
-  // collective writes, until this has returned. It seldom waits, since the others take what they
-  // need whenever they call us. Errors are those of the collectives.
+  // collective writes, until this has returned. The others take what they need whenever they call
+  // us. Errors are those of the collectives.
   virtual Outcome await_readers(std::span<const std::byte> shared);
 
   // Returns when what was begun and waited for is done, which on a device's streams is later than

@@ -47,12 +47,11 @@ class SharedSegment {
   static constexpr int kMostRanks = 63;
   static constexpr size_t kSlotBytes = size_t{256} << 10;
   static constexpr size_t kSlots = 32;
+  static constexpr size_t kRoomBytes = size_t{4} << 30;
   // For wait(), beside ranks: a slot of this rank's becomes free.
   static constexpr RankSet kForSlot = only_rank(kMostRanks);
 
   using Clock = std::chrono::steady_clock;
-
-  static constexpr size_t kRoomBytes = size_t{4} << 30;
 
   // What a sender has published: at most kSlotBytes from a slot, any number from its room.
   struct Piece {
@@ -131,8 +130,8 @@ class SharedSegment {
   int ranks_;
   int spins_;             // looks at the bell before sleeping
   size_t room_used_ = 0;  // bytes
-  std::array<const std::byte*, kSlots>
-      published_{};              // where what was last published by each slot lies
+  // Where that lies which was last published by each slot.
+  std::array<const std::byte*, kSlots> published_{};
   std::vector<uint64_t> taken_;  // pieces of each rank that this one has popped
 };
 
