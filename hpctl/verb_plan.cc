@@ -25,8 +25,10 @@ that it fits or is faster. The data need not be there.
 
 Operations are counted as TorchTitan does (causal attention whole) and as Megatron-LM does (half of
 it); MFU is in TorchTitan's way. Memory is that of the trainer's own tensors and buffers; the
-program and its libraries come on top, so 90 % may be planned. What the job file leaves to auto is
-chosen first, as `hpctl submit` does, and told with the reason.
+program and its libraries come on top, so 90 % may be planned. A job that may go on with fewer nodes
+(nodes.min) has to fit on those too, where shards are larger; only where nothing does, all nodes
+count. What the job file leaves to auto is chosen first, as `hpctl submit` does, and told with the
+reason.
 
 Advised changes build on one another, those that save memory first: each tells what it does to a job
 that has those above it.
@@ -48,7 +50,9 @@ Options:
                device_bytes, fits, step_s, mfu, advice and instead; with memory.offload
                "host_memory", like "memory"; where keys were auto "chosen": [{"key", "value",
                "reason"}] and "chosen_for"; with recovery.standbys "standbys": {"per_node",
-               "bytes_per_node"}
+               "bytes_per_node"}; with fewer nodes.min than nodes "nodes_min": {"nodes", "bytes":
+               the most on so many and more}, and with a GPU its "fits": without it "fits" is true
+               only where nothing fits there
   --write OUT  the job file with all advised changes, every key written out; a file that is there
                is replaced
 
@@ -63,7 +67,8 @@ struct Plan {
   int64_t standbys = 0;              // on each node
   const GpuModel* device = nullptr;  // null: a CPU
   std::vector<Block> blocks;
-  MemoryPlan memory;
+  MemoryPlan memory;      // on all nodes
+  double most_bytes = 0;  // on the fewest nodes and more
   FlopsPerToken flops;
   std::optional<SpeedPlan> speed;
   Advice advice;
@@ -71,9 +76,12 @@ struct Plan {
   double standby_bytes() const {
     return kStandbyBytes * static_cast<double>(standbys);
   }  // on each node
+  double usable_bytes() const { return device->memory_bytes * kUsableMemory; }
+  bool fits_all() const { return memory.total() <= usable_bytes(); }
+  bool fits_fewest() const { return most_bytes <= usable_bytes(); }
   bool fits() const {
     if (device == nullptr) return misfit.empty();
-    return memory.total() <= device->memory_bytes * kUsableMemory;
+    return advice.on_all_nodes ? fits_all() : fits_fewest();
   }
   double tokens_per_step() const {
     return static_cast<double>(setting.train.batch.global * setting.train.data.seq_len);
@@ -81,6 +89,12 @@ struct Plan {
 };
 
 std::string gib(double bytes) { return plan_text("%.2f", gibibytes(bytes)); }
+
+// "76 % of 80.00 GiB"
+std::string share_of_device(const Plan& plan, double bytes) {
+  return plan_text("%.0f %% of %.2f GiB", 100 * bytes / plan.device->memory_bytes,
+                   gibibytes(plan.device->memory_bytes));
+}
 
 // Those that this version runs.
 std::vector<Strategy> known_strategies(const JobSpec& spec) {
@@ -103,6 +117,7 @@ Plan make_plan(const JobSpec& spec, const GpuModel* device) {
   plan.setting = setting_of(spec, device != nullptr);
   plan.blocks = trained_layout(*spec.train);
   plan.memory = plan_memory(plan.setting, plan.blocks);
+  plan.most_bytes = most_memory(plan.setting, plan.blocks);
   plan.flops =
       flops_per_token(spec.train->model, plan.blocks, spec.train->data.seq_len, spec.train->lora);
   if (device == nullptr) return plan;
@@ -152,6 +167,11 @@ void print_json(const Terminal& terminal, const Plan& plan) {
   if (plan.standbys > 0) {
     document["standbys"] = {{"per_node", plan.standbys}, {"bytes_per_node", plan.standby_bytes()}};
   }
+  if (plan.setting.may_shrink()) {
+    auto& fewest = document["nodes_min"];
+    fewest = {{"nodes", plan.setting.fewest_nodes()}, {"bytes", plan.most_bytes}};
+    if (plan.device != nullptr) fewest["fits"] = plan.fits_fewest();
+  }
   if (plan.speed) {
     const SpeedPlan& s = *plan.speed;
     document["device_bytes"] = plan.device->memory_bytes;
@@ -186,6 +206,17 @@ void print_speed(const Terminal& terminal, const Plan& plan) {
                << "  three quarters of a link's bandwidth, and of a node's adapters together (AWS' "
                   "nccl-tests over EFA reach more);\n  communication hidden behind computation "
                   "where that lasts longer\n";
+}
+
+void print_what_is_for_gpus(const Terminal& terminal, const Plan& plan) {
+  const GpuSpec& gpu = plan.setting.train.gpu;
+  if (gpu == GpuSpec()) return;
+  if (plan.device == nullptr) {
+    terminal.out << "\nworkload.train.gpu changes nothing here: this is a CPU.\n";
+  } else if (!gpu.deterministic) {
+    terminal.out << "\ngpu.deterministic: false: no two runs have the same bits, and checkpoints "
+                    "are not exact.\n";
+  }
 }
 
 // Whether it fits there, the plan cannot know.
@@ -225,11 +256,48 @@ void print_advice(const Terminal& terminal, const Plan& plan) {
   if (!plan.advice.instead.empty()) terminal.out << "Or instead:\n";
   print_changes(terminal, plan.advice.instead);
   if (plan.fits() || !plan.advice.setting) return;
-  const double bytes = plan_memory(*plan.advice.setting, plan.blocks).total();
-  terminal.out << "With all of the advice it fits: "
-               << plan_text("%.0f %% of %s GiB. ", 100 * bytes / plan.device->memory_bytes,
-                            gib(plan.device->memory_bytes).c_str())
-               << "--write OUT writes that job file.\n";
+  const double bytes = most_memory(*plan.advice.setting, plan.blocks);
+  terminal.out << "With all of the advice it fits"
+               << (plan.advice.on_all_nodes ? " on all nodes: " : ": ")
+               << share_of_device(plan, bytes) << ". --write OUT writes that job file.\n";
+}
+
+void print_verdict(const Terminal& terminal, const Plan& plan) {
+  const std::string fewest = "nodes.min, " + std::to_string(plan.setting.fewest_nodes());
+  if (plan.advice.on_all_nodes && plan.advice.setting) {
+    terminal.out << "\nNothing fits on " << fewest
+                 << ": a job that shrinks may end for want of memory. The plan is for all nodes.\n";
+  }
+  if (plan.fits()) return;
+  if (plan.device == nullptr) {
+    terminal.out << "\nIt does NOT fit: " << plan.misfit << ".\n";
+  } else if (plan.fits_all()) {
+    terminal.out << "\nIt does NOT fit on " << fewest
+                 << ": a job that shrinks may end for want of memory.\n";
+  } else {
+    terminal.out << "\nIt does NOT fit.\n";
+  }
+}
+
+void print_memory(const Terminal& terminal, const Plan& plan) {
+  Table table({"MEMORY OF A WORKER", "GIB", "HOW"});
+  for (const MemoryPart& part : plan.memory.parts) {
+    table.add({part.name, gib(part.bytes), part.why});
+  }
+  const auto colour_of = [](bool fits) { return fits ? Colour::kNone : Colour::kRed; };
+  const bool is_gpu = plan.device != nullptr;
+  const auto told = [&](double bytes) {
+    return is_gpu ? share_of_device(plan, bytes) + "; 90 % is usable" : std::string();
+  };
+  table.add({"total", gib(plan.memory.total()), told(plan.memory.total())},
+            colour_of(is_gpu ? plan.fits_all() : plan.fits()));
+  if (plan.setting.may_shrink()) {
+    table.add({"most from " + std::to_string(plan.setting.fewest_nodes()) + " to " +
+                   counted(plan.setting.nodes, "node"),
+               gib(plan.most_bytes), told(plan.most_bytes)},
+              colour_of(!is_gpu || plan.fits_fewest()));
+  }
+  table.print(terminal);
 }
 
 void print_text(const Terminal& terminal, const Plan& plan) {
@@ -242,18 +310,8 @@ void print_text(const Terminal& terminal, const Plan& plan) {
   if (const std::string chosen = describe_chosen(plan.chosen, ""); !chosen.empty()) {
     terminal.out << chosen << "\n";
   }
-  Table table({"MEMORY OF A WORKER", "GIB", "HOW"});
-  for (const MemoryPart& part : plan.memory.parts) {
-    table.add({part.name, gib(part.bytes), part.why});
-  }
-  std::string of;
-  if (plan.device != nullptr) {
-    of = plan_text("%.0f %% of %s GiB; 90 %% is usable",
-                   100 * plan.memory.total() / plan.device->memory_bytes,
-                   gib(plan.device->memory_bytes).c_str());
-  }
-  table.add({"total", gib(plan.memory.total()), of}, plan.fits() ? Colour::kNone : Colour::kRed);
-  table.print(terminal);
+  print_memory(terminal, plan);
+  print_what_is_for_gpus(terminal, plan);
   print_host_memory(terminal, plan);
   print_standbys(terminal, plan);
   terminal.out << plan_text("\nOperations per token: %.4g GFLOP, causal attention halved %.4g\n",
@@ -262,10 +320,7 @@ void print_text(const Terminal& terminal, const Plan& plan) {
                             plan.flops.whole * plan.tokens_per_step() * 1e-12,
                             plan.tokens_per_step());
   if (plan.speed) print_speed(terminal, plan);
-  if (!plan.fits()) {
-    terminal.out << "\nIt does NOT fit" << (plan.device == nullptr ? ": " + plan.misfit : "")
-                 << ".\n";
-  }
+  print_verdict(terminal, plan);
   print_advice(terminal, plan);
 }
 

@@ -10,7 +10,7 @@ namespace hpctl {
 
 // An arena has no more: of its own rank's states, and of those that it keeps for another rank
 // (common/base/snapshot_peers.h).
-inline constexpr size_t kOwnSlots = 3;
+inline constexpr size_t kOwnSlots = 4;
 inline constexpr size_t kCopySlots = 2;
 inline constexpr size_t kArenaSlots = kOwnSlots + kCopySlots;
 

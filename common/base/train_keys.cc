@@ -188,12 +188,12 @@ constexpr TrainKey kKeys[] = {
      "in data.split."},
     {.path = "workload.train.validation.sequences", .field = HP_FIELD(validation.sequences),
      .limits = {0, kMaxSteps},
-     .meaning = "How many sequences of the validation part are taken, rounded down to whole "
-     "micro-batches; the same ones every time. 0 = all."},
+     .meaning = "How many sequences of the validation part are taken, one micro-batch at least, "
+     "rounded down to whole ones; the same every time. 0 = all."},
 
     {.path = "workload.train.batch", .kind = kSection, .initial = "required",
      .meaning = "Sequences per step.", .type = "section with global"},
-    {.path = "workload.train.batch.micro", .field = HP_FIELD(batch.micro), .limits = {1, 1 << 20},
+    {.path = "workload.train.batch.micro", .field = HP_FIELD(batch.micro), .limits = {1, kMaxMicro},
      .meaning = "Sequences per worker and forward pass. auto: a number that shares `global` out "
      "without a rest.", .automatic = &AutoKeys::micro},
     {.path = "workload.train.batch.global", .field = HP_FIELD(batch.global),
@@ -322,9 +322,9 @@ constexpr TrainKey kKeys[] = {
     {.path = "workload.train.memory.activation_checkpointing",
      .field = HP_WORD(memory.activation_checkpointing),
      .meaning = "What the backward pass computes again, with the same bits, instead of keeping "
-     "it. operations: norms, attention scores and what lies between the products of the "
-     "feed-forward part; selective: every k-th block but its input; full: every block but its "
-     "input.", .automatic = &AutoKeys::activation_checkpointing},
+     "it. operations: norms, attention scores where they are stored, and what lies between the "
+     "products of the feed-forward part; selective: every k-th block but its input; full: every "
+     "block but its input.", .automatic = &AutoKeys::activation_checkpointing},
     {.path = "workload.train.memory.every", .field = HP_FIELD(memory.every), .limits = {1, 10'000},
      .meaning = "k of selective."},
     {.path = "workload.train.memory.offload", .field = HP_WORDS(memory.offload),
@@ -354,6 +354,19 @@ constexpr TrainKey kKeys[] = {
     {.path = "workload.train.loss_scale.min", .field = HP_FIELD(loss_scale.min),
      .meaning = "It does not become smaller: an overflow there is bad in the sense of "
      "stability.", .range = "power of two to 2^32"},
+
+    {.path = "workload.train.gpu", .kind = kSection,
+     .meaning = "How a GPU computes (docs/tuning.md). On a CPU it changes nothing.",
+     .type = "section"},
+    {.path = "workload.train.gpu.attention", .field = HP_WORD(gpu.attention),
+     .meaning = "Kernels of attention. auto: in bf16 and fp16 what LibTorch chooses for the GPU, "
+     "in fp32 products. flash: FlashAttention alone; bf16 and fp16. cudnn: cuDNN's alone; bf16 and "
+     "fp16, with deterministic: false, without documents kept apart or a window. products: "
+     "products of matrices, which store all scores. What the GPU or its LibTorch cannot do is "
+     "refused when the job starts."},
+    {.path = "workload.train.gpu.deterministic", .field = HP_FIELD(gpu.deterministic),
+     .meaning = "Only kernels that give the same bits each time, so that a run that goes on after "
+     "a fault is bit-exact. false: whatever is fastest; checkpoints then say exact: false."},
 
     {.path = "workload.train.metrics", .kind = kSection,
      .meaning = "Besides metrics.jsonl, which the job's directory always has.", .type = "section"},

@@ -185,6 +185,18 @@ void check_split(const TrainSpec& t, SpecChecks& checks) {
   }
 }
 
+// Whole micro-batches are evaluated (trainer/data/evaluation_part.h).
+void check_validation(const TrainSpec& t, SpecChecks& checks) {
+  const int64_t sequences = t.validation.sequences;
+  if (t.validation.every_steps == 0 || t.automatic.micro) return;
+  if (sequences <= 0 || sequences >= t.batch.micro) return;
+  checks.fail("workload.train.validation.sequences",
+              "expected 0, which is all, or at least batch.micro (" +
+                  std::to_string(t.batch.micro) +
+                  "), as whole micro-batches are evaluated; found " + std::to_string(sequences) +
+                  "; raise it, or lower batch.micro");
+}
+
 void check_format(const DataSpec& data, SpecChecks& checks) {
   const std::string at = "workload.train.data.";
   const bool chat = data.format == DataFormat::kChat;
@@ -239,6 +251,35 @@ void check_lora(const TrainSpec& t, SpecChecks& checks) {
   }
 }
 
+// What no LibTorch does. What only some do, the trainer finds out (trainer/arch/gpu_attention.h).
+void check_gpu(const TrainSpec& t, SpecChecks& checks) {
+  const std::string at = "workload.train.gpu.attention";
+  const GpuAttention attention = t.gpu.attention;
+  const bool fused = attention == GpuAttention::kFlash || attention == GpuAttention::kCudnn;
+  const std::string word = to_word(attention);
+  if (fused && t.precision == Precision::kFp32) {
+    checks.fail(at, "expected auto or products with precision fp32, which " + word +
+                        " does not take; found " + word);
+  }
+  if (attention == GpuAttention::kCudnn) {
+    const bool windowed = t.model.sliding_window > 0 && t.model.sliding_window < t.data.seq_len;
+    if (windowed || t.data.keeps_apart()) {
+      checks.fail(at, std::string("expected auto or flash with ") +
+                          (windowed ? "a sliding window" : "documents kept apart") +
+                          ", which cudnn does not know; found cudnn");
+    } else if (t.gpu.deterministic) {
+      checks.fail(at,
+                  "expected auto or flash, or deterministic: false: LibTorch takes cuDNN's "
+                  "attention for one that may add in any order; found cudnn");
+    }
+  }
+  if (t.stability.reexecute && !t.gpu.deterministic) {
+    checks.fail("workload.train.stability.reexecute",
+                "expected false with gpu.deterministic: false: another result of the same step "
+                "is then no fault of the hardware");
+  }
+}
+
 }  // namespace
 
 void check_train(const TrainSpec& t, int64_t world_size, SpecChecks& checks) {
@@ -246,12 +287,14 @@ void check_train(const TrainSpec& t, int64_t world_size, SpecChecks& checks) {
   check_heads(t.model, checks);
   check_positions(t, checks);
   check_data(t, checks);
+  check_validation(t, checks);
   check_batch(t.batch, world_size, checks);
   if (t.schedule.name == ScheduleShape::kWsd) {
     checks.range("workload.train.schedule.decay_steps", t.schedule.decay_steps, 1, kMaxSteps);
   }
   check_parallelism(t, world_size, checks);
   check_loss_scale(t.loss_scale, checks);
+  check_gpu(t, checks);
   check_lora(t, checks);
 }
 

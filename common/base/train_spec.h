@@ -46,6 +46,11 @@ enum class Offload { kActivations, kOptimizer, kParameters };
 constexpr auto words_of(Offload) {
   return std::to_array<const char*>({"activations", "optimizer", "parameters"});
 }
+// Kernels of attention on a GPU: PyTorch's SDPBackend, but for products, which are our own.
+enum class GpuAttention { kAuto, kFlash, kCudnn, kProducts };
+constexpr auto words_of(GpuAttention) {
+  return std::to_array<const char*>({"auto", "flash", "cudnn", "products"});
+}
 enum class BadStepPolicy { kStop, kSkip, kRollback };
 constexpr auto words_of(BadStepPolicy) {
   return std::to_array<const char*>({"stop", "skip", "rollback"});
@@ -130,6 +135,8 @@ struct RampPoint {
   int64_t global = 0;
 };
 
+inline constexpr int64_t kMaxMicro = int64_t{1} << 20;
+
 struct BatchSpec {
   int64_t micro = 1;   // sequences per worker and forward pass
   int64_t global = 0;  // sequences per optimizer step over all workers, one or more for each
@@ -192,6 +199,14 @@ struct MemorySpec {
   std::vector<Offload> offload;
 };
 
+// How a GPU computes; of no effect on a CPU (docs/decisions/1405-gpu-keys.md).
+struct GpuSpec {
+  GpuAttention attention = GpuAttention::kAuto;
+  bool deterministic = true;  // the same bits each time
+
+  bool operator==(const GpuSpec&) const = default;
+};
+
 // What is done about a loss or gradient norm that is not finite or far from its recent values.
 struct StabilitySpec {
   BadStepPolicy policy = BadStepPolicy::kStop;  // for values that are not finite
@@ -242,7 +257,8 @@ struct TrainSpec {
   MetricsSpec metrics;
   Precision precision = Precision::kBf16;  // of computation; state and reductions are fp32
   LossScaleSpec loss_scale;                // fp16
-  AutoKeys automatic;                      // of parallelism, memory, batch and loss
+  GpuSpec gpu;
+  AutoKeys automatic;  // of parallelism, memory, batch and loss
 };
 
 // Dimensions of a named model.

@@ -309,9 +309,9 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
      "from a checkpoint. Of the built-in trainer on several nodes whose strategy shards over all "
      "ranks; with no_shard and hybrid the replicas serve. Not of a GPU's memory.", nullptr},
     {"recovery.snapshot.every_steps", kValue, "integer or auto", "auto", "1 to 1000000",
-     "After how many steps the next copy is begun, if the last one is everywhere. auto: as often "
-     "as the sending, beside the steps, takes at most a twentieth of the time; it costs them one "
-     "percent or less.",
+     "After how many steps the next copy is begun; a step waits where the one before is not "
+     "everywhere by then. auto: as often as the sending, beside the steps, takes at most a "
+     "twentieth of the time; it costs them one percent or less.",
      read_snapshot_interval},
     {"recovery.snapshot.replicas", kValue, "integer", "1", "0 or 1",
      "Copies of each part; 0: none, which saves half of the host memory that the state takes.",

@@ -13,7 +13,9 @@
 // time: the fastest that was found. And what training feels of it: with HPCTL_BIN, two ranks of
 // hptrain save every 10 steps; the stall is what rank 0 waits at the boundaries between steps, per
 // save and as a share of the time of all steps, and beside it the median step while a save is
-// written in the background and when none is. Prints medians as a table, then one line of JSON.
+// written in the background and when none is; the same of two ranks that have copies of their state
+// at each other (recovery.snapshot, as by default). Prints medians as a table, then one line of
+// JSON.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -229,12 +231,14 @@ nlohmann::json measure(const std::string& name, const ModelSpec& model, const st
 constexpr int kStepsAfterSave = 3;
 constexpr int kSaveEvery = 10;
 
-Workload training(const std::string& dir, const ModelSpec& model) {
+// As ranks of one node or, with copies at peers, as one of each of two.
+Workload training(const std::string& dir, const ModelSpec& model, bool copies) {
   Workload w;
   w.job = 1;
   w.name = "bench";
   w.generation = 1;
-  w.world_size = w.workers_per_node = 2;
+  w.world_size = 2;
+  w.workers_per_node = copies ? 1 : 2;
   w.rendezvous_dir = dir + "/rdzv";
   w.checkpoint_dir = dir + "/checkpoints";
   w.metrics_path = dir + "/metrics.jsonl";
@@ -250,8 +254,8 @@ Workload training(const std::string& dir, const ModelSpec& model) {
   return w;
 }
 
-// Adds to `row` what the metrics of a run tell.
-void read_stall(const std::string& metrics_path, nlohmann::json& row) {
+// What the metrics of a run tell; printed as of `name`.
+nlohmann::json read_stall(const std::string& metrics_path, const std::string& name) {
   double stall_ms = 0;
   double all_ms = 0;
   int saves = 0;
@@ -269,24 +273,25 @@ void read_stall(const std::string& metrics_path, nlohmann::json& row) {
     (behind_save ? writing : quiet).push_back(m["step_ms"]);
   }
   HP_CHECK(saves > 0);
-  row["stall_ms"] = stall_ms / saves;
-  row["stall_share"] = stall_ms / all_ms;
-  row["step_ms"] = median(quiet);
-  row["step_ms_while_writing"] = median(writing);
   std::printf(
       "%-12s stall %.1f ms per save, %.2f %% of the time at a save every %d steps; step "
       "%.1f ms, while a save is written %.1f ms\n",
-      row["model"].get<std::string>().c_str(), stall_ms / saves, 100 * stall_ms / all_ms,
-      kSaveEvery, median(quiet), median(writing));
+      name.c_str(), stall_ms / saves, 100 * stall_ms / all_ms, kSaveEvery, median(quiet),
+      median(writing));
+  return {{"stall_ms", stall_ms / saves},
+          {"stall_share", stall_ms / all_ms},
+          {"step_ms", median(quiet)},
+          {"step_ms_while_writing", median(writing)}};
 }
 
-void measure_stall(const std::string& dir, const ModelSpec& model, nlohmann::json& row) {
+void measure_stall(const std::string& dir, const ModelSpec& model, bool copies,
+                   nlohmann::json& row) {
   const char* bin = std::getenv("HPCTL_BIN");
   if (bin == nullptr) {
     std::printf("skipped: the stall of training, as HPCTL_BIN is not set\n");
     return;
   }
-  Workload workload = training(dir, model);
+  Workload workload = training(dir, model, copies);
   std::vector<pid_t> ranks;
   for (workload.rank = 0; workload.rank < workload.world_size; ++workload.rank) {
     ranks.push_back(start_rank(std::string(bin) + "/hptrain", dir, workload));
@@ -297,7 +302,13 @@ void measure_stall(const std::string& dir, const ModelSpec& model, nlohmann::jso
     good = ::waitpid(pid, &status, 0) == pid && status == 0 && good;
   }
   if (good) {
-    read_stall(workload.metrics_path, row);
+    const std::string name = row["model"].get<std::string>() + (copies ? ", copies at peers" : "");
+    const nlohmann::json stall = read_stall(workload.metrics_path, name);
+    if (copies) {
+      row["copies_at_peers"] = stall;
+    } else {
+      row.update(stall);
+    }
   } else {
     const auto log = read_file(dir + "/rank-0.log");
     std::printf("skipped: the stall of training, as hptrain failed:\n%s\n",
@@ -313,13 +324,15 @@ int run(const std::string& parent, int runs) {
   HP_CHECK(mkdtemp(dir.data()) != nullptr);
   nlohmann::json rows = nlohmann::json::array();
   rows.push_back(measure("debugmodel", *model_preset("debugmodel"), dir, runs));
-  measure_stall(dir, *model_preset("debugmodel"), rows.back());
+  for (const bool copies : {false, true}) {
+    measure_stall(dir, *model_preset("debugmodel"), copies, rows.back());
+  }
   ModelSpec larger = *model_preset("debugmodel");
   larger.dim = 640;
   larger.layers = 8;
   larger.ffn = 1792;
   rows.push_back(measure("43M", larger, dir, runs));
-  measure_stall(dir, larger, rows.back());
+  for (const bool copies : {false, true}) measure_stall(dir, larger, copies, rows.back());
   must(remove_tree(dir));
   std::printf(
       "%s\n",

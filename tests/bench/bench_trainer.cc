@@ -2,7 +2,8 @@
 // hptrain alone, without controller and agent, beside PyTorch's DistributedDataParallel: how long a
 // step takes at each strategy (debugmodel, 128 tokens, one sequence per worker and step), what full
 // sharding takes of memory beside what it should, what steps of many tokens cost once their memory
-// is there, and where the time from exec to the first step goes.
+// is there, what bf16 gains where the processor multiplies it, and where the time from exec to the
+// first step goes.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -16,6 +17,7 @@
 #include "common/base/json.h"
 #include "tests/bench/trainer_runs.h"
 #include "trainer/arch/registry.h"
+#include "trainer/kernels/level.h"
 #include "trainer/parallel/block_layout.h"
 #include "trainer/process/pin_environment.h"
 
@@ -26,24 +28,28 @@ double tokens_per_s(const Run& run, int world_size) {
   return world_size * kBenchTokens / run.step_ms * 1e3;
 }
 
+// PyTorch's side.
+struct Peer {
+  std::string scripts;  // the directory of ddp_llama.py; "" = there is none
+  std::string python = "/usr/bin/python3";
+};
+
 // The same model, batch, text and BLAS kernel under PyTorch's DistributedDataParallel.
-Run run_ddp(const std::string& peers, int world_size) {
+Run run_ddp(const Peer& peer, int world_size) {
   pin_environment();  // as hptrain does for itself
-  return run_python("/usr/bin/python3", peers + "/ddp_llama.py", world_size,
+  return run_python(peer.python, peer.scripts + "/ddp_llama.py", world_size,
                     {std::to_string(kBenchSteps)});
 }
 
 nlohmann::ordered_json to_json(int world_size, const std::string& what, const Run& run) {
-  return {{"workers", world_size},
-          {"what", what},
-          {"step_ms", run.step_ms},
-          {"comm_ms", run.comm_ms},
-          {"tokens_per_s", tokens_per_s(run, world_size)},
+  return {{"workers", world_size},   {"what", what},
+          {"step_ms", run.step_ms},  {"comm_ms", run.comm_ms},
+          {"data_ms", run.data_ms},  {"tokens_per_s", tokens_per_s(run, world_size)},
           {"peak_mib", run.peak_mib}};
 }
 
 // Strategies and the peer in turn, `rounds` times; medians of each and of the ratios.
-bool compare(const std::string& program, const std::string& peers, int world_size,
+bool compare(const std::string& program, const Peer& peer, int world_size,
              nlohmann::ordered_json& cases) {
   constexpr int kRounds = 3;
   const std::vector<std::string> strategies = {"full", "shard_grad_op", "no_shard"};
@@ -56,30 +62,29 @@ bool compare(const std::string& program, const std::string& peers, int world_siz
       }));
       good = good && runs[strategy].back().good;
     }
-    if (!peers.empty()) runs["ddp"].push_back(run_ddp(peers, world_size));
+    if (!peer.scripts.empty()) runs["ddp"].push_back(run_ddp(peer, world_size));
   }
   for (const auto& [what, all] : runs) {
-    const double ratio = peers.empty() ? 0 : median_speedup(runs["ddp"], all);
+    const double ratio = peer.scripts.empty() ? 0 : median_speedup(runs["ddp"], all);
     Run middle = all.front();
     middle.step_ms = median_of(all, &Run::step_ms);
     middle.comm_ms = median_of(all, &Run::comm_ms);
-    std::printf("%7d %-14s %9.1f %9.1f %9.0f %9.0f %8.2f\n", world_size, what.c_str(),
-                middle.step_ms, middle.comm_ms, tokens_per_s(middle, world_size), middle.peak_mib,
-                ratio);
+    middle.data_ms = median_of(all, &Run::data_ms);
+    std::printf("%7d %-14s %9.1f %9.1f %9.2f %9.0f %9.0f %8.2f\n", world_size, what.c_str(),
+                middle.step_ms, middle.comm_ms, middle.data_ms, tokens_per_s(middle, world_size),
+                middle.peak_mib, ratio);
     cases.push_back(to_json(world_size, what, middle));
-    if (!peers.empty()) cases.back()["times_ddp"] = ratio;
+    if (!peer.scripts.empty()) cases.back()["times_ddp"] = ratio;
   }
   return good;
 }
 
-// `peers` is where PyTorch's script is; "" for ours alone.
-bool compare_all(const std::string& program, const std::string& peers,
-                 nlohmann::ordered_json& cases) {
-  std::printf("%7s %-14s %9s %9s %9s %9s %8s\n", "workers", "what", "step ms", "comm ms",
-              "tokens/s", "peak MiB", "x ddp");
+bool compare_all(const std::string& program, const Peer& peer, nlohmann::ordered_json& cases) {
+  std::printf("%7s %-14s %9s %9s %9s %9s %9s %8s\n", "workers", "what", "step ms", "comm ms",
+              "data ms", "tokens/s", "peak MiB", "x ddp");
   bool good = true;
   for (const int world_size : {1, 2, 4}) {
-    good = compare(program, peers, world_size, cases) && good;
+    good = compare(program, peer, world_size, cases) && good;
   }
   return good;
 }
@@ -163,15 +168,16 @@ bool measure_steady(const std::string& program, Precision precision, int64_t tok
   const double faults = (many.faults - few.faults) / (kMany - kFew);
   const double tokens_per_s = kManyTokens / many.step_ms * 1e3;
   std::printf(
-      "%s %4ld tokens x %2ld: step %.0f ms, %.0f tokens/s, of all workers %.0f ms CPU and %.0f "
-      "page faults a step, peak %.0f MiB\n",
+      "%s %4ld tokens x %2ld: step %.0f ms, at most %.2f of it for data, %.0f tokens/s, of all "
+      "workers %.0f ms CPU and %.0f page faults a step, peak %.0f MiB\n",
       to_word(precision), static_cast<long>(tokens), static_cast<long>(sequences), many.step_ms,
-      tokens_per_s, cpu_ms, faults, many.peak_mib);
+      many.data_ms, tokens_per_s, cpu_ms, faults, many.peak_mib);
   std::fflush(stdout);
   cases.push_back({{"precision", to_word(precision)},
                    {"tokens", tokens},
                    {"sequences", sequences},
                    {"step_ms", many.step_ms},
+                   {"data_ms", many.data_ms},
                    {"tokens_per_s", tokens_per_s},
                    {"cpu_ms", cpu_ms},
                    {"page_faults", faults},
@@ -189,6 +195,49 @@ bool measure_steady(const std::string& program, nlohmann::ordered_json& cases) {
     }
   }
   return good;
+}
+
+// bf16 beside fp32, with kManyTokens for each worker, in turn: medians of three rounds, and of the
+// ratios within a round.
+bool compare_precisions(const std::string& program, nlohmann::ordered_json& cases) {
+  constexpr int kWorkers = 2;
+  constexpr int kRounds = 3;
+  constexpr int kSteps = 8;
+  if (bf16_products() != Bf16Products::kMatrixUnits) {
+    std::printf("bf16 beside fp32: left out, as this process has no matrix units for bf16\n");
+    return true;
+  }
+  std::printf("%6s x %2s of each %9s %9s %9s %9s %9s\n", "tokens", "", "precision", "step ms",
+              "data ms", "tokens/s", "x fp32");
+  for (const int64_t tokens : kLengths) {
+    const int64_t sequences = kManyTokens / tokens;
+    std::map<Precision, std::vector<Run>> runs;
+    for (int round = 0; round < kRounds; ++round) {
+      for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+        runs[precision].push_back(
+            run_hptrain(program, kWorkers, many_tokens(precision, tokens, sequences, kSteps)));
+      }
+    }
+    for (const auto& [precision, all] : runs) {
+      if (!std::ranges::all_of(all, &Run::good)) return false;
+      const double step_ms = median_of(all, &Run::step_ms);
+      const double data_ms = median_of(all, &Run::data_ms);
+      const double tokens_per_s = kWorkers * kManyTokens / step_ms * 1e3;
+      const double ratio = median_speedup(runs[Precision::kFp32], all);
+      std::printf("%6ld x %2ld         %9s %9.0f %9.2f %9.0f %9.2f\n", static_cast<long>(tokens),
+                  static_cast<long>(sequences), to_word(precision), step_ms, data_ms, tokens_per_s,
+                  ratio);
+      cases.push_back({{"tokens", tokens},
+                       {"sequences_of_each", sequences},
+                       {"precision", to_word(precision)},
+                       {"step_ms", step_ms},
+                       {"data_ms", data_ms},
+                       {"tokens_per_s", tokens_per_s},
+                       {"times_fp32", ratio}});
+    }
+    std::fflush(stdout);
+  }
+  return true;
 }
 
 // Each program beside PyTorch's FSDP2 as `python` has it, in turn, with kManyTokens for each
@@ -240,12 +289,17 @@ bool compare_fsdp2(const std::string& peers, const std::string& python,
 // bench_trainer [PEERS]: directory of ddp_llama.py, when PyTorch is there.
 // bench_trainer --once TOKENS SEQUENCES STEPS [PRECISION]: one run of two workers, in fp32 where it
 // is not given, for tests/bench/share.sh.
-// bench_trainer --ddp PEERS: only steps of 128 tokens beside PyTorch's.
+// bench_trainer --ddp PEERS [PYTHON HPTRAIN]: only steps of 128 tokens beside PyTorch's.
 // bench_trainer --steady: only what a step of 4096 tokens costs.
+// bench_trainer --precisions: only bf16 beside fp32.
 // bench_trainer --fsdp2 PEERS PYTHON HPTRAIN...: these steps beside FSDP2 (tests/bench/fsdp2.sh).
 int main(int argc, char** argv) {
   if (argc > 4 && std::strcmp(argv[1], "--fsdp2") == 0) {
     return hpctl::compare_fsdp2(argv[2], argv[3], {argv + 4, argv + argc}) ? 0 : 1;
+  }
+  nlohmann::ordered_json cases;
+  if (argc == 5 && std::strcmp(argv[1], "--ddp") == 0) {
+    return hpctl::compare_all(argv[4], {.scripts = argv[2], .python = argv[3]}, cases) ? 0 : 1;
   }
   const char* directory = std::getenv("HPCTL_BIN");
   if (directory == nullptr) {
@@ -253,7 +307,6 @@ int main(int argc, char** argv) {
     return 2;
   }
   const std::string program = std::string(directory) + "/hptrain";
-  nlohmann::ordered_json cases;
   if (argc > 4 && std::strcmp(argv[1], "--once") == 0) {
     const auto number = [&](int at) {
       return static_cast<int>(std::strtol(argv[at], nullptr, 10));
@@ -268,14 +321,18 @@ int main(int argc, char** argv) {
     return run.good ? 0 : 1;
   }
   if (argc > 2 && std::strcmp(argv[1], "--ddp") == 0) {
-    return hpctl::compare_all(program, argv[2], cases) ? 0 : 1;
+    return hpctl::compare_all(program, {.scripts = argv[2]}, cases) ? 0 : 1;
+  }
+  if (argc > 1 && std::strcmp(argv[1], "--precisions") == 0) {
+    return hpctl::compare_precisions(program, cases) ? 0 : 1;
   }
   bool good = hpctl::measure_steady(program, cases);
   if (argc > 1 && std::strcmp(argv[1], "--steady") == 0) return good ? 0 : 1;
+  good = hpctl::compare_precisions(program, cases) && good;
   for (const int world_size : {1, 2, 4}) {
     good = hpctl::measure_memory(program, world_size, cases) && good;
   }
-  good = hpctl::compare_all(program, argc > 1 ? argv[1] : "", cases) && good;
+  good = hpctl::compare_all(program, {.scripts = argc > 1 ? argv[1] : ""}, cases) && good;
   const hpctl::Run start = hpctl::run_hptrain(program, 4, [](hpctl::Workload&) {});
   for (const auto& [phase, ms] : start.phases) {
     std::printf("start of 4 workers: %s done after %.0f ms\n", phase.c_str(), ms);

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The trainer beside PyTorch's FSDP2 in fp32, 4096 tokens of each of two workers a step: this
 # machine's build of hptrain, one made for the LibTorch of another Debian release, and that
-# release's python3-torch, in turn.
+# release's python3-torch, in turn. Then that hptrain beside the release's DistributedDataParallel,
+# 128 tokens of each of one, two and four workers.
 #
 #   fsdp2.sh BUILD_DIRECTORY [--root DIR] [RELEASE]
 #
@@ -10,7 +11,7 @@
 #   --root DIR       the release's system is made in DIR and stays, or is taken from there
 #   RELEASE          sid: PyTorch 2.14
 #
-# Needs root, mount namespaces, the package debootstrap and its mirror, 4 GB. Prints a table, then
+# Needs root, mount namespaces, the package debootstrap and its mirror, 4 GB. Prints two tables, then
 # one line of JSON. Exit codes: 0 = done, 1 = failed, 2 = wrong usage, 77 = cannot run here.
 set -euo pipefail
 
@@ -59,5 +60,7 @@ for program in python3:/usr/bin/python3 "hptrain-$release:/hpctl-build/bin/hptra
   printf '#!/bin/sh\nexec chroot %s %s "$@"\n' "$root" "${program#*:}" >"$stage/${program%%:*}"
   chmod +x "$stage/${program%%:*}"
 done
+"$ours/tests/bench_trainer" --ddp "$repo/tests/bench/peers" "$stage/python3" \
+  "$stage/hptrain-$release"
 "$ours/tests/bench_trainer" --fsdp2 "$repo/tests/bench/peers" "$stage/python3" \
   "$ours/bin/hptrain" "$stage/hptrain-$release"

@@ -96,6 +96,7 @@ void read_metrics(const std::string& path, Run& run) {
     if (m["step"] < 3) continue;  // the first steps touch their memory for the first time
     step_ms.push_back(m["step_ms"]);
     comm_ms.push_back(m.value("comm_ms", 0.0));
+    run.data_ms = std::max(run.data_ms, m.value("data_ms", 0.0));
   }
   if (step_ms.empty()) return;  // it failed
   run.step_ms = testing::median(step_ms);

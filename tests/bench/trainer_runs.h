@@ -20,6 +20,7 @@ struct Run {
   // Medians of steps after the second: the first touch their memory for the first time.
   double step_ms = 0;
   double comm_ms = 0;
+  double data_ms = 0;   // waited for samples; largest of these steps, not their median
   double peak_mib = 0;  // largest resident set of any rank
   double cpu_ms = 0;    // of all ranks from beginning to end, as are the page faults
   double faults = 0;    // that read nothing from a disk

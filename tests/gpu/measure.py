@@ -7,6 +7,7 @@ hand (hptrain --workload FILE).
 """
 import argparse
 import array
+import concurrent.futures
 import itertools
 import json
 import os
@@ -23,6 +24,8 @@ import time
 import torch
 
 import roofline
+import variants
+from variants import same, worst
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -59,9 +62,19 @@ def write_dataset(prefix, tokens, vocab):
         out.write(struct.pack(f"<{n + 1}q", *range(n + 1)))
 
 
+def lines_in(path):
+    """0 where it is not there yet."""
+    try:
+        with open(path) as lines:
+            return sum(1 for _ in lines)
+    except FileNotFoundError:
+        return 0
+
+
 class Trainer:
     def __init__(self, program, scratch):
-        self.program, self.scratch, self.count = program, scratch, 0
+        self.program, self.scratch = program, scratch
+        self.numbers = itertools.count(1)
         self.data = {}
 
     def dataset(self, vocab):
@@ -73,17 +86,20 @@ class Trainer:
     def workload(self, spec, directory):
         m = spec["model"]
         train = {
-            "model": {**{k: m[k] for k in ("dim", "layers", "heads", "kv_heads", "ffn", "vocab")},
-                      "tied_embeddings": m["tied"], "rope_theta": 5e5},
+            "model": {"rope_theta": 5e5, "tied_embeddings": m["tied"],
+                      **{k: v for k, v in m.items() if k != "tied"}},
+            "lora": spec.get("lora", {}),
             "data": {"path": self.dataset(m["vocab"]), "seq_len": spec["seq_len"],
                      "mask": spec.get("mask", "none")},
             "batch": {"micro": spec["micro"], "global": spec.get("global", spec["micro"])},
             "steps": spec["steps"], "seed": 3, "precision": spec["precision"],
             "optimizer": {"lr": 1e-4, "moments": spec.get("moments", "fp32")},
             "schedule": {"warmup_steps": 2}, "strategy": spec.get("strategy", "full"),
+            "shard_group": spec.get("shard_group", 0),
             "loss": {"chunk_tokens": spec.get("chunk_tokens", 0)},
             "memory": {"activation_checkpointing": spec.get("recompute", "none"),
                        "offload": spec.get("offload", [])},
+            "gpu": spec.get("gpu", {}),
             "metrics": {"trace_from": spec.get("trace_from", 0),
                         "trace_steps": spec.get("trace_steps", 0)},
         }
@@ -101,10 +117,9 @@ class Trainer:
     def run(self, spec, cpu=False, stop_after=0, limit_s=900):
         """Metrics by step, and rank 0's log. `stop_after` > 0: ended, by SIGKILL and without a
         checkpoint, after so many steps."""
-        self.count += 1
-        directory = os.path.join(self.scratch, f"run-{self.count}")
+        directory = os.path.join(self.scratch, f"run-{next(self.numbers)}")
         os.makedirs(directory)
-        environment = dict(os.environ)
+        environment = {**os.environ, **spec.get("environment", {})}
         if cpu:
             environment["CUDA_VISIBLE_DEVICES"] = ""
         document = self.workload(spec, directory)
@@ -119,7 +134,7 @@ class Trainer:
         metrics = document["metrics_path"]
         until, stopped = time.monotonic() + limit_s, False
         while any(p.poll() is None for p in processes):
-            done = os.path.exists(metrics) and sum(1 for _ in open(metrics))
+            done = lines_in(metrics)
             if (stop_after and done >= stop_after) or time.monotonic() > until:
                 stopped = done >= stop_after > 0
                 for p in processes:
@@ -136,29 +151,82 @@ class Trainer:
             steps = [json.loads(line) for line in lines if line.endswith("\n")]
         return steps, text, document["checkpoint_dir"]
 
+    def run_all(self, specs):
+        """The metrics of each. Side by side where there is a processor for each: a run is one
+        process of one thread and waits for its GPU most of the time."""
+        for spec in specs:
+            self.dataset(spec["model"]["vocab"])
+        with concurrent.futures.ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+            return [steps for steps, _, _ in pool.map(self.run, specs)]
 
-def worst(a, b):
-    return max(abs(x["loss"] - y["loss"]) / abs(y["loss"]) for x, y in zip(a, b))
+
+def runtime_of(log):
+    """What the log says that the run has used, and why not more."""
+    lines = [line for line in log.split("\n") if "runtime:" in line or "no fused kernels" in line]
+    return "; ".join(lines) or "no such line"
 
 
-def same(a, b):
-    numbers = lambda steps: [(s["step"], s["loss"], s["grad_norm"]) for s in steps]
-    return numbers(a) == numbers(b)
+def without_kernels(trainer, spec, fp32, bf16):
+    """The fused kernels beside LibTorch's operations in whole steps: same losses, other kernels."""
+    for precision, whole, bound in (("fp32", fp32, 1e-4), ("bf16", bf16, 2e-2)):
+        plain, log, _ = trainer.run({**spec, "precision": precision,
+                                     "environment": {"HPTRAIN_DEVICE_KERNELS": "none"}})
+        yield f"{precision}: losses without fused kernels, to {bound:g}", \
+            worst(plain, whole) < bound and "device_kernels LibTorch's" in log, \
+            f"{worst(plain, whole):.2g}; {runtime_of(log)}"
+
+
+def kernels_beside_references(program, device):
+    """kernels_check.cc: each kernel alone, on the card that is there."""
+    environment = dict(os.environ)
+    if device == "cpu":
+        stubs = os.path.join(os.path.dirname(program), "stub_cuda")
+        environment["LD_PRELOAD"] = " ".join(os.path.join(stubs, name) for name in
+                                             ("libcuda.so.1", "libnvrtc.so.12"))
+    try:
+        done = subprocess.run([program, device], env=environment, capture_output=True, text=True,
+                              timeout=300)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        yield "each kernel beside its reference", False, str(error)
+        return
+    print(done.stdout + done.stderr, end="", flush=True)
+    failed = [line for line in done.stdout.split("\n") if line.startswith("FAILED")]
+    last = (done.stdout + done.stderr).strip().split("\n")[-1]
+    yield "each kernel beside its reference", done.returncode == 0, "; ".join(failed[:3] + [last])
+
+
+def named_kernels(trainer, spec, fp32):
+    """As checks(): what workload.train.gpu names is had, or refused when the job starts."""
+    for gpu in ({"attention": "flash"}, {"attention": "products"},
+                {"attention": "cudnn", "deterministic": False}):
+        what = "bf16: " + ", ".join(f"{k} {v}" for k, v in gpu.items())
+        try:
+            first, _, _ = trainer.run({**spec, "precision": "bf16", "gpu": gpu})
+        except RuntimeError as error:
+            yield what, None if "is not to be had" in str(error) else False, str(error)
+            continue
+        yield what + ", losses of fp32, to 2e-2", worst(first, fp32) < 2e-2, \
+            f"{worst(first, fp32):.2g}"
+        if gpu.get("deterministic", True):
+            again, _, _ = trainer.run({**spec, "precision": "bf16", "gpu": gpu})
+            yield what + ", the same bits run to run", same(first, again), "8 steps"
 
 
 def checks(trainer, device, cards):
-    """Yields (what, passed, detail)."""
+    """Yields (what, passed, detail), of whole runs."""
     spec = {"model": SMALL, "seq_len": 128, "micro": 2, "global": 4, "steps": 8,
             "precision": "fp32", "save_every": 4}
     first, log, saved = trainer.run(spec)
-    used = "cuda sm_" in log
-    yield "computes on the " + device, used == (device == "cuda"), \
-        next((line for line in log.split("\n") if "runtime:" in line), "no such line")
+    cuda = device == "cuda"
+    yield "computes on the " + device, ("cuda sm_" in log) == cuda, runtime_of(log)
+    yield "fp32: fused kernels by NVRTC", ("device_kernels nvrtc" in log) == cuda, runtime_of(log)
+    base = os.path.join(saved, "step-8.g1")
     cpu, _, _ = trainer.run(spec, cpu=True)
     yield "fp32: losses of the CPU, to 1e-4", worst(first, cpu) < 1e-4, f"{worst(first, cpu):.2g}"
     again, _, _ = trainer.run(spec)
     yield "fp32: the same bits run to run", same(first, again), "8 steps, losses and norms"
-    narrow, _, saved = trainer.run({**spec, "precision": "bf16"})
+    narrow, log, saved = trainer.run({**spec, "precision": "bf16"})
+    yield "bf16: fused kernels by NVRTC", ("device_kernels nvrtc" in log) == cuda, runtime_of(log)
     yield "bf16: losses of fp32, to 2e-2", worst(narrow, first) < 2e-2, f"{worst(narrow, first):.2g}"
     again, _, _ = trainer.run({**spec, "precision": "bf16"})
     yield "bf16: the same bits run to run", same(narrow, again), "8 steps, losses and norms"
@@ -175,6 +243,11 @@ def checks(trainer, device, cards):
     chunked, _, _ = trainer.run({**spec, "precision": "bf16", "chunk_tokens": 48})
     yield "bf16: loss in chunks, to 1e-3", worst(chunked, narrow) < 1e-3, \
         f"{worst(chunked, narrow):.2g}"
+    if cuda:
+        yield from without_kernels(trainer, spec, first, narrow)
+    else:
+        yield "losses without fused kernels", None, "no card here"
+    yield from variants.checks(trainer, spec, first, narrow, base)
     # On a GPU all documents of a micro-batch in one call, in fp32 one by one.
     packed = {**spec, "mask": "documents"}
     one_by_one, _, _ = trainer.run(packed)
@@ -185,6 +258,7 @@ def checks(trainer, device, cards):
     again, _, _ = trainer.run({**packed, "precision": "bf16"})
     yield "bf16: packed documents, the same bits run to run", same(narrow, again), \
         "8 steps, losses and norms"
+    yield from named_kernels(trainer, spec, first)
     if cards < 2:
         yield "several cards over NCCL", None, f"{cards} card(s) here"
         return
@@ -196,6 +270,12 @@ def checks(trainer, device, cards):
                                    "offload": ["parameters" if strategy == "full" else "optimizer"]})
         yield f"fp32: {strategy} on 2 cards, offloaded: the same bits", same(moved, several), \
             "8 steps"
+    # Both groups of two where there are four cards, and else two replicas.
+    ranks, group = (4, 2) if cards >= 4 else (2, 1)
+    several, _, _ = trainer.run({**spec, "world_size": ranks, "micro": 1, "strategy": "hybrid",
+                                 "shard_group": group})
+    yield f"fp32: hybrid on {ranks} cards, groups of {group}, to 1e-4", \
+        worst(several, first) < 1e-4, f"{worst(several, first):.2g}"
 
 
 def row_of(name, seq_len, who, step_ms, peak, flops, tokens, peak_tflops):
@@ -263,6 +343,7 @@ def rooflines(trainer, points, peak_tflops, gigabytes):
 def markdown(results):
     lines = ["# hptrain on " + results["machine"]["device"], "",
              ", ".join(f"{k} {v}" for k, v in results["machine"].items()), "",
+             ", ".join(f"{k} in {v:.0f} s" for k, v in results["seconds"].items()), "",
              "| check | result | |", "| --- | --- | --- |"]
     words = {True: "passed", False: "**FAILED**", None: "left out"}
     for check in results["checks"]:
@@ -281,11 +362,74 @@ def markdown(results):
     return "\n".join(lines + roofline.markdown(results["roofline"])) + "\n"
 
 
+PARTS = ("checks", "benchmark", "roofline")
+
+
+def points_of(cuda):
+    """(name, model, tokens of a sequence, sequences, steps, more of the spec)"""
+    if not cuda:
+        return [("small", SMALL, 128, 2, 6, {})]
+    points = [(name, MODELS[name], seq, 8192 // seq, 30, {})
+              for name in ("1B", "3B") for seq in (2048, 8192)]
+    points += [("1B", MODELS["1B"], 8192, 1, 30, {"gpu": gpu})
+               for gpu in ({"deterministic": False},
+                           {"attention": "cudnn", "deterministic": False})]
+    points += [("8B", MODELS["8B"], seq, 8192 // seq, 12,
+                {"moments": "bf16", "recompute": "full"}) for seq in (2048, 8192)]
+    points.append(("8B", MODELS["8B"], 8192, 1, 6,
+                   {"moments": "bf16", "recompute": "full", "offload": ["optimizer"]}))
+    return points
+
+
+def all_checks(trainer, args, cards):
+    """Yields a row of the results for each; what cannot be run is one that failed."""
+    begun = time.monotonic()
+    try:
+        for what, passed, detail in itertools.chain(
+                kernels_beside_references(args.kernels_check, args.device),
+                checks(trainer, args.device, cards)):
+            seconds = time.monotonic() - begun
+            begun += seconds
+            print(f"{what}: {'left out' if passed is None else passed} ({detail}), "
+                  f"{seconds:.1f} s", flush=True)
+            yield {"what": what, "passed": passed, "detail": detail, "seconds": seconds}
+    except RuntimeError as error:
+        yield {"what": "hptrain runs", "passed": False, "detail": str(error)}
+
+
+def measure_part(part, trainer, args, device, points):
+    """The rows of one of PARTS."""
+    peak = next((v for k, v in PEAK.items() if k in device), None)
+    if part == "checks":
+        return list(all_checks(trainer, args, torch.cuda.device_count()
+                               if args.device == "cuda" else 0))
+    if part == "benchmark":
+        rows = []
+        for row in benchmark(trainer, args.device, points, peak):
+            print(json.dumps(row), flush=True)
+            rows.append(row)
+        return rows
+    bandwidth = next((v for k, v in roofline.BANDWIDTH.items() if k in device), None)
+    found = list(rooflines(trainer, points[:1] + points[-2:-1], peak, bandwidth))
+    print("\n".join(roofline.markdown(found)), flush=True)
+    return found
+
+
+def write_results(out, results):
+    """After each part: what is known stays where a machine is lent for too short a time."""
+    for name, text in (("results.json", json.dumps(results, indent=1) + "\n"),
+                       ("results.md", markdown(results))):
+        with open(os.path.join(out, name), "w") as file:
+            file.write(text)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--hptrain", required=True)
+    parser.add_argument("--kernels-check", required=True)
     parser.add_argument("--device", choices=["cuda", "cpu"], required=True)
     parser.add_argument("--out", required=True)
+    parser.add_argument("--only", choices=PARTS)
     args = parser.parse_args()
     cuda = args.device == "cuda"
     os.makedirs(args.out, exist_ok=True)
@@ -293,39 +437,22 @@ def main():
     shutil.rmtree(scratch, ignore_errors=True)
     os.makedirs(scratch)
     device = torch.cuda.get_device_name(0) if cuda else "CPU (" + platform.machine() + ")"
-    peak = next((v for k, v in PEAK.items() if k in device), None)
     results = {"machine": {"device": device, "torch": torch.__version__,
                            "cuda": str(torch.version.cuda), "python": platform.python_version()},
-               "checks": [], "benchmark": [], "roofline": []}
+               "checks": [], "benchmark": [], "roofline": [], "seconds": {}}
     trainer = Trainer(args.hptrain, scratch)
-    cards = torch.cuda.device_count() if cuda else 0
-    try:
-        for what, passed, detail in checks(trainer, args.device, cards):
-            print(f"{what}: {'left out' if passed is None else passed} ({detail})", flush=True)
-            results["checks"].append({"what": what, "passed": passed, "detail": detail})
-    except RuntimeError as error:
-        results["checks"].append({"what": "hptrain runs", "passed": False, "detail": str(error)})
-    points = [("small", SMALL, 128, 2, 6, {})]
-    if cuda:
-        points = [(name, MODELS[name], seq, 8192 // seq, 30, {})
-                  for name in ("1B", "3B") for seq in (2048, 8192)]
-        points += [("8B", MODELS["8B"], seq, 8192 // seq, 12,
-                    {"moments": "bf16", "recompute": "full"}) for seq in (2048, 8192)]
-        points.append(("8B", MODELS["8B"], 8192, 1, 6,
-                       {"moments": "bf16", "recompute": "full", "offload": ["optimizer"]}))
-    for row in benchmark(trainer, args.device, points, peak):
-        print(json.dumps(row), flush=True)
-        results["benchmark"].append(row)
-    bandwidth = next((v for k, v in roofline.BANDWIDTH.items() if k in device), None)
-    results["roofline"] = list(rooflines(trainer, points[:1] + points[-2:-1], peak, bandwidth))
-    print("\n".join(roofline.markdown(results["roofline"])), flush=True)
+    for part in (args.only,) if args.only else PARTS:
+        begun = time.monotonic()
+        results[part] = measure_part(part, trainer, args, device, points_of(cuda))
+        results["seconds"][part] = time.monotonic() - begun
+        print(f"{part}: {results['seconds'][part]:.0f} s", flush=True)
+        write_results(args.out, results)
     shutil.rmtree(scratch)
-    for name, text in (("results.json", json.dumps(results, indent=1) + "\n"),
-                       ("results.md", markdown(results))):
-        with open(os.path.join(args.out, name), "w") as out:
-            out.write(text)
     failed = [c["what"] for c in results["checks"] if c["passed"] is False]
-    print(("failed: " + "; ".join(failed)) if failed else "all checks passed; see results.md")
+    if failed:
+        print("failed: " + "; ".join(failed))
+    elif results["checks"]:
+        print("all checks passed; see results.md")
     return 1 if failed else 0
 
 

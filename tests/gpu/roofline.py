@@ -75,8 +75,9 @@ def measured(path, steps, step_ms):
 
 
 def floors(m, seq_len, micro, moment_bytes, recompute, tflops, gigabytes):
-    """Milliseconds that a step needs at least, by row, for what can be counted. Operands in bf16,
-    logits and state in fp32; causal attention, its backward pass at 2.5 times the forward one."""
+    """Milliseconds that a step needs at least, by row, for what can be counted. Operands and logits
+    in bf16, state in fp32; the loss reads the logits twice and writes their gradient once; causal
+    attention, its backward pass at 2.5 times the forward one."""
     if not tflops or not gigabytes:
         return {}
     tokens, dim, ffn, layers = micro * seq_len, m["dim"], m["ffn"], m["layers"]
@@ -91,7 +92,7 @@ def floors(m, seq_len, micro, moment_bytes, recompute, tflops, gigabytes):
     read = {"norms": (2 * layers + 1) * tokens * dim * (4 * again + 6),
             "rope": layers * tokens * (q + k) * 4 * (again + 1),
             "activation": layers * tokens * ffn * (6 * again + 10),
-            "loss": tokens * m["vocab"] * 12,
+            "loss": tokens * m["vocab"] * (2 + 2 + 2),
             "optimizer": parameters * (4 + 4 + 4 + 4 + 4 * moment_bytes)}
     found = {row: count / tflops / 1e9 for row, count in flops.items()}
     found.update({row: count / gigabytes / 1e6 for row, count in read.items()})

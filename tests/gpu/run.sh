@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds hptrain against the LibTorch inside this machine's Python, then runs the checks and the
-# benchmark of measure.py on its GPU, and prints a roofline of one step. One command, on any machine
-# with an NVIDIA GPU:
+# Builds hptrain against the LibTorch inside this machine's Python, then on its GPU holds each kernel
+# against its reference (kernels_check.cc), runs the checks and the benchmark of measure.py, and
+# prints a roofline of one step. One command, on any machine with an NVIDIA GPU:
 #
-#   tests/gpu/run.sh [--out DIR] [--build DIR] [--python PROGRAM] [--cpu]
+#   tests/gpu/run.sh [--only PART] [--out DIR] [--build DIR] [--python PROGRAM] [--cpu]
 #
-# Writes DIR/results.json and DIR/results.md (build/gpu/results by default). Needs a C++20 compiler,
+# PART: checks, benchmark or roofline, where a machine is lent for too short a time for all; how long
+# each took is printed. Writes DIR/results.json and DIR/results.md (build/gpu/results by default),
+# after each part. Needs a C++20 compiler,
 # CMake 3.18, Ninja or make, OpenSSL's and nlohmann json's headers, and a Python
 # with torch 2.4 or newer, of either C++ ABI; no CUDA toolkit, no protobuf, no gRPC, no Gloo. --cpu
 # runs the same steps with a small model and without a GPU, also with an older torch, to try the
@@ -16,18 +18,19 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 
 usage() {
-  echo "usage: tests/gpu/run.sh [--out DIR] [--build DIR] [--python PROGRAM] [--cpu]" >&2
+  echo "usage: tests/gpu/run.sh [--only PART] [--out DIR] [--build DIR] [--python PROGRAM] [--cpu]" >&2
   exit 2
 }
 
 device=cuda
 build=$root/build/gpu
 out=
+only=
 python=python3
 while [ $# -gt 0 ]; do
   case $1 in
     --cpu) device=cpu ;;
-    --out | --build | --python)
+    --only | --out | --build | --python)
       [ $# -ge 2 ] || usage
       declare "${1#--}=$2"
       shift
@@ -37,6 +40,10 @@ while [ $# -gt 0 ]; do
   shift
 done
 out=${out:-$build/results}
+case $only in
+  "" | checks | benchmark | roofline) ;;
+  *) usage ;;
+esac
 
 missing=()
 need() { missing+=("$1"); }
@@ -90,6 +97,8 @@ cmake -S "$root" -B "$build" -G "$generator" -DHPCTL_TRAINER_ONLY=ON -DCMAKE_BUI
   "-DCMAKE_CXX_FLAGS_RELEASE=$flags" "-DCMAKE_PREFIX_PATH=${torch_cmake%/share/cmake}" \
   -DGLOO_INCLUDE_DIR= -DGLOO_LIBRARY= || exit 2
 cmake --build "$build" --parallel --target hptrain hptrain_engine || exit 2
+# Where this does not build, its check fails, and the others go on.
+cmake --build "$build" --parallel --target kernels_check stub_cuda stub_nvrtc || true
 "$build/bin/hptrain" --version
 "$python" "$root/tests/gpu/measure.py" --hptrain "$build/bin/hptrain" --device "$device" \
-  --out "$out"
+  --kernels-check "$build/tests/kernels_check" --out "$out" ${only:+--only "$only"}

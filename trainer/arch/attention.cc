@@ -14,16 +14,17 @@
 namespace hpctl {
 
 CausalAttention::By CausalAttention::choose(at::ScalarType compute, at::Device device,
-                                            bool windowed, bool packed) {
+                                            bool windowed, bool packed, GpuAttention asked) {
   if (device.is_cpu()) return By::kBlocks;
   const bool narrow = wide_type(compute) != compute;
-  if (!narrow) return By::kProducts;
+  if (!narrow || asked == GpuAttention::kProducts) return By::kProducts;
+  if (asked == GpuAttention::kCudnn) return By::kFused;
   if (packed) return By::kPacked;
   return compat::kHasFusedAttention && !windowed ? By::kFused : By::kProducts;
 }
 
 CausalAttention::CausalAttention(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
-                                 at::Device device, std::optional<By> by,
+                                 at::Device device, GpuAttention asked, std::optional<By> by,
                                  const PackedKernels* packed)
     : compute_(compute),
       wide_(wide_type(compute)),
@@ -31,7 +32,7 @@ CausalAttention::CausalAttention(const ModelSpec& model, int64_t seq_len, at::Sc
       scale_(1.0 / std::sqrt(static_cast<double>(model.head_size()))),
       window_(model.sliding_window > 0 ? std::min(model.sliding_window, seq_len) : seq_len),
       packed_(packed != nullptr ? packed : packed_kernels(model, compute, device)),
-      by_(by.value_or(choose(compute, device, window_ < seq_len, packed_ != nullptr))) {
+      by_(by.value_or(choose(compute, device, window_ < seq_len, packed_ != nullptr, asked))) {
   const c10::NoGradGuard no_grad;
   if (traits_of(model.arch).positions == Positions::kRotary) make_angles(model, seq_len, device);
   if (by_ != By::kProducts) return;

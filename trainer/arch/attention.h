@@ -5,10 +5,11 @@
 // attends to the last W tokens of its document, its own included.
 // Shapes: B sequences, T tokens each, H = heads, K = kv_heads, G = H / K, h = head dimension.
 //
-// On a CPU by the kernel of trainer/kernels/attention.h. On a GPU in bf16 and fp16 by LibTorch's
-// own: that for whole sequences, which knows no window, and where there is one, that for documents
-// that lie one behind the other (packed_attention.h), all documents and windows in one call. None
-// of them stores scores. Otherwise by products of matrices.
+// On a CPU by the kernel of trainer/kernels/attention.h. On a GPU as workload.train.gpu.attention
+// says; auto is in bf16 and fp16 by LibTorch's own: that for whole sequences, which knows no
+// window, and where there is one, that for documents that lie one behind the other
+// (packed_attention.h), all documents and windows in one call. None of them stores scores.
+// Otherwise by products of matrices.
 #pragma once
 
 #include <cstdint>
@@ -23,24 +24,35 @@
 
 namespace hpctl {
 
+// On a GPU, whichever way it goes: the largest error of the result or of a gradient beside exact
+// attention of the same operands, relative to the largest number of that. In bf16 and fp16 turned
+// queries and keys, weights and what the gradients come from are rounded on the way. A bound that
+// the CPU keeps by the same products; tests/gpu/run.sh holds a card to it.
+inline double gpu_attention_bound(at::ScalarType type) {
+  if (type == at::kBFloat16) return 1.0 / 64;
+  return type == at::kHalf ? 1.0 / 512 : 1e-5;
+}
+
 class CausalAttention {
  public:
   // kPacked: documents and windows in one call, and else as kFused.
   enum class By { kBlocks, kFused, kPacked, kProducts };
 
-  // For sequences of `seq_len` tokens; `compute` as in make_model(). `by`: what suits the device,
-  // unless it is said; products work on each. `packed`: the kernels of kPacked, unless they are
-  // LibTorch's.
+  // For sequences of `seq_len` tokens; `compute` as in make_model(), `asked` of a GPU. `by`: what
+  // suits the device, unless it is said; products work on each. `packed`: the kernels of kPacked,
+  // unless they are LibTorch's.
   CausalAttention(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
-                  at::Device device = at::kCPU, std::optional<By> by = std::nullopt,
-                  const PackedKernels* packed = nullptr);
+                  at::Device device = at::kCPU, GpuAttention asked = GpuAttention::kAuto,
+                  std::optional<By> by = std::nullopt, const PackedKernels* packed = nullptr);
 
   // q: [B, T, H, h]; k, v: [B, T, K, h] -> [B, T, H * h]
   at::Tensor operator()(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                         const Documents& documents, Recomputed* recomputed = nullptr) const;
 
-  // What suits the device, where there are kernels for kPacked or not.
-  static By choose(at::ScalarType compute, at::Device device, bool windowed, bool packed);
+  // What suits the device, where there are kernels for kPacked or not. What cannot be had of what
+  // was asked was refused before (gpu_attention.h).
+  static By choose(at::ScalarType compute, at::Device device, bool windowed, bool packed,
+                   GpuAttention asked = GpuAttention::kAuto);
 
  private:
   void make_angles(const ModelSpec& model, int64_t seq_len, at::Device device);

@@ -94,6 +94,15 @@ class Communicator {
   virtual Result<CollectivePtr> begin_exchange(int to, std::span<const std::byte> outgoing,
                                                int from, std::span<std::byte> incoming);
 
+  // Memory for buffers of collectives from which the others take what this rank contributes, so
+  // that nothing is copied to be sent; at least 64-byte aligned, and there as long as the
+  // communicator. Null where there is none of it, or no more. After connect().
+  virtual void* allocate_shared(size_t) { return nullptr; }
+  // Of what allocate_shared() gave: it stays as it is also after wait(), but for what the
+  // collective writes, until this has returned. It seldom waits, since the others take what they
+  // need whenever they call us. Errors are those of the collectives.
+  virtual Outcome await_readers(std::span<const std::byte> shared);
+
   // Returns when what was begun and waited for is done, which on a device's streams is later than
   // wait(). Errors are those of the collectives: a wait for the device itself would never end.
   virtual Outcome settle() { return Ok{}; }

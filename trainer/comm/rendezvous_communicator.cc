@@ -171,6 +171,14 @@ Result<CollectivePtr> RendezvousCommunicator::begin_exchange(int to,
   return carrier_->begin_exchange(to, outgoing, from, incoming);
 }
 
+void* RendezvousCommunicator::allocate_shared(size_t bytes) {
+  return carrier_->allocate_shared(bytes);
+}
+
+Outcome RendezvousCommunicator::await_readers(std::span<const std::byte> shared) {
+  return carrier_->await_readers(shared);
+}
+
 Outcome RendezvousCommunicator::suffer(PeerTrouble trouble) { return carrier_->suffer(trouble); }
 
 void RendezvousCommunicator::abort() {

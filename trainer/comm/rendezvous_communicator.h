@@ -33,6 +33,8 @@ class RendezvousCommunicator final : public Communicator {
                                              float* output) override;
   Result<CollectivePtr> begin_exchange(int to, std::span<const std::byte> outgoing, int from,
                                        std::span<std::byte> incoming) override;
+  void* allocate_shared(size_t bytes) override;
+  Outcome await_readers(std::span<const std::byte> shared) override;
   Outcome suffer(PeerTrouble trouble) override;
   void abort() override;
 

@@ -80,15 +80,22 @@ class SharedMemoryCommunicator::Work : public Collective {
     segment().publish(slot, bytes, number_, readers);
   }
 
-  // The next piece of this collective from `from`, of so many bytes, or null.
-  const std::byte* next_piece(int from, size_t bytes) {
+  // True when all is published where it lies, false where it must wait for a slot's readers.
+  bool pass_in_room(const void* data, size_t bytes) {
+    return segment().publish_in_room(data, bytes, number_, others());
+  }
+
+  // The next piece of this collective from `from`: of so many bytes from a slot, of
+  // `bytes_in_room` from its room. nullopt where it has not come.
+  std::optional<SharedSegment::Piece> next_piece(int from, size_t bytes, size_t bytes_in_room) {
     const std::optional<SharedSegment::Piece> piece = segment().front(from);
-    if (!piece || piece->collective < number_) return nullptr;
-    if (piece->collective == number_ && piece->bytes == bytes) return piece->data;
+    if (!piece || piece->collective < number_) return std::nullopt;
+    const size_t expected = piece->in_room ? bytes_in_room : bytes;
+    if (piece->collective == number_ && piece->bytes == expected) return piece;
     owner_.broken_ = owner_.names_of(only_rank(from)) +
                      " is at another collective, or at one of another " +
                      "size; all ranks must run the same program on the same job";
-    return nullptr;
+    return std::nullopt;
   }
 
   // Piece by piece, `bytes` of one rank; `taken` have come. True when all have.
@@ -97,10 +104,11 @@ class SharedMemoryCommunicator::Work : public Collective {
     for (; pieces_taken < pieces; ++pieces_taken) {
       const size_t offset = pieces_taken * SharedSegment::kSlotBytes;
       const size_t n = std::min(SharedSegment::kSlotBytes, bytes - offset);
-      const std::byte* piece = next_piece(from, n);
-      if (piece == nullptr) return false;
-      std::memcpy(to + offset, piece, n);
+      const auto piece = next_piece(from, n, bytes);
+      if (!piece) return false;
+      std::memcpy(to + offset, piece->data, piece->bytes);
       segment().pop(from);
+      if (piece->in_room) pieces_taken = pieces - 1;
     }
     return true;
   }
@@ -147,7 +155,11 @@ class SharedMemoryCommunicator::AllGather final : public Work {
   }
 
  private:
-  bool publish() override { return publish_from(chunk_of(rank()), chunk_, others()); }
+  bool publish() override {
+    const std::byte* own = chunk_of(rank());
+    if (segment().is_in_room(own)) return pass_in_room(own, chunk_);
+    return publish_from(own, chunk_, others());
+  }
 
   RankSet take() override {
     RankSet missing = 0;
@@ -168,7 +180,8 @@ class SharedMemoryCommunicator::AllGather final : public Work {
   std::vector<size_t> taken_;  // pieces, by rank
 };
 
-// In segments, of which a slot has the part of every other rank, and which are added one by one.
+// In segments, of which a slot has the part of every other rank, and which are added one by one. An
+// input in its rank's room is one piece for all segments.
 class SharedMemoryCommunicator::ReduceScatter final : public Work {
  public:
   ReduceScatter(SharedMemoryCommunicator& owner, uint64_t sequence, const float* input,
@@ -188,6 +201,7 @@ class SharedMemoryCommunicator::ReduceScatter final : public Work {
 
  private:
   bool publish() override {
+    if (segment().is_in_room(input_)) return pass_in_room(input_, chunk_ * sizeof(float));
     for (; pieces_published_ < segments_; ++pieces_published_) {
       std::byte* slot = free_slot();
       if (slot == nullptr) return false;
@@ -205,23 +219,27 @@ class SharedMemoryCommunicator::ReduceScatter final : public Work {
     for (; taken_ < segments_; ++taken_) {
       const size_t begin = taken_ * part_;
       RankSet missing = 0;
+      RankSet in_use = 0;  // whose piece has the next segment too
       for (int from = 0; from < world_size(); ++from) {
         const float*& part = parts_[static_cast<size_t>(from)].numbers;
         if (from == rank()) {
           part = chunk_of(from) + begin;
           continue;
         }
-        const std::byte* piece = next_piece(from, bytes_from(begin));
-        if (piece == nullptr) {
+        const auto piece = next_piece(from, bytes_from(begin), chunk_ * sizeof(float));
+        if (!piece) {
           missing |= only_rank(from);
+        } else if (piece->in_room) {
+          part = chunk_in(reinterpret_cast<const float*>(piece->data), rank()) + begin;
+          if (taken_ + 1 < segments_) in_use |= only_rank(from);
         } else {
-          part = reinterpret_cast<const float*>(piece + place_of(rank(), from));
+          part = reinterpret_cast<const float*>(piece->data + place_of(rank(), from));
         }
       }
       if (missing != 0) return missing;
       add(begin);
       for (int from = 0; from < world_size(); ++from) {
-        if (from != rank()) segment().pop(from);
+        if (((others() & ~in_use) & only_rank(from)) != 0) segment().pop(from);
       }
     }
     return 0;
@@ -238,7 +256,10 @@ class SharedMemoryCommunicator::ReduceScatter final : public Work {
     }
   }
 
-  const float* chunk_of(int rank) const { return input_ + static_cast<size_t>(rank) * stride_; }
+  const float* chunk_in(const float* input, int rank) const {
+    return input + static_cast<size_t>(rank) * stride_;
+  }
+  const float* chunk_of(int rank) const { return chunk_in(input_, rank); }
   // Of the segment that begins there.
   size_t bytes_from(size_t begin) const { return std::min(part_, chunk_ - begin) * sizeof(float); }
   // Where the part of `to` lies in a slot of `from`, which has none for itself.
@@ -372,7 +393,8 @@ void SharedMemoryCommunicator::progress() {
   }
 }
 
-SharedMemoryCommunicator::Needs SharedMemoryCommunicator::needs_until(const Work& last) const {
+// Null = all.
+SharedMemoryCommunicator::Needs SharedMemoryCommunicator::needs_until(const Work* last) const {
   Needs needs;
   for (const Work* work : begun_) {
     if (work->due() != Clock::time_point{} && work->due() > Clock::now()) {
@@ -381,7 +403,7 @@ SharedMemoryCommunicator::Needs SharedMemoryCommunicator::needs_until(const Work
     }
     if (!work->is_published()) needs.readers = segment_->readers();
     needs.pieces |= work->missing();
-    if (work == &last) break;
+    if (work == last) break;
   }
   return needs;
 }
@@ -396,12 +418,33 @@ std::string SharedMemoryCommunicator::names_of(RankSet ranks) const {
   return join(names, ", ");
 }
 
-Error SharedMemoryCommunicator::failed(const Work& work, const std::string& why) const {
-  return Error{kPeerLost, "collective " + std::to_string(work.sequence()) + " (" + work.what() +
-                              ") of rank " + std::to_string(rank()) + " failed: " + why};
+Error SharedMemoryCommunicator::failed(const std::string& what, const std::string& why) const {
+  return Error{kPeerLost,
+               "collective " + what + " of rank " + std::to_string(rank()) + " failed: " + why};
 }
 
 Outcome SharedMemoryCommunicator::wait(const Work& work) {
+  HP_TRY(work_until(
+      std::to_string(work.sequence()) + " (" + work.what() + ")",
+      [&work] { return work.is_done(); }, [this, &work] { return needs_until(&work); }));
+  note_completed();
+  return Ok{};
+}
+
+// Others may wait for pieces that we have yet to publish, so all that was begun goes on meanwhile.
+Outcome SharedMemoryCommunicator::await_readers(std::span<const std::byte> shared) {
+  return work_until(
+      "0 (readers of a buffer)", [&] { return segment_->readers_of(shared) == 0; },
+      [&] {
+        Needs needs = needs_until(nullptr);
+        needs.readers |= segment_->readers_of(shared);
+        return needs;
+      });
+}
+
+template <typename IsDone, typename FindNeeds>
+Outcome SharedMemoryCommunicator::work_until(const std::string& what, IsDone is_done,
+                                             FindNeeds find_needs) {
   const auto deadline = Clock::now() + options_.collective_timeout;
   for (;;) {
     if (aborted_) broken_ = "aborted";
@@ -409,12 +452,9 @@ Outcome SharedMemoryCommunicator::wait(const Work& work) {
     const uint32_t heard = segment_->bell();
     const RankSet lost = peers_->lost();
     if (broken_.empty()) progress();
-    if (work.is_done() && !aborted_) {
-      note_completed();
-      return Ok{};
-    }
-    if (!broken_.empty()) return failed(work, broken_);
-    const Needs needs = needs_until(work);
+    if (is_done() && !aborted_) return Ok{};
+    if (!broken_.empty()) return failed(what, broken_);
+    const Needs needs = find_needs();
     const RankSet gone = (needs.pieces | needs.readers) & lost;
     if (gone != 0) {
       broken_ = "connection to " + names_of(gone) + " closed";

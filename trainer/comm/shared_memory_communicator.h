@@ -7,6 +7,8 @@
 // come, straight to where it belongs, and a reduction adds the pieces where they lie. So what is
 // under way while a rank computes costs nobody a processor, and a piece is ready for the others
 // before they ask. Larger collectives than the slots hold pass through them piece by piece.
+// What lies in memory of allocate_shared() is not copied into slots: it is published as one piece
+// of any size, and whoever waits copies or adds from there.
 //
 // Collectives are worked on in the order in which they were begun, by all ranks alike. The piece
 // that is first in that order always finds a free slot, since all before it have been read, so
@@ -48,6 +50,8 @@ class SharedMemoryCommunicator final : public Communicator {
                                              float* output) override;
   Result<CollectivePtr> begin_exchange(int to, std::span<const std::byte> outgoing, int from,
                                        std::span<std::byte> incoming) override;
+  void* allocate_shared(size_t bytes) override { return segment_->allocate(bytes); }
+  Outcome await_readers(std::span<const std::byte> shared) override;
   Outcome suffer(PeerTrouble trouble) override;
   void abort() override;
 
@@ -72,9 +76,11 @@ class SharedMemoryCommunicator final : public Communicator {
   template <typename Kind, typename... Arguments>
   CollectivePtr begin(Arguments&&... arguments);
   void progress();
-  Needs needs_until(const Work& last) const;
+  Needs needs_until(const Work* last) const;
+  template <typename IsDone, typename FindNeeds>
+  Outcome work_until(const std::string& what, IsDone is_done, FindNeeds find_needs);
   Outcome wait(const Work& work);
-  Error failed(const Work& work, const std::string& why) const;
+  Error failed(const std::string& what, const std::string& why) const;
   std::string names_of(RankSet ranks) const;
   Clock::time_point due_of_next() const;
 

@@ -68,8 +68,9 @@ struct alignas(kLine) SharedSegment::Readers {
 
 struct alignas(kLine) SharedSegment::Queue {
   struct Entry {
-    uint32_t slot;
-    uint32_t bytes;
+    size_t slot;
+    size_t at;  // in the memory
+    size_t bytes;
     uint64_t collective;
   };
   std::atomic<uint64_t> published;  // number n is at n % kSlots
@@ -84,7 +85,8 @@ SharedSegment::Layout::Layout(int ranks) {
   readers = n * sizeof(Bell);
   queues = readers + n * sizeof(Readers);
   slots = rounded_up(queues + n * n * sizeof(Queue), kPage);
-  end = slots + n * kSlots * kSlotBytes;
+  rooms = slots + n * kSlots * kSlotBytes;
+  end = rooms + n * kRoomBytes;
 }
 
 void SharedSegment::Unmap::operator()(std::byte* memory) const { ::munmap(memory, bytes); }
@@ -135,6 +137,36 @@ std::byte* SharedSegment::slot(int rank, size_t number) const {
   return memory_.get() + layout_.slots + (static_cast<size_t>(rank) * kSlots + number) * kSlotBytes;
 }
 
+size_t SharedSegment::number_of(const std::byte* own_slot) const {
+  return static_cast<size_t>(own_slot - slot(rank_, 0)) / kSlotBytes;
+}
+
+std::byte* SharedSegment::room() const {
+  return memory_.get() + layout_.rooms + static_cast<size_t>(rank_) * kRoomBytes;
+}
+
+std::byte* SharedSegment::allocate(size_t bytes) {
+  if (bytes > kRoomBytes - room_used_) return nullptr;
+  std::byte* made = room() + room_used_;
+  room_used_ += rounded_up(bytes, kPage);
+  return made;
+}
+
+bool SharedSegment::is_in_room(const void* data) const {
+  return data >= room() && data < room() + kRoomBytes;
+}
+
+RankSet SharedSegment::readers_of(std::span<const std::byte> part_of_room) const {
+  RankSet all = 0;
+  for (size_t s = 0; s < kSlots; ++s) {
+    const std::byte* data = published_[s];
+    if (data < part_of_room.data() || data >= part_of_room.data() + part_of_room.size()) continue;
+    // What is written there afterwards is written behind what they have read.
+    all |= readers_of(rank_).of_slot[s].load(std::memory_order_acquire);
+  }
+  return all;
+}
+
 std::byte* SharedSegment::free_slot() {
   const Readers& readers = readers_of(rank_);
   for (size_t s = 0; s < kSlots; ++s) {
@@ -153,16 +185,30 @@ RankSet SharedSegment::readers() const {
 
 void SharedSegment::publish(const std::byte* filled, size_t bytes, uint64_t collective,
                             RankSet readers) {
-  HP_CHECK(readers != 0 && bytes <= kSlotBytes);
-  const size_t number = static_cast<size_t>(filled - slot(rank_, 0)) / kSlotBytes;
+  HP_CHECK(bytes <= kSlotBytes);
+  enqueue(number_of(filled), filled, bytes, collective, readers);
+}
+
+bool SharedSegment::publish_in_room(const void* data, size_t bytes, uint64_t collective,
+                                    RankSet readers) {
+  HP_CHECK(is_in_room(data));
+  const std::byte* free = free_slot();
+  if (free == nullptr) return false;
+  enqueue(number_of(free), static_cast<const std::byte*>(data), bytes, collective, readers);
+  return true;
+}
+
+void SharedSegment::enqueue(size_t number, const std::byte* data, size_t bytes, uint64_t collective,
+                            RankSet readers) {
+  HP_CHECK(readers != 0);
+  published_[number] = data;
   // Before anybody can read, and so before anybody can clear a bit.
   readers_of(rank_).of_slot[number].store(readers, std::memory_order_relaxed);
   for (int to = 0; to < ranks_; ++to) {
     if ((readers & only_rank(to)) == 0) continue;
     Queue& q = queue(rank_, to);
     const uint64_t n = q.published.load(std::memory_order_relaxed);
-    q.entries[n % kSlots] = {static_cast<uint32_t>(number), static_cast<uint32_t>(bytes),
-                             collective};
+    q.entries[n % kSlots] = {number, static_cast<size_t>(data - memory_.get()), bytes, collective};
     q.published.store(n + 1, std::memory_order_release);
     ring(to, only_rank(rank_));
   }
@@ -173,13 +219,13 @@ std::optional<SharedSegment::Piece> SharedSegment::front(int from) const {
   const uint64_t n = taken_[static_cast<size_t>(from)];
   if (q.published.load(std::memory_order_acquire) == n) return std::nullopt;
   const Queue::Entry& entry = q.entries[n % kSlots];
-  HP_CHECK(entry.slot < kSlots && entry.bytes <= kSlotBytes);
-  return Piece{slot(from, entry.slot), entry.bytes, entry.collective};
+  HP_CHECK(entry.slot < kSlots && entry.at <= layout_.end && entry.bytes <= layout_.end - entry.at);
+  return Piece{memory_.get() + entry.at, entry.bytes, entry.collective, entry.at >= layout_.rooms};
 }
 
 void SharedSegment::pop(int from) {
   const uint64_t n = taken_[static_cast<size_t>(from)]++;
-  const uint32_t number = queue(from, rank_).entries[n % kSlots].slot;
+  const size_t number = queue(from, rank_).entries[n % kSlots].slot;
   std::atomic<RankSet>& readers = readers_of(from).of_slot[number];
   const RankSet before = readers.fetch_and(~only_rank(rank_), std::memory_order_acq_rel);
   if (before == only_rank(rank_)) ring(from, kForSlot);

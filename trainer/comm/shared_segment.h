@@ -4,13 +4,17 @@
 //
 //   per rank            a bell: a futex, and what its rank waits for
 //   per rank            32 slots of 256 KiB, and for each slot the ranks that have yet to read it
-//   per pair of ranks   a queue of the pieces that one has published for the other
+//   per rank            a room of 4 GiB for its buffers, of which what is never used takes no
+//   memory per pair of ranks   a queue of the pieces that one has published for the other
 //
 // A sender fills a free slot, writes the slot's readers, puts the piece into the queue of each and
 // rings their bells. A reader takes the pieces of one sender in the order in which they were
 // published; the last reader of a slot has freed it. A slot is in the queue of each of its readers
 // once, so a queue of as many entries as a sender has slots is never full. The lowest free slot is
 // used first: what is not needed is never touched, and what is stays in the cache.
+//
+// What lies in its sender's room is read there: the piece is of any size and says where, and its
+// slot holds nothing but its readers. The sender leaves it as it is until they have read it.
 //
 // The memory is a file without a name (memfd), sealed: it ends with the last process that has it
 // mapped, however that process ends, and nobody can make it shorter. There is no lock in it, so a
@@ -26,6 +30,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "common/base/fd.h"
@@ -47,11 +52,14 @@ class SharedSegment {
 
   using Clock = std::chrono::steady_clock;
 
-  // What a sender has published, at most kSlotBytes.
+  static constexpr size_t kRoomBytes = size_t{4} << 30;
+
+  // What a sender has published: at most kSlotBytes from a slot, any number from its room.
   struct Piece {
     const std::byte* data;
     size_t bytes;
     uint64_t collective;
+    bool in_room;
   };
 
   // A file for `ranks` ranks, 2 to kMostRanks; a page is taken when it is first written.
@@ -65,6 +73,15 @@ class SharedSegment {
   RankSet readers() const;
   // Passes what free_slot() gave, filled with `bytes`, to `readers`, who are not none.
   void publish(const std::byte* slot, size_t bytes, uint64_t collective, RankSet readers);
+
+  // Zeroed memory in this rank's room, aligned to pages; null where too little is left. It stays
+  // as long as this.
+  std::byte* allocate(size_t bytes);
+  bool is_in_room(const void* data) const;
+  // Like publish(), of what lies in the room. False while no slot is free.
+  bool publish_in_room(const void* data, size_t bytes, uint64_t collective, RankSet readers);
+  // The ranks that have yet to read something that was published from there.
+  RankSet readers_of(std::span<const std::byte> part_of_room) const;
 
   // The next piece of `from`, until pop(); nullopt while there is none.
   std::optional<Piece> front(int from) const;
@@ -92,6 +109,7 @@ class SharedSegment {
     size_t readers;
     size_t queues;
     size_t slots;
+    size_t rooms;
     size_t end;
   };
 
@@ -101,13 +119,20 @@ class SharedSegment {
   Readers& readers_of(int rank) const;
   Queue& queue(int from, int to) const;
   std::byte* slot(int rank, size_t number) const;
+  size_t number_of(const std::byte* slot) const;
+  std::byte* room() const;
+  void enqueue(size_t slot_number, const std::byte* data, size_t bytes, uint64_t collective,
+               RankSet readers);
   void ring(int rank, RankSet for_whom);
 
   Layout layout_;
   std::unique_ptr<std::byte[], Unmap> memory_;
   int rank_;
   int ranks_;
-  int spins_;                    // looks at the bell before sleeping
+  int spins_;             // looks at the bell before sleeping
+  size_t room_used_ = 0;  // bytes
+  std::array<const std::byte*, kSlots>
+      published_{};              // where what was last published by each slot lies
   std::vector<uint64_t> taken_;  // pieces of each rank that this one has popped
 };
 

@@ -85,11 +85,11 @@ inline void set_storage_memory(const at::Tensor& tensor, void* memory, size_t by
   storage->set_nbytes(bytes);
 }
 
-// On a GPU the same input shall give the same bits. (Products of fp32 are of fp32 by default.)
-// cuBLAS wants CUBLAS_WORKSPACE_CONFIG set for that (pin_environment.h). Not "warn only": flash
-// attention would take that for leave to add in any order.
-inline void compute_deterministically() {
-  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+// Whether the same input shall give the same bits on a GPU. (Products of fp32 are of fp32 by
+// default.) cuBLAS wants CUBLAS_WORKSPACE_CONFIG set for that (pin_environment.h). Not "warn only":
+// flash attention would take that for leave to add in any order.
+inline void compute_deterministically(bool deterministic) {
+  at::globalContext().setDeterministicAlgorithms(deterministic, /*warn_only=*/false);
 #if HP_TORCH_AT_LEAST(2, 2)
   // Else every new tensor is filled first.
   at::globalContext().setDeterministicFillUninitializedMemory(false);
@@ -123,6 +123,23 @@ inline at::Tensor fused_causal_attention(const at::Tensor&, const at::Tensor&, c
                                          double) {
   TORCH_CHECK(false, "LibTorch ", torch_version(), " has no fused attention that we use");
 }
+#endif
+
+// That kernel on a GPU shall be FlashAttention's or cuDNN's, from here on and in the whole process:
+// where it takes an operand not, fused_causal_attention() throws. Until then LibTorch chooses.
+enum class FusedKernel { kFlash, kCudnn };
+#if HP_TORCH_AT_LEAST(2, 5)
+inline constexpr bool kHasPinnedAttention = true;
+inline void pin_fused_attention(FusedKernel kernel) {
+  at::Context& context = at::globalContext();
+  context.setSDPUseFlash(kernel == FusedKernel::kFlash);
+  context.setSDPUseCuDNN(kernel == FusedKernel::kCudnn);
+  context.setSDPUseMemEfficient(false);
+  context.setSDPUseMath(false);
+}
+#else
+inline constexpr bool kHasPinnedAttention = false;
+inline void pin_fused_attention(FusedKernel) {}  // who asks for it is refused (gpu_attention.h)
 #endif
 
 // Causal attention within documents that lie one behind the other, by one kernel (flash attention),

@@ -2,10 +2,12 @@
 #include "trainer/device/device_kernels.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <future>
 #include <initializer_list>
 #include <optional>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include "common/base/check.h"
@@ -49,6 +51,16 @@ Result<DeviceKernels> load_for(int device, const std::vector<Element>& types) {
       cuda->device_attribute(&minor, cuda::kCapabilityMinor, device) == cuda::kSuccess;
   if (!known) return Error{ErrorCode::kInternal, "the GPU does not say what it is"};
   return DeviceKernels::load(major, minor, types);
+}
+
+// By the environment; anything else in it is a mistake that the log tells.
+bool left_out() {
+  const char* const value = std::getenv("HPTRAIN_DEVICE_KERNELS");
+  if (value == nullptr || *value == '\0') return false;
+  if (value == std::string_view("none")) return true;
+  log_warning("HPTRAIN_DEVICE_KERNELS: expected none, found \"" + std::string(value) +
+              "\"; the fused kernels are used");
+  return false;
 }
 
 std::optional<DeviceKernels>& kernels_of_process() {
@@ -238,6 +250,10 @@ void DeviceKernels::sum_partials(device::SumPartials pass, cuda::Stream stream) 
 
 const DeviceKernels* load_device_kernels(int device, const std::vector<Element>& types) {
   HP_CHECK(!kernels_of_process());
+  if (left_out()) {
+    log_info("HPTRAIN_DEVICE_KERNELS=none: LibTorch's operations instead of fused kernels");
+    return nullptr;
+  }
   Result<DeviceKernels> loaded = load_for(device, types);
   if (!loaded.ok()) {
     log_warning("no fused kernels on the GPU, LibTorch's operations instead: " +

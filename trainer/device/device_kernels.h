@@ -23,6 +23,20 @@ namespace hpctl {
 
 enum class Element { kFp32, kBf16, kFp16 };
 
+// Bounds of errors, which tests on the host and on a card hold the kernels to
+// (tests/gpu/kernel_cases.h).
+//
+// Of a result or gradient of RMSNorm, SwiGLU, rotary positions and the cross entropy: the largest
+// difference from the exact one of the same operands, relative to the largest number of that. In
+// fp32 sums of fp32; in bf16 and fp16 half a unit in the last place of the largest number, because
+// what is computed in fp32 is rounded once.
+constexpr double device_row_bound(Element type) {
+  constexpr std::array<double, 3> kBounds = {2e-6, 3.95e-3, 4.95e-4};
+  return kBounds[static_cast<size_t>(type)];
+}
+// Of the sum of squares, relative to it: sums of fp64. AdamW has none: its bits are the host's.
+inline constexpr double kSquaresBound = 1e-12;
+
 class DeviceKernels {
  public:
   // Those of `types`, for a GPU of compute capability `major`.`minor`, whose context is the calling
@@ -90,7 +104,8 @@ class DeviceKernels {
 };
 
 // For this process's GPU, which has this number and becomes the calling thread's. Null where there
-// are none, and the log says why. Once.
+// are none, and the log says why. Once. HPTRAIN_DEVICE_KERNELS=none in the environment leaves them
+// out, so that the same job can be tried with and without.
 const DeviceKernels* load_device_kernels(int device, const std::vector<Element>& types);
 // What that gave; null before.
 const DeviceKernels* device_kernels();

@@ -52,11 +52,20 @@ void adamw_step(const AdamStep& s, bool decayed, const at::Tensor& gradient, con
 
 }  // namespace
 
-TorchDevice::TorchDevice(at::Device device, const DeviceKernels* kernels)
+void tell_libtorch(const GpuSpec& gpu) {
+  compat::compute_deterministically(gpu.deterministic);
+  if (gpu.attention == GpuAttention::kFlash) {
+    compat::pin_fused_attention(compat::FusedKernel::kFlash);
+  } else if (gpu.attention == GpuAttention::kCudnn) {
+    compat::pin_fused_attention(compat::FusedKernel::kCudnn);
+  }
+}
+
+TorchDevice::TorchDevice(at::Device device, const DeviceKernels* kernels, const GpuSpec& gpu)
     : device_(device), kernels_(kernels) {
   if (!device_.is_cuda()) return;
   c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device_);
-  compat::compute_deterministically();
+  tell_libtorch(gpu);
   make_streams();
 }
 
@@ -336,7 +345,7 @@ Result<Device*> open_device(int local_rank, const TrainSpec& train) {
   }
   const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(local_rank));
   const DeviceKernels* const kernels = load_device_kernels(local_rank, types_of(train));
-  return std::make_unique<TorchDevice>(device, kernels).release();
+  return std::make_unique<TorchDevice>(device, kernels, train.gpu).release();
 }
 
 }  // namespace hpctl

@@ -34,9 +34,10 @@ namespace hpctl {
 
 class TorchDevice : public Device {
  public:
-  // Makes it the calling thread's device. On a GPU, only deterministic kernels are used from here
-  // on. `kernels`: not owned; null where there are none.
-  explicit TorchDevice(at::Device device, const DeviceKernels* kernels = nullptr);
+  // Makes it the calling thread's device. A GPU computes as `gpu` says from here on, as far as that
+  // is LibTorch's. `kernels`: not owned; null where there are none.
+  explicit TorchDevice(at::Device device, const DeviceKernels* kernels = nullptr,
+                       const GpuSpec& gpu = {});
 
   std::string name() const override { return device_.str(); }
   bool is_host() const override { return false; }
@@ -93,6 +94,9 @@ class TorchDevice : public Device {
   double number_value_ = 0;
   double scale_value_ = 0;
 };
+
+// How a GPU computes, for the whole process; TorchDevice does it where it is one.
+void tell_libtorch(const GpuSpec& gpu);
 
 // The GPU of the worker with this number on its node where LibTorch was built for GPUs, else
 // host_device(). `train` tells which kernels it needs. Lives as long as the process. kInternal

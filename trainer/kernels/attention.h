@@ -16,13 +16,12 @@
 //
 // Error in fp32: the weights are exp2 of scores rounded to fp32, with a relative error of at most
 // 2^-22 beside that rounding; weights below 2^-126 are 0. Sums run over fp32 in a fixed order.
-// tests/unit/trainer/kernels_test.cc states and tests the error of the results.
 //
 // bf16 (uint16_t) has matrix units alone (level.h: has_bf16_matrix_units). Beside the rounding of
 // results, queries and keys are rounded once they are turned, weights and the gradients of scores
 // before they become factors of the next product; sums, softmax and logarithms are fp32, weights
 // with a relative error of at most 2^-18 beside that rounding, and subnormal numbers count as 0.
-// tests/unit/trainer/attention_tiles_test.cc states and tests the error.
+// The bounds that tests hold the results to are constants below.
 #pragma once
 
 #include <cstdint>
@@ -106,6 +105,18 @@ struct AttentionUnit {
   int64_t tokens;  // of the document
   int64_t kv_head;
 };
+
+// Bounds of errors: the largest difference from plain loops in fp64 over the same operands,
+// relative to the largest number of its kind, for operands of the size of a normal distribution's.
+// In fp32, of results and logarithms of sums, and of gradients; in fp64 the same.
+inline constexpr double kAttentionErrorFp32 = 2e-6;
+inline constexpr double kAttentionGradientErrorFp32 = 4e-6;
+inline constexpr double kAttentionErrorFp64 = 1e-14;
+inline constexpr double kAttentionGradientErrorFp64 = 1e-13;
+// In bf16 on matrix units, of results and of gradients; and of logarithms of sums as they are, not
+// relative: queries and keys are rounded once they are turned.
+inline constexpr double kAttentionErrorBf16 = 1.0 / 128;
+inline constexpr double kLogSumErrorBf16 = 1.0 / 32;
 
 // Queries, and keys, of a block.
 inline constexpr int64_t kAttentionBlock = 64;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 #endif
 
+#include <algorithm>
 #include <cctype>
 #include <cstdint>
 #include <cstdlib>
@@ -50,17 +51,26 @@ bool find_matrix_units() {
 #endif
 }
 
-// oneDNN's words, in either case of letters: the instruction sets with tiles have AMX in their
-// names, and ALL and DEFAULT do not limit anything.
-bool limits_to_older(const char* isa) {
-  if (isa == nullptr || *isa == '\0') return false;
-  std::string word(isa);
+struct Limit {
+  KernelLevel level;
+  bool tiles;  // of bf16
+};
+
+// Of oneDNN's words, in either case of letters. The instruction sets with tiles have AMX in their
+// names; ALL, DEFAULT and what oneDNN does not know do not limit anything.
+Limit limit_of(const char* isa) {
+  std::string word(isa == nullptr ? "" : isa);
   for (char& letter : word) letter = static_cast<char>(std::toupper(letter));
-  return word != "ALL" && word != "DEFAULT" && word.find("AMX") == std::string::npos;
+  if (word == "SSE41" || word == "AVX") return {KernelLevel::kBaseline, false};
+  if (word.starts_with("AVX2")) return {KernelLevel::kAvx2, false};
+  const bool newer = word.starts_with("AVX512") || word.starts_with("AVX10");
+  return {KernelLevel::kAvx512, !newer || word.find("AMX") != std::string::npos};
 }
 
+const char* max_isa_of_process() { return std::getenv("ONEDNN_MAX_CPU_ISA"); }
+
 Bf16Products& chosen_products() {
-  static Bf16Products chosen = bf16_products_under(std::getenv("ONEDNN_MAX_CPU_ISA"));
+  static Bf16Products chosen = bf16_products_under(max_isa_of_process());
   return chosen;
 }
 
@@ -93,8 +103,8 @@ bool has_bf16_matrix_units() {
 }
 
 Bf16Products bf16_products_under(const char* max_isa) {
-  return has_bf16_matrix_units() && !limits_to_older(max_isa) ? Bf16Products::kMatrixUnits
-                                                              : Bf16Products::kWidened;
+  return has_bf16_matrix_units() && limit_of(max_isa).tiles ? Bf16Products::kMatrixUnits
+                                                            : Bf16Products::kWidened;
 }
 
 Bf16Products bf16_products() { return chosen_products(); }
@@ -104,6 +114,13 @@ ScopedBf16Products::ScopedBf16Products(Bf16Products products)
 
 ScopedBf16Products::~ScopedBf16Products() { chosen_products() = before_; }
 
-KernelLevel kernel_level() { return kernel_levels().back(); }
+KernelLevel kernel_level_under(const char* max_isa) {
+  return std::min(kernel_levels().back(), limit_of(max_isa).level);
+}
+
+KernelLevel kernel_level() {
+  static const KernelLevel chosen = kernel_level_under(max_isa_of_process());
+  return chosen;
+}
 
 }  // namespace hpctl

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Instruction sets that the kernels of this directory are compiled for. The best that the processor
 // has is chosen once; every source of a kernel is compiled once per level, each with its own flags
-// (trainer/kernels/CMakeLists.txt).
+// (trainer/kernels/CMakeLists.txt). The environment variable ONEDNN_MAX_CPU_ISA, which LibTorch's
+// own products obey, limits the choice: so unlike processors are made to compute the same bits, and
+// whole jobs are tested at each level (docs/decisions/1709-one-limit-of-the-instruction-set.md).
 //
 // Such a source must not bring an inline function of another header into the program: the linker
 // keeps one copy of it, possibly the one with instructions that this processor lacks. It therefore
@@ -19,7 +21,10 @@ enum class KernelLevel { kBaseline, kAvx2, kAvx512 };
 const char* to_word(KernelLevel level);
 // All that this processor has, ascending.
 const std::vector<KernelLevel>& kernel_levels();
-// The last of them.
+// The last of them that `max_isa`, null or a word for ONEDNN_MAX_CPU_ISA, allows. Words that oneDNN
+// does not know limit nothing, there and here.
+KernelLevel kernel_level_under(const char* max_isa);
+// That of ONEDNN_MAX_CPU_ISA as the process began with it.
 KernelLevel kernel_level();
 
 // How a CPU computes with operands of bf16: widened to fp32, as everything else, or as tiles on its
@@ -31,11 +36,10 @@ const char* to_word(Bf16Products products);
 // Whether the processor multiplies tiles of bf16 (AMX), beside the AVX-512 that the kernels for it
 // use, and the kernel of the system lets this process do so: it is asked once.
 bool has_bf16_matrix_units();
-// kMatrixUnits where there are any, and `max_isa`, null or a word for ONEDNN_MAX_CPU_ISA, does not
-// name an older instruction set.
+// kMatrixUnits where there are any, and `max_isa`, as above, does not name an instruction set
+// without them.
 Bf16Products bf16_products_under(const char* max_isa);
-// That of ONEDNN_MAX_CPU_ISA as the process began with it: the variable that LibTorch's own
-// products obey, by which unlike processors are made to compute the same bits.
+// That of ONEDNN_MAX_CPU_ISA as the process began with it.
 Bf16Products bf16_products();
 
 // In place of that choice, until it ends. For tests: no thread may compute while it changes.

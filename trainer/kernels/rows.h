@@ -4,9 +4,8 @@
 // depends on itself alone, so rows may be divided among threads in any way; only the gradient of a
 // norm's weight is a sum over rows, in their order. Between levels (level.h) bits differ.
 //
-// Exponentials in fp32 have a relative error of at most 2^-22; tests/unit/trainer/rows_test.cc
-// states and tests the error of the results. No two operands overlap; what a gradient is written
-// over need not be initialised. What is not a number stays so.
+// Exponentials in fp32 have a relative error of at most 2^-22. No two operands overlap; what a
+// gradient is written over need not be initialised. What is not a number stays so.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +13,12 @@
 #include "trainer/kernels/level.h"
 
 namespace hpctl {
+
+// Bounds of errors: the largest difference of a result from its definition in fp64, or of a
+// gradient from finite differences of that, relative to the largest number of its kind. That in
+// fp64 is what such differences are good for.
+inline constexpr double kRowErrorFp32 = 2e-6;
+inline constexpr double kRowErrorFp64 = 1e-8;
 
 // x, y and their gradients: [rows, dim].
 template <typename T>

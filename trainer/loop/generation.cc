@@ -160,6 +160,7 @@ Result<Environment> Generation::environment_here() {
   HP_TRY_ASSIGN(const std::vector<std::string> nodes,
                 comms_->world().all_gather_text(workload_.node));
   environment["ranks_by_node"] = ranks_by_node(nodes);
+  note_gpu_keys(run_.train().gpu, environment);
   return environment;
 }
 
@@ -175,7 +176,7 @@ Outcome Generation::load_state() {
   if (snapshots_) snapshots_->start();
   engine_ = std::make_unique<FullySharded>(run_.model(), state().blocks(), *comms_, train,
                                            sharding_, compute_type(train), device_, run_.frozen());
-  note_offload();
+  note_what_is_for_gpus();
   saver_ = std::make_unique<Saver>(workload_, state(), comms_->world());
   if (!workload_.ledger_dir.empty()) {
     if (workload_.from_memory && workload_.rank == 0) HP_TRY(complete_ledgers());
@@ -234,8 +235,12 @@ bool Generation::owes_save() const {
   return passed_one || run_.save_began_at() > durable;
 }
 
-void Generation::note_offload() const {
-  if (workload_.rank != 0 || run_.train().memory.offload.empty()) return;
+void Generation::note_what_is_for_gpus() const {
+  if (workload_.rank != 0) return;
+  if (device_.is_host() && run_.train().gpu != GpuSpec()) {
+    log_info("workload.train.gpu changes nothing here: this is a CPU");
+  }
+  if (run_.train().memory.offload.empty()) return;
   double bytes = 0;
   const MemoryPlan plan = plan_memory(setting_of(workload_, !device_.is_host()), state().blocks());
   for (const MemoryPart& part : plan.host) bytes += part.bytes;

@@ -76,7 +76,7 @@ class Generation {
   Outcome make_snapshots();
   Outcome complete_ledgers() const;
   bool owes_save() const;
-  void note_offload() const;
+  void note_what_is_for_gpus() const;
   Outcome check_not_aborted() const;
   Outcome test();
   Outcome evaluate(Validation& part, const char* name);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "trainer/arch/gpu_attention.h"
 #include "trainer/plan/flops.h"
 #include "trainer/plan/gpu_models.h"
 
@@ -78,8 +79,10 @@ Outcome Run::load_frozen(const Workload& workload, const Mesh& mesh) {
 Outcome Run::load_state(const Workload& workload, const Environment& environment,
                         Communicator& world) {
   if (!model_) {
+    const at::Device device(device_.name());
+    if (!device_.is_host()) HP_TRY(check_gpu_attention(train_, compute_type(train_), device));
     model_ = make_model(train_.model, train_.data.seq_len, compute_type(train_), train_.loss.z_loss,
-                        at::Device(device_.name()), train_.lora);
+                        device, train_.lora, train_.gpu.attention);
   }
   const bool divided_anew = workload.from_memory && workload.former_parts > 0;
   if (workload.from_memory && state_ && !divided_anew) {

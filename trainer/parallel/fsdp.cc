@@ -116,8 +116,8 @@ void FullySharded::add_blocks(const std::vector<Block>& trained_blocks, at::Scal
     for (const Block& block : blocks) {
       if (sharding_.keep_parameters || to.empty()) {
         const size_t own = ShardedBlock::gather_bytes(block, shards, compute);
-        parameter_buffers_.push_back(
-            std::make_unique<BufferPool>(sharding_.keep_parameters ? own : largest, device_));
+        parameter_buffers_.push_back(std::make_unique<BufferPool>(
+            sharding_.keep_parameters ? own : largest, comms_.shard(), device_));
       }
       to.push_back(std::make_unique<ShardedBlock>(block, comms_.shard(), compute,
                                                   *parameter_buffers_.back(), device_, frozen));
@@ -141,10 +141,12 @@ std::vector<at::Tensor> FullySharded::parameters(size_t block) const {
   return all;
 }
 
-void FullySharded::attach_gradient(size_t block) {
-  if (const auto index = trained(block)) {
-    trained_block(block).attach_gradient(reducer_.whole(*index));
-  }
+Outcome FullySharded::attach_gradient(size_t block) {
+  const auto index = trained(block);
+  if (!index) return Ok{};
+  HP_TRY_ASSIGN(float* const whole, reducer_.whole(*index));
+  trained_block(block).attach_gradient(whole);
+  return Ok{};
 }
 
 void FullySharded::begin_step(WeightShards shards, int micro_batches) {
@@ -238,7 +240,7 @@ Outcome FullySharded::forward_backward(const at::Tensor& tokens, const at::Tenso
   HP_TRY(backward_layers(gradient));
   if (trained(kEmbed)) {
     const Traced span(trace_, ScheduleEvent::kBackward, kEmbed);
-    if (!tied_) attach_gradient(kEmbed);
+    if (!tied_) HP_TRY(attach_gradient(kEmbed));
     compat::backward(outputs_[kEmbed], gradient);
   }
   outputs_[kEmbed] = at::Tensor();
@@ -296,8 +298,8 @@ Outcome FullySharded::backward_head(const at::Tensor& targets, double scale, at:
                                     at::Tensor& gradient) {
   {
     const Traced span(trace_, ScheduleEvent::kBackward, head_);
-    attach_gradient(head_);
-    if (tied_) attach_gradient(kEmbed);
+    HP_TRY(attach_gradient(head_));
+    if (tied_) HP_TRY(attach_gradient(kEmbed));
     loss_sum = backward_loss(inputs_[head_], targets, scale);
     gradient = inputs_[head_].grad();
     inputs_[head_] = at::Tensor();
@@ -344,7 +346,7 @@ Outcome FullySharded::backward_layers(at::Tensor& gradient) {
       if (offloaded_inputs_.leaves(b - 1)) offloaded_inputs_.begin_return(b - 1);
       if (recompute_[b]) outputs_[b] = model_.layer(parameters(b), inputs_[b], documents_);
       if (!recomputed_.empty()) recomputed_[b].restore();
-      attach_gradient(b);
+      HP_TRY(attach_gradient(b));
       compat::backward(outputs_[b], gradient);
       gradient = inputs_[b].grad();
       if (offloaded_inputs_.leaves(b)) offloaded_inputs_.forget(inputs_[b]);

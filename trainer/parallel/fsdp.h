@@ -125,7 +125,7 @@ class FullySharded {
   // Those of the model's block and its adapters.
   std::vector<at::Tensor> parameters(size_t block) const;
   void add_blocks(const std::vector<Block>& blocks, at::ScalarType compute);
-  void attach_gradient(size_t block);
+  Outcome attach_gradient(size_t block);
   Outcome acquire();
   Outcome gather(size_t block);
   Outcome begin_gather(size_t block);

@@ -24,7 +24,7 @@ GradientReducer::GradientReducer(const std::vector<int64_t>& elements, MeshCommu
       clock_(clock),
       buffers_(static_cast<size_t>(shard_capacity(largest(elements), comms.shard().world_size())) *
                    comms.shard().world_size() * sizeof(float),
-               device),
+               comms.shard(), device),
       blocks_(elements.size()) {
   const int shards = comms.shard().world_size();
   const int replicas = comms.replicate().world_size();
@@ -60,12 +60,13 @@ void GradientReducer::begin_step(int micro_batches) {
   micro_batch_ = 0;
 }
 
-float* GradientReducer::whole(size_t block) {
+Result<float*> GradientReducer::whole(size_t block) {
   BlockMemory& memory = blocks_[block];
   const int64_t elements = memory.shard_elements * comms_.shard().world_size();
   if (!whole_gradients_) {
     HP_CHECK(memory.whole == nullptr);
-    memory.whole = static_cast<float*>(buffers_.take());
+    HP_TRY_ASSIGN(void* const buffer, buffers_.take());
+    memory.whole = static_cast<float*>(buffer);
   }
   if (!whole_gradients_ || micro_batch_ == 0) device_.zero(memory.whole, elements);
   return memory.whole;

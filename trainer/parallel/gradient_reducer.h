@@ -33,8 +33,9 @@ class GradientReducer {
 
   void begin_step(int micro_batches);
   // Where the backward pass of `block` in this micro-batch adds its gradient: the block's elements
-  // rounded up to whole shards, zero unless earlier micro-batches are in there.
-  float* whole(size_t block);
+  // rounded up to whole shards, zero unless earlier micro-batches are in there. Errors are those of
+  // collectives.
+  Result<float*> whole(size_t block);
   // That pass is done: begins what there is to begin.
   Outcome reduce(size_t block);
   // After a micro-batch's last block: waits for everything.

@@ -48,7 +48,7 @@ Outcome ShardedBlock::begin_gather(const WeightShard& shard) {
     point_at(const_cast<void*>(shard.values), shard_elements_);
     return Ok{};
   }
-  buffer_ = parameter_buffers_.take();
+  HP_TRY_ASSIGN(buffer_, parameter_buffers_.take());
   const size_t chunk_bytes = static_cast<size_t>(shard_elements_) * at::elementSize(type_);
   fill(shard, static_cast<std::byte*>(buffer_) + chunk_bytes * comm_.rank(), chunk_bytes);
   uploading_ = whole && shard.on_host;

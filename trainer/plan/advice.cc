@@ -30,8 +30,10 @@ class Search {
         strategies_(strategies) {}
 
   bool fits(const PlanSetting& s) const { return memory(s) <= usable_; }
-  double memory(const PlanSetting& s) const { return plan_memory(s, blocks_).total(); }
-  double host_memory(const PlanSetting& s) const {
+  double memory(const PlanSetting& s) const { return most_memory(s, blocks_); }
+  // Of a node, where the shards are largest.
+  double host_memory(PlanSetting s) const {
+    s.nodes = s.fewest_nodes();
     double sum = 0;
     for (const MemoryPart& part : plan_memory(s, blocks_).host) sum += part.bytes;
     return sum * s.workers_per_node;
@@ -65,7 +67,7 @@ class Search {
       strategies.push_back(strategy);
     }
     std::vector<int64_t> micros = {given.train.batch.micro};
-    const std::vector<int64_t> even = even_micros(given.train.batch.global, given.world_size());
+    const std::vector<int64_t> even = even_micros(given.train, given.world_size());
     micros.insert(micros.end(), even.begin(), even.end());
     for (const int64_t chunk : {given.train.loss.chunk_tokens, kChunkTokens}) {
       for (const Strategy strategy : strategies) {
@@ -169,6 +171,13 @@ std::vector<Difference> differences(const PlanSetting& from, const PlanSetting& 
   return found;
 }
 
+// "memory 74.2 -> 60.9 GiB on nodes.min, step 1.2 -> 1.3 s"
+std::string effect(const Search& search, const PlanSetting& from, const PlanSetting& to) {
+  return plan_text("memory %.1f -> %.1f GiB%s, step %.3g -> %.3g s", gibibytes(search.memory(from)),
+                   gibibytes(search.memory(to)), from.may_shrink() ? " on nodes.min" : "",
+                   search.seconds(from), search.seconds(to));
+}
+
 // The way from one setting to the other, a change at a time: always the one that leaves the least
 // memory in use.
 std::vector<Change> way(const Search& search, const PlanSetting& from, const PlanSetting& to) {
@@ -185,10 +194,7 @@ std::vector<Change> way(const Search& search, const PlanSetting& from, const Pla
       return search.memory(with(a)) < search.memory(with(b));
     });
     const PlanSetting changed = with(*next);
-    changes.push_back(
-        {next->change, plan_text("%s: memory %.1f -> %.1f GiB, step %.3g -> %.3g s", next->what,
-                                 gibibytes(search.memory(now)), gibibytes(search.memory(changed)),
-                                 search.seconds(now), search.seconds(changed))});
+    changes.push_back({next->change, next->what + (": " + effect(search, now, changed))});
     now = changed;
     left.erase(next);
   }
@@ -211,15 +217,18 @@ std::optional<std::pair<Change, PlanSetting>> offload_here(const Search& search,
     for (const Difference& other : differences(moved, *best)) {
       change += ", " + other.change.substr(std::string("workload.train.").size());
     }
-    return std::pair{
-        Change{change, plan_text("host memory %.0f GiB on each node: memory %.1f -> %.1f GiB, step "
-                                 "%.3g -> %.3g s",
-                                 gibibytes(search.host_memory(*best)),
-                                 gibibytes(search.memory(setting)), gibibytes(search.memory(*best)),
-                                 search.seconds(setting), search.seconds(*best))},
-        *best};
+    const std::string host =
+        plan_text("host memory %.0f GiB on each node: ", gibibytes(search.host_memory(*best)));
+    return std::pair{Change{change, host + effect(search, setting, *best)}, *best};
   }
   return std::nullopt;
+}
+
+// Of one step: each worker has to have one.
+int64_t fewest_sequences(const BatchSpec& batch) {
+  int64_t fewest = batch.global;
+  for (const RampPoint& point : batch.ramp) fewest = std::min(fewest, point.global);
+  return fewest;
 }
 
 }  // namespace
@@ -228,12 +237,20 @@ Advice advise(const PlanSetting& setting, const std::vector<Block>& blocks, cons
               double memory_bytes, const std::vector<Strategy>& strategies) {
   const Search search(blocks, device, memory_bytes, strategies);
   if (const auto best = search.best(setting)) return {way(search, setting, *best), {}, best};
+  if (setting.may_shrink()) {
+    PlanSetting all = setting;
+    all.min_nodes = all.nodes;
+    Advice advice = advise(all, blocks, device, memory_bytes, strategies);
+    advice.on_all_nodes = true;
+    return advice;
+  }
   const auto here = offload_here(search, setting);
   PlanSetting larger = setting;
   while (larger.nodes < kMaxNodes) {
     larger.nodes *= 2;
+    larger.min_nodes = larger.nodes;
     // The global batch stays; workers without a sequence do not help.
-    if (larger.train.batch.global < larger.world_size()) break;
+    if (fewest_sequences(larger.train.batch) < larger.world_size()) break;
     larger.train.batch.micro = 1;
     if (const auto best = search.best(larger)) {
       Advice advice{way(search, setting, *best), {}, best};

@@ -4,6 +4,10 @@
 //
 // Changes build on one another: each is told with what it does to a job that has those before it,
 // those that save memory first. So no line advises what only another line makes possible.
+//
+// What is advised fits on the fewest nodes that the job may go on with, too, as what is auto does
+// (automatic.h): a job that shrinks must not end for want of memory. Only where nothing fits there
+// is the advice for all nodes.
 #pragma once
 
 #include <optional>
@@ -24,6 +28,7 @@ struct Advice {
   std::vector<Change> changes;         // all together
   std::vector<Change> instead;         // another way, slower: one change at most
   std::optional<PlanSetting> setting;  // with all `changes`; none when nothing makes the job fit
+  bool on_all_nodes = false;           // only: nothing fits on the fewest
 };
 
 // Part of the memory that a plan may fill: the rest is the program's, the libraries' and the

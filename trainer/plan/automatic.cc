@@ -18,8 +18,6 @@
 namespace hpctl {
 namespace {
 
-constexpr int64_t kMostMicro = int64_t{1} << 20;  // of batch.micro
-
 // Sizes that keep the product with the output projection efficient, the best first.
 constexpr std::array kChunks = {int64_t{4096}, int64_t{2048}, int64_t{1024}};
 
@@ -134,13 +132,7 @@ class Choice {
   std::vector<int64_t> micros() const {
     if (!given_.automatic.micro) return {given_.batch.micro};
     if (memory_.gpu == nullptr) return {1};
-    std::vector<int64_t> found;
-    const int64_t evaluated =
-        given_.validation.every_steps > 0 ? given_.validation.sequences : int64_t{0};
-    for (const int64_t micro : even_micros(given_.batch.global, spec_.world_size())) {
-      if (micro <= kMostMicro && evaluated % micro == 0) found.push_back(micro);
-    }
-    return found;
+    return even_micros(given_, spec_.world_size());
   }
 
   std::vector<int64_t> chunks(int64_t micro) const {
@@ -152,24 +144,14 @@ class Choice {
     return found;
   }
 
-  PlanSetting setting(const Values& values, int32_t nodes) const {
+  PlanSetting setting(const Values& values, int32_t fewest) const {
     PlanSetting s = setting_of(spec_, memory_.gpu != nullptr);
-    s.nodes = nodes;
+    s.min_nodes = fewest;
     apply(values, s.train);
     return s;
   }
 
-  double need_on(const Values& values, int32_t nodes) const {
-    return plan_memory(setting(values, nodes), blocks_).total();
-  }
-  // Fewer nodes have larger shards; copies at peers begin with two.
-  double need(const Values& values, int32_t fewest) const {
-    const double most = std::max(need_on(values, fewest), need_on(values, spec_.nodes));
-    return fewest == 1 && spec_.nodes > 2 ? std::max(most, need_on(values, 2)) : most;
-  }
-
-  void weigh(Candidate& c) const {
-    const PlanSetting s = setting(c.values, spec_.nodes);
+  void weigh(Candidate& c, const PlanSetting& s) const {
     c.passes = passes_per_step(s);
     if (memory_.gpu == nullptr) {
       c.seconds = recompute_factor(s.train);
@@ -191,11 +173,12 @@ class Choice {
         bool any = false;
         for (const int64_t chunk : chunks(micro)) {
           Candidate c = {.values = {strategy, checkpointing, micro, chunk}, .place = ++place};
-          c.need = need(c.values, fewest);
+          const PlanSetting s = setting(c.values, fewest);
+          c.need = most_memory(s, blocks_);
           if (!least_ || c.need < least_->need) least_ = c;
           if (c.need > memory_.bytes * kUsableMemory) continue;
           any = true;
-          weigh(c);
+          weigh(c, s);
           fitting_.push_back(c);
         }
         if (!any) break;
@@ -241,7 +224,7 @@ class Choice {
   }
 
   void explain_misfit() {
-    const PlanSetting s = setting(least_->values, spec_.nodes);
+    const PlanSetting s = setting(least_->values, spec_.fewest_nodes());
     const int64_t workers = spec_.world_size();
     std::string values;
     for (const Key& key : kKeys) {
@@ -258,7 +241,7 @@ class Choice {
     if (memory_.gpu == nullptr) return;
     const Advice advice = advise(s, blocks_, *memory_.gpu, memory_.bytes, strategies());
     if (!advice.setting) return;
-    text += "; it fits with";
+    text += advice.on_all_nodes ? "; on all nodes it fits with" : "; it fits with";
     for (const Change& change : advice.changes) text += " " + change.change + ",";
     text.pop_back();
     for (const Change& other : advice.instead) text += ", or instead with " + other.change;

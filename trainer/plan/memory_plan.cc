@@ -32,13 +32,15 @@ struct LayerActivations {
   double work = 0;
 };
 
-// Whether attention is done by products of matrices, since no kernel takes it: on a GPU in fp32, or
-// with a window where flash attention does not take the heads (trainer/arch/attention.h).
+// Whether attention is done by products of matrices, as the job asks, or since no kernel takes it:
+// on a GPU in fp32, or with a window where flash attention does not take the heads
+// (trainer/arch/attention.h).
 bool attends_by_products(const PlanSetting& s) {
   const int64_t window = s.train.model.sliding_window;
   const bool windowed = window > 0 && s.train.data.seq_len > window;
   const bool odd_heads = s.train.model.head_size() % 8 != 0;
-  return s.gpu && ((windowed && odd_heads) || compute_bytes(s.train) == kFp32);
+  return s.gpu && ((windowed && odd_heads) || compute_bytes(s.train) == kFp32 ||
+                   s.train.gpu.attention == GpuAttention::kProducts);
 }
 
 // The weights of attention by products, of all pairs of tokens.
@@ -163,7 +165,7 @@ void add_state(MemoryPlan& plan, const PlanSetting& s, const std::vector<Block>&
                         std::string("two in ") + to_word(s.train.optimizer.moments) + of});
   if (!keeps_copies(s)) return;
   plan.parts.push_back({kPeerSnapshotsPart, 3 * shard * (kFp32 + 2 * moment_bytes(s.train)),
-                        "a third slot, and two for a peer's parameters and moments"});
+                        "one more slot, and two for a peer's parameters and moments"});
 }
 
 void add_buffers(MemoryPlan& plan, const PlanSetting& s, const std::vector<Block>& blocks) {
@@ -217,9 +219,11 @@ void add_activations(MemoryPlan& plan, const PlanSetting& s) {
   plan.parts.push_back({"activations", kept, of});
   if (attends_by_products(s)) {
     const auto tokens = static_cast<double>(s.train.data.seq_len);
+    const bool asked = s.train.gpu.attention == GpuAttention::kProducts;
     plan.parts.push_back(
         {"attention mask", tokens * tokens * kFp32,
-         "no fused kernel takes fp32, or a window and such heads: scores are kept"});
+         asked ? "gpu.attention: products: scores are kept"
+               : "no fused kernel takes fp32, or a window and such heads: scores are kept"});
   }
   // The head works before the first layer's backward: the larger of the two counts.
   const double head = head_bytes(s);
@@ -249,6 +253,7 @@ PlanSetting setting_of(const Workload& workload, bool gpu) {
 PlanSetting setting_of(const JobSpec& spec, bool gpu) {
   return {.train = *spec.train,
           .nodes = spec.nodes,
+          .min_nodes = spec.min_nodes,
           .workers_per_node = spec.workers_per_node,
           .gpu = gpu,
           .snapshots = spec.recovery.snapshot.replicas > 0};
@@ -311,6 +316,19 @@ MemoryPlan plan_memory(const PlanSetting& setting, const std::vector<Block>& blo
   add_buffers(plan, setting, blocks);
   add_activations(plan, setting);
   return plan;
+}
+
+double most_memory(const PlanSetting& setting, const std::vector<Block>& blocks) {
+  const auto on = [&](int32_t nodes) {
+    PlanSetting s = setting;
+    s.nodes = nodes;
+    return plan_memory(s, blocks).total();
+  };
+  const int32_t fewest = setting.fewest_nodes();
+  double most = on(setting.nodes);
+  if (fewest < setting.nodes) most = std::max(most, on(fewest));
+  if (fewest == 1 && setting.nodes > 2) most = std::max(most, on(2));
+  return most;
 }
 
 }  // namespace hpctl

@@ -20,21 +20,24 @@ namespace hpctl {
 struct PlanSetting {
   TrainSpec train;
   int32_t nodes = 1;
+  int32_t min_nodes = 0;  // fewest to go on with after losses (nodes.min); 0 = nodes: never fewer
   int32_t workers_per_node = 1;
   // What lies between products of matrices is fused, on a GPU by the kernels that NVRTC compiles
   // (its log says where there are none; more is kept then). Attention is on a CPU, and on a GPU in
   // bf16 and fp16: its scores are never stored. The state has one copy on a GPU; on a CPU it has
   // two slots (docs/formats.md, State arena), where copies at peers are kept three and those of the
-  // copies, and what a save writes from: a third slot or a copy.
+  // copies, and what a save writes from: a slot more or, with replicas, a copy.
   bool gpu = false;
   bool snapshots = true;  // copies at peers are wanted (recovery.snapshot)
 
   int32_t world_size() const { return nodes * workers_per_node; }
+  int32_t fewest_nodes() const { return min_nodes == 0 ? nodes : min_nodes; }
+  bool may_shrink() const { return fewest_nodes() < nodes; }
 };
 
 // Of the generation that the workload describes.
 PlanSetting setting_of(const Workload& workload, bool gpu);
-// Of a job with workload.train on all its nodes.
+// Of a job with workload.train.
 PlanSetting setting_of(const JobSpec& spec, bool gpu);
 
 // Name of that part of a MemoryPlan.
@@ -67,7 +70,7 @@ double compute_bytes(const TrainSpec& train);
 double moment_bytes(const TrainSpec& train);
 // Workers that share one copy of parameters and moments.
 int32_t shard_count(const PlanSetting& setting);
-// Each worker has a third slot of its own and two for a peer's copies: no other rank has the same
+// Each worker has one more slot of its own and two for a peer's copies: no other rank has the same
 // part, and the state is in host memory.
 bool keeps_copies(const PlanSetting& setting);
 // Whether gathered parameters, and unsharded gradients, of all blocks stay for the whole step.
@@ -80,7 +83,11 @@ bool offloads_optimizer(const TrainSpec& train);
 bool offloads_parameters(const TrainSpec& train);
 bool offloads_activations(const TrainSpec& train);
 
-// `blocks`: what is trained (arch/lora.h).
+// On all nodes. `blocks`: what is trained (arch/lora.h).
 MemoryPlan plan_memory(const PlanSetting& setting, const std::vector<Block>& blocks);
+
+// Bytes of a worker, at most, whether all nodes are there or as few as the job may go on with: what
+// has to fit. Fewer nodes have larger shards, and copies at peers begin with two.
+double most_memory(const PlanSetting& setting, const std::vector<Block>& blocks);
 
 }  // namespace hpctl

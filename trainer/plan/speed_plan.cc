@@ -73,17 +73,22 @@ int64_t passes_per_step(const PlanSetting& s) {
   return (share + s.train.batch.micro - 1) / s.train.batch.micro;
 }
 
-std::vector<int64_t> even_micros(int64_t global, int64_t world_size) {
-  if (global % world_size != 0) return {1};
-  const int64_t share = global / world_size;
-  std::vector<int64_t> divisors;
+std::vector<int64_t> even_micros(const TrainSpec& train, int64_t world_size) {
+  if (train.batch.global % world_size != 0) return {1};
+  const int64_t share = train.batch.global / world_size;
+  const int64_t evaluated =
+      train.validation.every_steps > 0 ? train.validation.sequences : int64_t{0};
+  std::vector<int64_t> found;
+  const auto add = [&](int64_t micro) {
+    if (micro <= kMaxMicro && evaluated % micro == 0) found.push_back(micro);
+  };
   for (int64_t d = 1; d * d <= share; ++d) {
     if (share % d != 0) continue;
-    divisors.push_back(d);
-    if (d != share / d) divisors.push_back(share / d);
+    add(d);
+    if (d != share / d) add(share / d);
   }
-  std::sort(divisors.begin(), divisors.end());
-  return divisors;
+  std::sort(found.begin(), found.end());
+  return found;
 }
 
 SpeedPlan plan_speed(const PlanSetting& s, const std::vector<Block>& blocks,

@@ -48,8 +48,10 @@ struct SpeedPlan {
 double recompute_factor(const TrainSpec& train);
 // Micro-batches of a step, those of the largest share.
 int64_t passes_per_step(const PlanSetting& setting);
-// Micro-batches that share a global batch out without a rest, ascending; always 1.
-std::vector<int64_t> even_micros(int64_t global, int64_t world_size);
+// Micro-batches that share the global batch, and validation.sequences where given, out without a
+// rest, ascending; always 1. With another one the evaluated part is smaller than the job asks for,
+// or has no whole micro-batch, which the trainer refuses.
+std::vector<int64_t> even_micros(const TrainSpec& train, int64_t world_size);
 
 SpeedPlan plan_speed(const PlanSetting& setting, const std::vector<Block>& blocks,
                      const GpuModel& device);

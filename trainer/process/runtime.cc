@@ -26,11 +26,17 @@ Function* openblas(const char* name) {
   return function;
 }
 
-std::string blas_name() {
-  if (auto* core = openblas<char*()>("openblas_get_corename")) {
-    return std::string("OpenBLAS ") + core();
-  }
+std::string find_blas() {
+  if (auto* config = openblas<char*()>("openblas_get_config")) return config();
   return at::hasMKL() ? "MKL" : "unknown";
+}
+
+// "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH NO_AFFINITY SkylakeX MAX_THREADS=64": another release
+// may add in another order, as another build or core does. Asked once, since OpenBLAS makes this
+// text anew in one buffer for all threads.
+const std::string& blas_name() {
+  static const std::string name = find_blas();
+  return name;
 }
 
 // "CPU capability usage: AVX2" is where every release says which of its kernels it runs.

@@ -12,6 +12,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr const char* kDeterministicLabel = "gpu.deterministic";
+
 std::string described(const ScheduleSpec& schedule, int64_t steps) {
   json text = schedule;
   if (schedule.name != ScheduleShape::kConstant) text["steps"] = steps;
@@ -80,6 +82,16 @@ void note_weight_gradients(const TrainSpec& train, bool whole_gradients, Environ
 
 void note_bf16_products(const TrainSpec& train, Bf16Products products, Environment& environment) {
   if (train.precision == Precision::kBf16) environment["bf16_products"] = to_word(products);
+}
+
+void note_gpu_keys(const GpuSpec& gpu, Environment& environment) {
+  if (gpu.attention != GpuAttention::kAuto) environment["gpu.attention"] = to_word(gpu.attention);
+  if (!gpu.deterministic) environment[kDeterministicLabel] = "false";
+}
+
+std::string unrepeatable_reason(const Environment& environment) {
+  if (!environment.contains(kDeterministicLabel)) return "";
+  return "gpu.deterministic is false: the GPU may add in another order each time";
 }
 
 std::string inexact_reason(const Manifest& loaded, int32_t world_size,

@@ -37,6 +37,13 @@ void note_weight_gradients(const TrainSpec& train, bool whole_gradients, Environ
 // matrix units. Checkpoints in bf16 without this label come from either.
 void note_bf16_products(const TrainSpec& train, Bf16Products products, Environment& environment);
 
+// How a GPU computes, where the job asks for it (workload.train.gpu). Checkpoints without these
+// labels come from what it does unasked.
+void note_gpu_keys(const GpuSpec& gpu, Environment& environment);
+
+// Why no run in `environment` gives the bits of another one; "" = it may.
+std::string unrepeatable_reason(const Environment& environment);
+
 // Why a run in `environment` that goes on from `loaded` is not bit-exact; "" = it is. A label that
 // one side lacks is a difference: what it was is not known.
 std::string inexact_reason(const Manifest& loaded, int32_t world_size,

@@ -118,8 +118,15 @@ Result<bool> PeerSnapshots::transfer(const Transfer& transfer) {
                          transfer.to);
 }
 
+bool PeerSnapshots::must_wait() const {
+  if (!under_way_) return false;
+  const auto every = static_cast<uint64_t>(workload_.snapshot.every_steps);
+  const bool is_late = every > 0 && everywhere_ > 0 && state_.step() >= begun_step_ + every;
+  return is_late || !state_.has_room();
+}
+
 Outcome PeerSnapshots::make_room() {
-  if (!under_way_ || state_.has_room()) return Ok{};
+  if (!must_wait()) return Ok{};
   const Clock::time_point began = Clock::now();
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return outcome_.has_value(); });
@@ -132,7 +139,8 @@ bool PeerSnapshots::is_due() const {
   if (everywhere_ == 0 && !under_way_) return true;
   const auto every = static_cast<uint64_t>(workload_.snapshot.every_steps);
   if (every > 0) return state_.step() + 1 >= begun_step_ + every;
-  return Clock::now() - begun_ >= took_ / kMostOfTime;
+  // Beside a save that holds another step, it would take the last slot.
+  return !state_.holds() && Clock::now() - begun_ >= took_ / kMostOfTime;
 }
 
 Result<SnapshotNews> PeerSnapshots::news() {

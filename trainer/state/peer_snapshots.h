@@ -5,13 +5,19 @@
 // A copy is sent from the slot it lies in, by a thread of ours, while training goes on. So that one
 // state is whole at every moment, whichever node dies:
 //
-//   own slots   [newest, step k]  [under way, step S]  [everywhere, step E]     E < S <= k
-//   copies                        [being received, S]  [complete, E]
+//   own slots   [newest, step k]  [under way, step S]  [everywhere, step E]  [a save's, step H]
+//   copies                        [being received, S]  [complete, E]             E < S <= k, H <= k
 //
 // Step S replaces E once every rank has received its copy of it, which a step's small all-reduce
-// tells all ranks at once (SnapshotNews). apply() needs the third slot: where S is two steps old
-// and still under way, the step waits for it. Pieces have checksums; what arrived damaged is given
-// up everywhere, and a newer one is sent.
+// tells all ranks at once (SnapshotNews). Nothing is copied for it, nor for a save (saver.h): both
+// read slots that apply() leaves alone. A save and a copy of one step share its slot, which is free
+// when both are done with it. Pieces have checksums; what arrived damaged is given up everywhere,
+// and a newer one is sent.
+//
+// A step waits for the copy under way where apply() would have no slot: all four are different, as
+// S was not everywhere when a save of a later step began. With `every_steps` it waits also where
+// the next copy is due already, behind the first one: a lost node is to cost what is said there.
+// With `auto` no copy begins while a save holds an older step.
 //
 // Threads: all calls but abort() come from the step loop's.
 #pragma once
@@ -57,8 +63,10 @@ class PeerSnapshots {
   // The state is complete: from now on copies are sent.
   void start();
 
-  // Before the small all-reduce of a step: the step's apply() has a slot to write afterwards.
+  // Before the small all-reduce of a step: the step's apply() has a slot to write afterwards. Waits
+  // where this step must.
   Outcome make_room();
+  bool must_wait() const;
   // For that all-reduce. An error of the thread, which is one of the connection.
   Result<SnapshotNews> news();
   // With its sums, before apply().

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints of one rank: written by a thread of their own while training goes on. At most one
-// save is under way. Where there is a slot to spare the thread reads the sealed state where it
-// lies, and training does not wait; elsewhere it writes a copy.
+// save is under way. Where there is a slot to spare (decisions 1305, 1306) the thread reads the
+// sealed state where it lies, and training does not wait; elsewhere it writes a copy.
 //
 // The ranks never wait for each other's disks. Each step's all-reduce carries what a rank has to
 // report (SaveNews), so all ranks see the same news at the same step boundary and take the same
@@ -95,6 +95,8 @@ class Saver {
 
   // Step of the newest checkpoint this process saw committed; 0 = none.
   uint64_t committed_step() const { return committed_step_; }
+  // What saves of this object have been copied into; 0 = all have read slots.
+  size_t copy_bytes() const { return copy_.size(); }
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -141,10 +141,12 @@ Result<StateArena> StateArena::open_former(int fd, const std::vector<Block>& blo
   for (size_t b = 0; b < blocks.size(); ++b) {
     former.block_capacity[b] = shard_capacity(blocks[b].numel, found.parts);
   }
+  // The size tells how many there are.
   former.slots = static_cast<int32_t>(kOwnSlots);
   struct stat status {};
-  if (fstat(fd, &status) == 0 && status.st_size < static_cast<off_t>(former.bytes())) {
-    former.slots = 2;
+  while (former.slots > 2 && fstat(fd, &status) == 0 &&
+         status.st_size < static_cast<off_t>(former.bytes())) {
+    --former.slots;
   }
   return open(fd, former);
 }

@@ -42,7 +42,7 @@ struct ArenaGeometry {
   int32_t shard_index = 0;
   int32_t shard_count = 1;
   uint32_t moment_bytes = 4;
-  int32_t slots = 2;                    // of own states: 2, or 3 with one to spare; 1 on a device
+  int32_t slots = 2;                    // of own states: 2 to kOwnSlots; 1 on a device
   int32_t copies = 0;                   // slots behind them, for another rank's
   int32_t copied_index = -1;            // which shard those are; -1 = there are none
   std::vector<int64_t> block_capacity;  // shard_capacity of each block at shard_count
@@ -61,7 +61,7 @@ inline constexpr int kNoSlot = -1;
 class StateArena {
  public:
   // Sizes the memory behind `fd` (not owned; -1 = anonymous memory), reserves it, maps it, and
-  // writes a header with both slots unsealed. All memory is reserved here, so that a lack of it is
+  // writes a header with all slots unsealed. All memory is reserved here, so that a lack of it is
   // an error with a remedy now and not SIGBUS in a later step.
   static Result<StateArena> create(int fd, const ArenaGeometry& geometry);
   // Maps what a former owner, who is gone, left behind `fd`, with its seals. kDataLoss where that

@@ -60,8 +60,8 @@ ArenaGeometry geometry_of(const Workload& workload, const std::vector<Block>& bl
   ArenaGeometry geometry = ArenaGeometry::of(blocks, workload.job, workload.rank, mesh);
   const bool bf16_moments = workload.train.optimizer.moments == MomentType::kBf16;
   if (bf16_moments) geometry.moment_bytes = 2;
-  // The third is for a save to read from. Where replicas share the writing, a copy of this rank's
-  // part of it is smaller.
+  // The third is for a save to read from, and the fourth, where copies at peers have the third.
+  // Where replicas share the writing, a copy of this rank's part of it is smaller.
   const bool writes_all = mesh.degree(MeshDim::kDpReplicate) == 1;
   geometry.slots = !device.is_host() ? 1 : writes_all ? 3 : 2;
   if (keeps_copies(setting_of(workload, !device.is_host()))) {
@@ -120,6 +120,7 @@ Result<TrainingState> TrainingState::create(int arena_fd, const Workload& worklo
   } else {
     HP_TRY(state.load(workload.resume_checkpoint));
   }
+  if (state.inexact_reason_.empty()) state.note_inexact(unrepeatable_reason(state.environment_));
   state.seal_filled();
   return state;
 }
@@ -267,12 +268,13 @@ Outcome TrainingState::load(const std::string& checkpoint) {
   const bool scaled =
       workload_.train.precision == Precision::kFp16 && manifest.loss_scale.scale > 0;
   now_.loss_scale = scaled ? manifest.loss_scale : first_loss_scale(workload_.train);
-  if (!manifest.weights_only) note_inexact(manifest);  // else this is a beginning
+  const bool begins = manifest.weights_only;
+  if (!begins) note_inexact(inexact_reason(manifest, workload_.world_size, environment_));
   return Ok{};
 }
 
-void TrainingState::note_inexact(const Manifest& loaded) {
-  inexact_reason_ = inexact_reason(loaded, workload_.world_size, environment_);
+void TrainingState::note_inexact(std::string reason) {
+  inexact_reason_ = std::move(reason);
   if (!inexact_reason_.empty() && workload_.rank == 0) {
     log_warning("from here on not bit-exact with an undisturbed run: " + inexact_reason_);
   }
@@ -327,7 +329,7 @@ int TrainingState::free_slot() const {
 
 bool TrainingState::hold_newest() {
   HP_CHECK(held_slot_ == kNoSlot);
-  if (geometry().slots < 3 || geometry().copies > 0) return false;
+  if (geometry().slots < 3) return false;
   held_slot_ = slot_;
   return true;
 }
@@ -450,7 +452,7 @@ Outcome TrainingState::go_on_from_seal() {
   before.step = now_.step;
   before.world_size = notes.world_size;
   before.environment = std::move(notes.environment);
-  note_inexact(before);
+  note_inexact(inexact_reason(before, workload_.world_size, environment_));
   return Ok{};
 }
 

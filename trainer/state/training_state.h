@@ -64,11 +64,12 @@ class TrainingState {
                       host);
   }
   // A save reads the newest state where it lies: apply() leaves its slot alone until
-  // release_held(). False where no slot can be spared (begin_read_sealed() does there): in a
-  // device's memory, where copies at peers need them, and where this rank writes less than its
-  // shard. One state is held at most, and none while it goes back or joins another generation.
+  // release_held(), whoever else reads it. False where no slot can be spared (begin_read_sealed()
+  // does there): in a device's memory, and where this rank writes less than its shard. One state is
+  // held at most, and none while it goes back or joins another generation.
   bool hold_newest();
   void release_held() { held_slot_ = kNoSlot; }
+  bool holds() const { return held_slot_ != kNoSlot; }
   // Of what is held, as it is kept: elements `range` of a block, which this rank must hold.
   const std::byte* held(StateKind kind, size_t block, ElementRange range);
   size_t element_bytes(StateKind kind) const { return arena_.element_bytes(kind); }
@@ -123,8 +124,9 @@ class TrainingState {
   // the state that is now the newest; kNoSlot = there is none.
   StateArena& arena() { return arena_; }
   int find_copy() const;
-  // apply() needs no slot whose state is to stay: that of the snapshot under way, and that of the
-  // newest one that is everywhere.
+  // apply() needs no slot whose state is to stay: that of the snapshot under way, that of the
+  // newest one that is everywhere, and what is held. A slot may be several of these; it is free
+  // when it is none of them any more.
   bool has_room() const { return free_slot() >= 0; }
   // Of the newest state; its slot.
   int begin_snapshot();
@@ -152,7 +154,7 @@ class TrainingState {
   void seal_filled();
   void update_in_arena(int target, const AdamStep& adam,
                        const std::vector<const float*>& gradients);
-  void note_inexact(const Manifest& loaded);
+  void note_inexact(std::string reason);  // "" = bit-exact
 
   StateArena arena_;
   Workload workload_;

@@ -70,6 +70,7 @@ class Llama(nn.Module):
 def main():
     data_path, out, steps = sys.argv[1], sys.argv[2], int(sys.argv[3])
     torch.set_num_threads(1)
+    os.environ["USE_LIBUV"] = "0"  # Debian's newer PyTorch is built without it
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     with open(f"{out}/pid-{rank}", "w") as f:

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An independent reader and writer of Hugging Face model directories, from the format's
-description alone: struct, json and hashlib.
+"""An independent reader and writer of Hugging Face model directories, and of adapters as PEFT
+saves them, from the formats' descriptions alone and with the standard library alone.
 
   hf_peer.py read DIR               NAME DTYPE SHAPE SHA256-of-the-stored-bytes, one line per tensor
   hf_peer.py widen DIR              the same for the values in fp32
   hf_peer.py write DIR DTYPE FILES [MODEL]
                                     a model directory with random weights, split into FILES
+
+  hf_peer.py logits DIR TOKENS [ADAPTER]
+                                    what the Llama model of DIR predicts after each of TOKENS (as
+                                    1,2,3), computed in fp64: one line of logits per token. With
+                                    ADAPTER, a directory, beside each matrix that it adapts
 
 MODEL is llama, qwen2, qwen3, mistral, gpt2 (a GPT2LMHeadModel as transformers saves it) or
 gpt2-published (as the weights on the hub are: names without their prefix, the causal mask among the
@@ -13,10 +18,13 @@ tensors).
 """
 import hashlib
 import json
+import math
 import os
 import random
+import re
 import struct
 import sys
+from operator import mul
 
 BYTES = {"F32": 4, "BF16": 2, "F16": 2}
 CONFIG = {
@@ -149,6 +157,161 @@ def read(directory, change=lambda dtype, data: (dtype, data)):
             print(name, dtype, "x".join(map(str, shape)), hashlib.sha256(data).hexdigest())
 
 
+def matrices(path):
+    """The tensors of a file in F32 by name, as rows; a vector has one."""
+    found = {}
+    for name, dtype, shape, data in read_file(path):
+        assert dtype == "F32", name
+        values = struct.unpack(f"<{len(data) // 4}f", data)
+        columns = shape[-1]
+        found[name] = [values[i:i + columns] for i in range(0, len(values), columns)]
+    return found
+
+
+def times(matrix, x):
+    return [sum(map(mul, row, x)) for row in matrix]
+
+
+def peft_names(stored, adapter):
+    """As PEFT loads a file: it puts the adapter's name in front of the last word of those names
+    that have "lora_" in them, and looks for the result among the parameters of its model."""
+    for name, matrix in stored.items():
+        head, mark, tail = name.rpartition("lora_")
+        words = tail.split(".")
+        assert mark and len(words) == 2, name
+        yield f"{head}{mark}{words[0]}.{adapter}.{words[1]}", matrix
+
+
+def is_target(config, module):
+    """PEFT's rule: a pattern of whole names, or names and the ends of names behind a dot."""
+    targets = config["target_modules"]
+    if isinstance(targets, str):
+        return re.fullmatch(targets, module) is not None
+    return module in targets or any(module.endswith("." + target) for target in targets)
+
+
+# What LoraConfig takes and this reader understands, and what it takes where a key is absent.
+LORA_DEFAULTS = {
+    "peft_type": None, "task_type": None, "base_model_name_or_path": None, "r": 8,
+    "target_modules": None, "lora_alpha": 8, "lora_dropout": 0.0, "fan_in_fan_out": False,
+    "bias": "none", "use_rslora": False, "init_lora_weights": True, "inference_mode": False,
+}
+
+
+def read_adapter(directory, model):
+    """{module: (A, B, scaling)}. What PEFT would leave out, or not find, is an error."""
+    with open(os.path.join(directory, "adapter_config.json")) as f:
+        given = json.load(f)
+    assert not given.keys() - LORA_DEFAULTS.keys(), given
+    config = LORA_DEFAULTS | given
+    assert config["peft_type"] == "LORA" and config["task_type"] == "CAUSAL_LM"
+    assert config["bias"] == "none" and not config["fan_in_fan_out"]  # of Linear, as all are
+    rank = config["r"]
+    scaling = config["lora_alpha"] / (math.sqrt(rank) if config["use_rslora"] else rank)
+    stored = dict(peft_names(matrices(os.path.join(directory, "adapter_model.safetensors")),
+                             "default"))
+    adapter = {}
+    for name, weight in model.items():
+        module = name.removesuffix(".weight")
+        if len(weight) == 1 or module.endswith("embed_tokens") or not is_target(config, module):
+            continue
+        prefix = f"base_model.model.{module}."
+        a = stored.pop(prefix + "lora_A.default.weight")
+        b = stored.pop(prefix + "lora_B.default.weight")
+        assert (len(a), len(a[0])) == (rank, len(weight[0])), name
+        assert (len(b), len(b[0])) == (len(weight), rank), name
+        adapter[module] = a, b, scaling
+    assert adapter and not stored, list(stored)
+    return adapter
+
+
+def normalised(x, weight, eps):
+    scale = 1 / math.sqrt(sum(v * v for v in x) / len(x) + eps)
+    return [v * scale * w for v, w in zip(x, weight[0])]
+
+
+def turned(head, position, theta):
+    half = len(head) // 2
+    angles = [position * theta ** (-i / half) for i in range(half)]
+    return ([head[i] * math.cos(a) - head[i + half] * math.sin(a) for i, a in enumerate(angles)] +
+            [head[i + half] * math.cos(a) + head[i] * math.sin(a) for i, a in enumerate(angles)])
+
+
+class Llama:
+    """LlamaForCausalLM of transformers, for one sequence."""
+
+    def __init__(self, directory, adapter_directory=None):
+        with open(os.path.join(directory, "config.json")) as f:
+            self.config = json.load(f)
+        assert self.config["model_type"] == "llama" and not self.config.get("rope_scaling")
+        self.weights = matrices(os.path.join(directory, "model.safetensors"))
+        if not self.config["tie_word_embeddings"]:
+            assert "lm_head.weight" in self.weights
+        self.adapter = read_adapter(adapter_directory, self.weights) if adapter_directory else {}
+
+    def linear(self, module, x):
+        y = times(self.weights[module + ".weight"], x)
+        if module in self.adapter:
+            a, b, scaling = self.adapter[module]
+            y = [v + scaling * d for v, d in zip(y, times(b, times(a, x)))]
+        return y
+
+    def norm(self, module, x):
+        return normalised(x, self.weights[module + ".weight"], self.config["rms_norm_eps"])
+
+    def attention(self, p, rows):
+        c = self.config
+        heads, kv_heads = c["num_attention_heads"], c["num_key_value_heads"]
+        dim = c["hidden_size"] // heads
+
+        def split(module, x, count):
+            y = self.linear(p + module, x)
+            return [y[i * dim:(i + 1) * dim] for i in range(count)]
+
+        def positions(module, count):
+            return [[turned(head, t, c["rope_theta"]) for head in split(module, x, count)]
+                    for t, x in enumerate(rows)]
+
+        queries, keys = positions("q_proj", heads), positions("k_proj", kv_heads)
+        values = [split("v_proj", x, kv_heads) for x in rows]
+        for t in range(len(rows)):
+            mixed = []
+            for h in range(heads):
+                k = h * kv_heads // heads
+                scores = [sum(map(mul, queries[t][h], keys[s][k])) / math.sqrt(dim)
+                          for s in range(t + 1)]
+                weights = [math.exp(score - max(scores)) for score in scores]
+                total = sum(weights)
+                mixed += [sum(w * values[s][k][i] for s, w in enumerate(weights)) / total
+                          for i in range(dim)]
+            yield self.linear(p + "o_proj", mixed)
+
+    def mlp(self, p, x):
+        gate, up = self.linear(p + "gate_proj", x), self.linear(p + "up_proj", x)
+        return self.linear(p + "down_proj",
+                           [g / (1 + math.exp(-g)) * u for g, u in zip(gate, up)])
+
+    def logits(self, tokens):
+        embedding = self.weights["model.embed_tokens.weight"]
+        rows = [embedding[token] for token in tokens]
+        for i in range(self.config["num_hidden_layers"]):
+            p = f"model.layers.{i}."
+            normed = [self.norm(p + "input_layernorm", x) for x in rows]
+            rows = [[v + d for v, d in zip(x, y)]
+                    for x, y in zip(rows, self.attention(p + "self_attn.", normed))]
+            for t, x in enumerate(rows):
+                y = self.mlp(p + "mlp.", self.norm(p + "post_attention_layernorm", x))
+                rows[t] = [v + d for v, d in zip(x, y)]
+        head = "model.embed_tokens" if self.config["tie_word_embeddings"] else "lm_head"
+        return [self.linear(head, self.norm("model.norm", x)) for x in rows]
+
+
+def print_logits(directory, tokens, adapter_directory=None):
+    model = Llama(directory, adapter_directory)
+    for row in model.logits([int(token) for token in tokens.split(",")]):
+        print(*map(repr, row))
+
+
 def write(directory, dtype, count, model="llama"):
     os.makedirs(directory)
     rng = random.Random(7)
@@ -190,6 +353,8 @@ def write(directory, dtype, count, model="llama"):
 if __name__ == "__main__":
     if sys.argv[1] == "read":
         read(sys.argv[2])
+    elif sys.argv[1] == "logits":
+        print_logits(*sys.argv[2:])
     elif sys.argv[1] == "widen":
         read(sys.argv[2], widened)
     else:

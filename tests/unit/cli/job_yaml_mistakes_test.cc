@@ -246,6 +246,33 @@ TEST(JobYaml, NamesMistakesOfTraining) {
              "    parallelism: {strategy: optimizer, reshard_after_forward: always}\n"),
        "j.yaml:8:63: workload.train.parallelism.reshard_after_forward: expected auto or never: "
        "strategy optimizer keeps whole parameters\n"},
+      {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"
+             "    batch: {global: 1}\n    steps: 1\n    gpu: {attention: math, "
+             "deterministic: no}\n"),
+       "j.yaml:8:22: workload.train.gpu.attention: expected one of auto, flash, cudnn, products; "
+       "found \"math\"\n"
+       "j.yaml:8:43: workload.train.gpu.deterministic: expected true or false, found \"no\"\n"},
+      {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"
+             "    batch: {global: 1}\n    steps: 1\n    precision: fp32\n"
+             "    gpu: {attention: flash}\n"),
+       "j.yaml:9:22: workload.train.gpu.attention: expected auto or products with precision fp32, "
+       "which flash does not take; found flash\n"},
+      {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8, mask: documents}\n"
+             "    batch: {global: 1}\n    steps: 1\n    gpu: {attention: cudnn}\n"),
+       "j.yaml:8:22: workload.train.gpu.attention: expected auto or flash with documents kept "
+       "apart, which cudnn does not know; found cudnn\n"},
+      {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"
+             "    batch: {global: 1}\n    steps: 1\n    gpu: {attention: cudnn}\n"),
+       "j.yaml:8:22: workload.train.gpu.attention: expected auto or flash, or deterministic: "
+       "false: LibTorch takes cuDNN's attention for one that may add in any order; found "
+       "cudnn\n"},
+      {train("    model: {preset: tiny-mistral}\n    data: {path: x, seq_len: 4096}\n"
+             "    batch: {global: 1}\n    steps: 1\n    stability: {reexecute: true}\n"
+             "    gpu: {attention: cudnn, deterministic: false}\n"),
+       "j.yaml:8:28: workload.train.stability.reexecute: expected false with gpu.deterministic: "
+       "false: another result of the same step is then no fault of the hardware\n"
+       "j.yaml:9:22: workload.train.gpu.attention: expected auto or flash with a sliding window, "
+       "which cudnn does not know; found cudnn\n"},
       {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8, tokenizer: bpe}\n"
              "    batch: {global: 1}\n    stepz: 1\n    precision: fp8\n"
              "    loss_scale: {initial: 48, hysteresis: 0}\n"),

@@ -50,6 +50,7 @@ workload:
     memory: {activation_checkpointing: selective, every: 3, offload: [optimizer]}
     precision: fp16
     loss_scale: {initial: 1024, growth_interval: 10, hysteresis: 1, min: 2}
+    gpu: {attention: cudnn, deterministic: false}
     metrics: {tensorboard: true, trace_from: 5, trace_steps: 2}
 checkpoint: {dir: ../ckpt, every_steps: 0, every_minutes: 1.5, keep: 1, resume: old/step-4.g1}
 recovery: {max_restarts: 0, window: 7-00:00:00, heartbeat_timeout: 500ms, hang_timeout: 90s}
@@ -70,6 +71,9 @@ debug: {ledger: true, chaos: true}
   EXPECT_EQ(spec.train->memory.every, 3);
   EXPECT_EQ(spec.train->memory.offload, std::vector<Offload>{Offload::kOptimizer});
   EXPECT_EQ(spec.train->precision, Precision::kFp16);
+  EXPECT_EQ(spec.train->gpu.attention, GpuAttention::kCudnn);
+  EXPECT_FALSE(spec.train->gpu.deterministic);
+  EXPECT_EQ(good(kMinimal).train->gpu, GpuSpec());
   EXPECT_EQ(spec.train->loss_scale.initial, 1024);
   EXPECT_EQ(spec.train->loss_scale.growth_interval, 10);
   EXPECT_EQ(spec.train->loss_scale.hysteresis, 1);
@@ -419,6 +423,22 @@ TEST(JobYaml, BlendsAndSplits) {
               testing::HasSubstr("a training part above 0"));
   EXPECT_THAT(problem(with_data("{path: x, seq_len: 8}", "    validation: {every_steps: 2}\n")),
               testing::HasSubstr("data.split: this key is required"));
+}
+
+TEST(JobYaml, RefusesToEvaluateLessThanAMicroBatch) {
+  const auto with = [](const std::string& batch, const std::string& validation) {
+    return "name: t\nworkload:\n  train:\n    model: {preset: tiny}\n"
+           "    data: {path: x, split: [98, 2, 0], seq_len: 8}\n    batch: {global: 16" +
+           batch + "}\n    steps: 3\n    validation: {" + validation + "}\n";
+  };
+  EXPECT_EQ(problems_of(with(", micro: 8", "every_steps: 2, sequences: 7")),
+            "j.yaml:8:45: workload.train.validation.sequences: expected 0, which is all, or at "
+            "least batch.micro (8), as whole micro-batches are evaluated; found 7; raise it, or "
+            "lower batch.micro\n");
+  good(with(", micro: 8", "every_steps: 2, sequences: 8"));
+  good(with(", micro: 8", "every_steps: 2, sequences: 0"));
+  good(with(", micro: 8", "every_steps: 0, sequences: 7"));  // it evaluates nothing
+  good(with("", "every_steps: 2, sequences: 7"));            // the plan chooses one that can
 }
 
 TEST(JobYaml, RefusesARollbackBehindTheOldestCheckpoint) {

@@ -17,23 +17,25 @@ namespace {
 using nlohmann::json;
 using test::CommandRun;
 using testing::HasSubstr;
+using testing::Not;
 
 class PlanVerb : public testing::Test {
  protected:
   CommandRun plan(const std::string& preset, std::vector<std::string> options) {
     const std::string file = dir_ / "job.yaml";
-    EXPECT_TRUE(write_file_atomic(file,
-                                  "name: p\nnodes: 1\nworkers_per_node: 8\nworkload:\n"
-                                  "  train:\n    model: {preset: " +
-                                      preset + "}\n    data: {path: absent, seq_len: " + seq_len_ +
-                                      "}\n    batch: {global: " + global_ + "}\n    steps: 10\n" +
-                                      more_)
+    EXPECT_TRUE(write_file_atomic(
+                    file, "name: p\nnodes: " + nodes_ + "\nworkers_per_node: " + workers_ +
+                              "\nworkload:\n  train:\n    model: {preset: " + preset +
+                              "}\n    data: {path: absent, seq_len: " + seq_len_ +
+                              "}\n    batch: {global: " + global_ + "}\n    steps: 10\n" + more_)
                     .ok());
     std::vector<std::string> words = {"plan", file};
     words.insert(words.end(), options.begin(), options.end());
     return test::run_hpctl(words);
   }
   TemporaryDirectory dir_;
+  std::string nodes_ = "1";
+  std::string workers_ = "8";
   std::string seq_len_ = "8192";
   std::string global_ = "512";
   std::string more_;  // of the job file
@@ -53,6 +55,18 @@ TEST_F(PlanVerb, SaysWhatFitsAndWhatItTakes) {
   for (const json& part : plan["memory"]) sum += part["bytes"].get<double>();
   EXPECT_NEAR(sum, plan["total_bytes"].get<double>(), 1);
   EXPECT_LT(plan["step_s"][0], plan["step_s"][1]);
+}
+
+TEST_F(PlanVerb, TellsWhatTheKeysOfAGpuDo) {
+  EXPECT_THAT(plan("tiny", {"--gpu", "h100"}).out, Not(HasSubstr("gpu.deterministic")));
+  EXPECT_THAT(plan("tiny", {"--gpu", "cpu"}).out, Not(HasSubstr("workload.train.gpu")));
+  more_ = "    gpu: {attention: products, deterministic: false}\n";
+  const CommandRun gpu = plan("tiny", {"--gpu", "h100"});
+  EXPECT_EQ(gpu.status, 0) << gpu.err;
+  EXPECT_THAT(gpu.out, HasSubstr("gpu.attention: products: scores are kept"));
+  EXPECT_THAT(gpu.out, HasSubstr("gpu.deterministic: false: no two runs have the same bits"));
+  EXPECT_THAT(plan("tiny", {"--gpu", "cpu"}).out,
+              HasSubstr("workload.train.gpu changes nothing here: this is a CPU."));
 }
 
 TEST_F(PlanVerb, WhatDoesNotFitIsStatus1WithAdvice) {
@@ -84,6 +98,71 @@ TEST_F(PlanVerb, TheAdvisedJobFileFits) {
   EXPECT_EQ(again.status, 0) << again.out << again.err;
   EXPECT_EQ(json::parse(again.out)["fits"], true);
   EXPECT_TRUE(json::parse(again.out)["advice"].empty()) << "nothing better was left out";
+}
+
+// Four nodes of which three may be lost. A setting that is faster on four would not fit on one.
+TEST_F(PlanVerb, TheAdvisedJobFileFitsOnTheFewestNodesToo) {
+  nodes_ = "{count: 4, min: 1}";
+  workers_ = "4";
+  global_ = "512, micro: 8";
+  more_ =
+      "    memory: {activation_checkpointing: full}\n    parallelism: {strategy: full}\n"
+      "    loss: {chunk_tokens: 0}\n";
+  const std::string advised = dir_ / "fits.yaml";
+  const CommandRun text = plan("llama3-8b", {"--gpu", "h100", "--write", advised});
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("most from 1 to 4 nodes"));
+  EXPECT_THAT(text.out, HasSubstr("It does NOT fit on nodes.min, 1: a job that shrinks may end "));
+  EXPECT_THAT(text.out, HasSubstr(" GiB on nodes.min, step "));
+  EXPECT_THAT(text.out, HasSubstr("With all of the advice it fits: "));
+  const json given = json::parse(plan("llama3-8b", {"--gpu", "h100", "--json"}).out);
+  EXPECT_EQ(given["fits"], false);
+  EXPECT_EQ(given["nodes_min"]["nodes"], 1);
+  EXPECT_EQ(given["nodes_min"]["fits"], false);
+  EXPECT_LT(given["total_bytes"].get<double>(), 0.9 * given["device_bytes"].get<double>());
+  const auto again = [&](std::vector<std::string> options) {
+    std::vector<std::string> words = {"plan", advised, "--gpu", "h100", "--json"};
+    words.insert(words.end(), options.begin(), options.end());
+    return json::parse(test::run_hpctl(words).out);
+  };
+  const json all = again({});
+  const json one = again({"--nodes", "1"});
+  EXPECT_EQ(all["fits"], true);
+  EXPECT_TRUE(all["advice"].empty()) << all["advice"];
+  EXPECT_EQ(one["fits"], true);
+  EXPECT_EQ(all["nodes_min"]["bytes"], one["total_bytes"]);
+}
+
+TEST_F(PlanVerb, WhereNothingFitsOnTheFewestNodesAllCount) {
+  nodes_ = "{count: 4, min: 1}";
+  workers_ = "1";
+  const CommandRun text = plan("llama3-8b", {"--gpu", "h100"});
+  EXPECT_EQ(text.status, 0) << text.out;
+  EXPECT_THAT(text.out, HasSubstr("; nothing fits on nodes.min, 1:\n"));
+  EXPECT_THAT(text.out, HasSubstr("\nNothing fits on nodes.min, 1: a job that shrinks may end for "
+                                  "want of memory. The plan is for all nodes.\n"));
+  const json found = json::parse(plan("llama3-8b", {"--gpu", "h100", "--json"}).out);
+  EXPECT_EQ(found["fits"], true);
+  EXPECT_EQ(found["nodes_min"]["fits"], false);
+  EXPECT_TRUE(found["advice"].empty()) << found["advice"];
+}
+
+TEST_F(PlanVerb, TheAdvisedJobFileEvaluatesWhatIsAsked) {
+  nodes_ = "2";
+  seq_len_ = "512, split: [98, 2, 0]";
+  global_ = "64, micro: 1";
+  const std::string advised = dir_ / "better.yaml";
+  const auto micro_with = [&](const std::string& validation) {
+    more_ = "    parallelism: {strategy: full}\n" + validation;
+    EXPECT_EQ(plan("llama3-8b", {"--gpu", "a100", "--write", advised}).status, 0);
+    const auto text = read_file(advised);
+    EXPECT_TRUE(text.ok());
+    const size_t at = text->find("micro: ");
+    return std::stoi(text->substr(at + 7));
+  };
+  EXPECT_GT(micro_with(""), 1);
+  EXPECT_EQ(micro_with("    validation: {every_steps: 10, sequences: 1}\n"), 1);
+  EXPECT_EQ(test::run_hpctl({"plan", advised, "--gpu", "a100"}).status, 0);
 }
 
 TEST_F(PlanVerb, NothingIsWrittenWhereNothingHelps) {

@@ -115,7 +115,8 @@ void expect_agreement(const Documents& documents, int64_t window) {
       return by_operations(parts..., documents, window);
     });
     for (const auto& [type, by] : kWays) {
-      const CausalAttention attention(model_with(kv_heads, window), kTokens, type, at::kCPU, by);
+      const CausalAttention attention(model_with(kv_heads, window), kTokens, type, at::kCPU,
+                                      GpuAttention::kAuto, by);
       const auto found = results_of(qkv.to(type), kv_heads, [&](const auto&... parts) {
         return attention(parts..., documents);
       });

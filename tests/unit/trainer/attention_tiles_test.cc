@@ -18,11 +18,6 @@
 namespace hpctl {
 namespace {
 
-// Of results and of gradients, in units of the largest of their kind.
-constexpr double kError = 1.0 / 128;
-// Of logarithms of sums: queries and keys are rounded once they are turned.
-constexpr double kLogError = 1.0 / 32;
-
 struct TiledProblem {
   std::vector<int64_t> lengths;
   int64_t heads;
@@ -163,10 +158,10 @@ TEST_F(AttentionTiles, AgreeWithTheKernelInFp64) {
     TiledAttention<double> expected(problem);
     found.run();
     expected.run();
-    EXPECT_LT(tiled_error(found.out, expected.out), kError);
-    EXPECT_LT(tiled_error(found.gradients, expected.gradients), kError);
+    EXPECT_LT(tiled_error(found.out, expected.out), kAttentionErrorBf16);
+    EXPECT_LT(tiled_error(found.gradients, expected.gradients), kAttentionErrorBf16);
     for (size_t i = 0; i < found.log_sums.size(); ++i) {
-      EXPECT_NEAR(static_cast<double>(found.log_sums[i]), expected.log_sums[i], kLogError);
+      EXPECT_NEAR(static_cast<double>(found.log_sums[i]), expected.log_sums[i], kLogSumErrorBf16);
     }
   }
 }

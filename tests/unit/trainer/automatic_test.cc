@@ -197,7 +197,6 @@ TEST(Automatic, TheAdviceHasNothingToAdd) {
   int seen = 0;
   for (int round = 0; round < 150; ++round) {
     JobSpec spec = any_job(rng);
-    spec.min_nodes = spec.nodes;
     spec.train->automatic = AutoKeys::all();
     spec.train->shard_group = 0;
     spec.train->memory.offload.clear();
@@ -212,6 +211,67 @@ TEST(Automatic, TheAdviceHasNothingToAdd) {
     EXPECT_TRUE(advice.changes.empty()) << round << ": " << advice.changes[0].change;
   }
   EXPECT_GT(seen, 75);
+}
+
+// A job with values in place of what is auto, and with some sequences to evaluate.
+JobSpec any_given_job(Rng& rng) {
+  while (true) {
+    JobSpec spec = any_job(rng);
+    TrainSpec& train = *spec.train;
+    train.automatic = {};
+    train.strategy = static_cast<Strategy>(rng.below(words_of(Strategy()).size()));
+    train.memory.activation_checkpointing =
+        static_cast<Checkpointing>(rng.below(words_of(Checkpointing()).size()));
+    train.batch.micro = 1 + static_cast<int64_t>(rng.below(4));
+    train.batch.global *= 8;
+    train.data.split = {98, 2, 0};
+    train.validation = {.every_steps = 10, .sequences = static_cast<int64_t>(rng.below(9))};
+    if (rng.below(4) == 0) train.batch.ramp = {{1000, train.batch.global / 8}};
+    if (find_problems(spec).empty()) return spec;
+  }
+}
+
+// On nodes.min wherever anything does that the advice considers.
+TEST(Advice, WhatItMakesOfAJobIsAJobThatFits) {
+  Rng rng(1311);
+  int changed = 0;
+  int on_all_nodes = 0;
+  for (int round = 0; round < 300; ++round) {
+    const JobSpec spec = any_given_job(rng);
+    WorkerMemory memory = gpu(rng.below(2) == 0 ? "h100" : "a10g");
+    memory.bytes /= static_cast<double>(1 + rng.below(6));
+    const Advice advice = advise(setting_of(spec, true), layout_of(spec.train->model), *memory.gpu,
+                                 memory.bytes, {spec.train->strategy});
+    if (!advice.setting) continue;
+    if (!advice.changes.empty()) ++changed;
+    JobSpec advised = spec;
+    advised.nodes = advice.setting->nodes;
+    advised.train = advice.setting->train;
+    const TrainSpec& train = *advised.train;
+    const std::string what = "round " + std::to_string(round);
+    const auto problems = find_problems(advised);
+    EXPECT_TRUE(problems.empty()) << what << ": " << problems[0].key << problems[0].message;
+    const int64_t micro = train.batch.micro;
+    EXPECT_TRUE(micro == spec.train->batch.micro || train.validation.sequences % micro == 0)
+        << what << ": " << micro;
+    const auto fits_on = [&](const JobSpec& job, int32_t nodes) {
+      return need_on(job, *job.train, nodes, true) <= memory.bytes * kUsableMemory;
+    };
+    EXPECT_TRUE(fits_on(advised, advised.nodes)) << what;
+    if (!advice.on_all_nodes) {
+      EXPECT_TRUE(advised.nodes > spec.nodes || fits_on(advised, spec.min_nodes)) << what;
+      continue;
+    }
+    ++on_all_nodes;
+    EXPECT_LT(spec.min_nodes, spec.nodes);
+    JobSpec thrifty = spec;
+    thrifty.train->batch.micro = 1;
+    thrifty.train->memory.activation_checkpointing = Checkpointing::kFull;
+    thrifty.train->loss.chunk_tokens = 2048;
+    EXPECT_FALSE(fits_on(thrifty, spec.min_nodes)) << what;
+  }
+  EXPECT_GT(changed, 100);
+  EXPECT_GT(on_all_nodes, 10);
 }
 
 TEST(Automatic, MoreMemoryIsNeverSlower) {
@@ -389,6 +449,10 @@ TEST(Automatic, AMisfitNamesTheSmallestNeedAndWhatToDo) {
                                  HasSubstr("activation_checkpointing full"),
                                  HasSubstr("90 % of 80.0 GiB (h100 of a test); most of it is "),
                                  HasSubstr("; it fits with "), HasSubstr("nodes: ")));
+  JobSpec shrinking = job_of("llama3-70b", 2, 512);
+  shrinking.min_nodes = 1;
+  EXPECT_THAT(choose(shrinking, gpu("h100")).misfit,
+              HasSubstr("; on all nodes it fits with nodes: "));
   double least = 0;
   for (const TrainSpec& train : all_settings(spec)) {
     const double need = need_on(spec, train, 1, true);
@@ -406,8 +470,14 @@ TEST(Automatic, AHugeBatchIsNoHugeSearch) {
   const Automatic made = choose(spec, gpu("h100"));
   EXPECT_EQ(made.misfit, "");
   EXPECT_LE(made.train.batch.micro, 1 << 20);
-  EXPECT_EQ(even_micros(12, 2), (std::vector<int64_t>{1, 2, 3, 6}));
-  EXPECT_EQ(even_micros(13, 2), (std::vector<int64_t>{1}));
+  TrainSpec& train = *spec.train;
+  train.batch.global = 12;
+  EXPECT_EQ(even_micros(train, 2), (std::vector<int64_t>{1, 2, 3, 6}));
+  train.validation = {.every_steps = 5, .sequences = 9};
+  EXPECT_EQ(even_micros(train, 2), (std::vector<int64_t>{1, 3}));
+  train.validation.every_steps = 0;
+  train.batch.global = 13;
+  EXPECT_EQ(even_micros(train, 2), (std::vector<int64_t>{1}));
 }
 
 }  // namespace

@@ -142,6 +142,56 @@ TEST(TorchDevice, GoesOnFromItsCheckpointWithTheSameBits) {
   EXPECT_EQ(manifest->environment.at("ranks_by_node"), "2");
 }
 
+// From the first checkpoint on, and where such a checkpoint is resumed from, deterministic or not.
+TEST(TorchDevice, ARunInAnyOrderIsNeverExact) {
+  const auto manifest_of = [](const VariantJob& job, const char* name) {
+    return read_manifest(job.workload.checkpoint_dir + "/" + name).value();
+  };
+  VariantJob whole({"full", "bf16"});
+  whole.workload.train.gpu = {.attention = GpuAttention::kProducts, .deterministic = false};
+  expect_finished(train(whole, Kind::kTorchNccl));
+  const Manifest first = manifest_of(whole, "step-3.g1");
+  EXPECT_FALSE(first.exact);
+  EXPECT_THAT(first.inexact_reason, HasSubstr("gpu.deterministic is false"));
+  EXPECT_EQ(first.environment.at("gpu.deterministic"), "false");
+  EXPECT_EQ(first.environment.at("gpu.attention"), "products");
+  VariantJob resumed({"full", "bf16"});
+  resumed.workload.train.data = whole.workload.train.data;
+  resumed.workload.generation = 2;
+  resumed.workload.parent_generation = 1;
+  resumed.workload.resume_checkpoint = whole.workload.checkpoint_dir + "/step-3.g1";
+  resumed.workload.start_step = 3;
+  expect_finished(train(resumed, Kind::kTorchNccl));
+  const Manifest last = manifest_of(resumed, "step-8.g2");
+  EXPECT_FALSE(last.exact);
+  EXPECT_EQ(last.inexact_reason, first.inexact_reason);
+  EXPECT_FALSE(last.environment.contains("gpu.deterministic"));
+}
+
+TEST(TorchDevice, ACpuIsDeterministicWhateverTheKeysSay) {
+  VariantJob job({"full"});
+  job.workload.train.gpu = {.attention = GpuAttention::kProducts, .deterministic = false};
+  expect_finished(train(job, Kind::kHost));
+  const auto manifest = read_manifest(job.workload.checkpoint_dir + "/step-8.g1");
+  ASSERT_TRUE(manifest.ok());
+  EXPECT_TRUE(manifest->exact) << manifest->inexact_reason;
+  EXPECT_FALSE(manifest->environment.contains("gpu.deterministic"));
+  EXPECT_FALSE(manifest->environment.contains("gpu.attention"));
+}
+
+TEST(TorchDevice, AttentionThatIsNotToBeHadIsRefusedAtTheStart) {
+  if (compat::kHasPinnedAttention) GTEST_SKIP() << "this LibTorch may have it";
+  VariantJob job({"full", "bf16"});
+  job.workload.train.gpu.attention = GpuAttention::kFlash;
+  for (const RankEnd& end : train(job, Kind::kTorchNccl)) {
+    ASSERT_FALSE(end.outcome.ok());
+    EXPECT_EQ(end.outcome.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_THAT(end.outcome.error().message,
+                HasSubstr("workload.train.gpu.attention: flash is not to be had"));
+  }
+  EXPECT_TRUE(losses(job).empty());
+}
+
 TEST(TorchDevice, AFailedCollectiveIsALostPeerToEveryRank) {
   const VariantJob job({"full"});
   setenv("STUB_NCCL_ERROR_AT", "40", 1);
@@ -275,6 +325,10 @@ TEST(LossOnAGpu, TakesNarrowLogitsAsTheyAre) {
   const at::Device gpu(at::kCUDA, 0);
   EXPECT_FALSE(has_fused_loss(gpu, at::kBFloat16)) << "no kernels";
   testing::take_stub_gpu();
+  setenv("HPTRAIN_DEVICE_KERNELS", "none", 1);
+  EXPECT_EQ(load_device_kernels(0, {Element::kFp32}), nullptr) << "left out";
+  unsetenv("HPTRAIN_DEVICE_KERNELS");
+  EXPECT_FALSE(has_fused_loss(gpu, at::kFloat));
   ASSERT_NE(load_device_kernels(0, {Element::kFp32, Element::kBf16}), nullptr);
   EXPECT_TRUE(has_fused_loss(gpu, at::kBFloat16));
   EXPECT_TRUE(has_fused_loss(gpu, at::kFloat));

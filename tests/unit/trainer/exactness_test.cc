@@ -141,6 +141,27 @@ TEST(Exactness, MatrixUnitsAreADifferenceInBf16) {
   EXPECT_EQ(reason(Bf16Products::kMatrixUnits), "");
 }
 
+// Checkpoints of GPUs that were written before there was a choice.
+TEST(Exactness, WhatAGpuIsToldIsADifferenceWhereItIsNotWhatItDoesUnasked) {
+  const Manifest old = written_by({});
+  const auto with = [&](const GpuSpec& gpu) {
+    Environment now = old.environment;
+    note_gpu_keys(gpu, now);
+    return now;
+  };
+  EXPECT_EQ(with({}), old.environment);
+  EXPECT_EQ(unrepeatable_reason(with({})), "");
+  const Environment flash = with({.attention = GpuAttention::kFlash});
+  EXPECT_EQ(inexact_reason(old, 2, flash),
+            "gpu.attention changed from (not recorded) to flash after step 7");
+  EXPECT_EQ(unrepeatable_reason(flash), "");
+  const Environment any_order = with({.deterministic = false});
+  EXPECT_EQ(inexact_reason(old, 2, any_order),
+            "gpu.deterministic changed from (not recorded) to false after step 7");
+  EXPECT_EQ(unrepeatable_reason(any_order),
+            "gpu.deterministic is false: the GPU may add in another order each time");
+}
+
 TEST(Exactness, NodesCountByTheirShapeAlone) {
   EXPECT_EQ(ranks_by_node({"a", "a", "b", "b"}), "2 2");
   EXPECT_EQ(ranks_by_node({"c", "c", "d", "d"}), "2 2");

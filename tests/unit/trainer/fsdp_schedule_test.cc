@@ -70,7 +70,7 @@ TEST(ShardedBlock, ReleasedParametersHaveNoMemory) {
   const Block block = model_layout(model_of({}))[1];
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     const auto comm = make_communicator({});
-    BufferPool parameters(ShardedBlock::gather_bytes(block, 1, type));
+    BufferPool parameters(ShardedBlock::gather_bytes(block, 1, type), *comm);
     ShardedBlock sharded(block, *comm, type, parameters);
     const std::vector<float> shard(sharded.shard_elements(), 2.0F);
     EXPECT_EQ(sharded.parameters()[1].storage().nbytes(), 0U);

@@ -172,11 +172,11 @@ TEST(Bf16Products, AreChosenOnceAndCanBeReplaced) {
 TEST(Bf16Products, ObeyWhatLimitsOneDnn) {
   const Bf16Products best =
       has_bf16_matrix_units() ? Bf16Products::kMatrixUnits : Bf16Products::kWidened;
-  for (const char* isa : {static_cast<const char*>(nullptr), "", "ALL", "default",
+  for (const char* isa : {static_cast<const char*>(nullptr), "", "ALL", "default", "unheard_of",
                           "AVX512_CORE_AMX", "avx512_core_amx_fp16"}) {
     EXPECT_EQ(bf16_products_under(isa), best);
   }
-  for (const char* isa : {"AVX2", "AVX512_CORE", "avx512_core_bf16"}) {
+  for (const char* isa : {"SSE41", "AVX2", "AVX512_CORE", "avx512_core_bf16", "AVX10_1_512"}) {
     EXPECT_EQ(bf16_products_under(isa), Bf16Products::kWidened) << isa;
   }
 }

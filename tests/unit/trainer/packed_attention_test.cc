@@ -221,7 +221,13 @@ Documents documents_with(const std::vector<int64_t>& lengths) {
 
 CausalAttention attention_by(By by, int64_t kv_heads, int64_t window,
                              const PackedKernels& kernels = kStandIn) {
-  return {model_of(kv_heads, window), kSequenceTokens, at::kDouble, at::kCPU, by, &kernels};
+  return {model_of(kv_heads, window),
+          kSequenceTokens,
+          at::kDouble,
+          at::kCPU,
+          GpuAttention::kAuto,
+          by,
+          &kernels};
 }
 
 // The result, and the gradient of the rows that queries, keys and values are parts of.
@@ -355,6 +361,22 @@ TEST(PackedAttention, IsForGpusInNarrowTypesWhereKernelsTakeTheModel) {
     EXPECT_EQ(CausalAttention::choose(at::kBFloat16, at::kCPU, windowed, true), By::kBlocks);
   }
   EXPECT_EQ(packed_kernels(model_of(2), at::kBFloat16, at::kCPU), nullptr);
+}
+
+TEST(PackedAttention, IsOfOneKernelWhereTheJobNamesIt) {
+  const at::Device gpu(at::kCUDA, 0);
+  const auto chosen = [&](GpuAttention asked, bool windowed, bool packed) {
+    return CausalAttention::choose(at::kBFloat16, gpu, windowed, packed, asked);
+  };
+  for (const bool windowed : {false, true}) {
+    EXPECT_EQ(chosen(GpuAttention::kFlash, windowed, true), By::kPacked);
+    for (const bool packed : {false, true}) {
+      EXPECT_EQ(chosen(GpuAttention::kProducts, windowed, packed), By::kProducts);
+      EXPECT_EQ(chosen(GpuAttention::kCudnn, windowed, packed), By::kFused);
+    }
+  }
+  EXPECT_EQ(CausalAttention::choose(at::kBFloat16, at::kCPU, false, false, GpuAttention::kProducts),
+            By::kBlocks);
 }
 
 TEST(PackedAttention, KernelsAreAskedForwardAndBackward) {

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "tests/unit/trainer/comm_world.h"
+#include "tests/unit/trainer/stepped_state.h"
 #include "trainer/arch/registry.h"
 
 namespace hpctl {
@@ -45,17 +46,9 @@ struct Told {
 
 void train(const CommunicatorOptions& options, Communicator& world, Told& told) {
   const Workload workload = workload_of(options);
-  auto created = TrainingState::create(-1, workload, {}, {});
-  ASSERT_TRUE(created.ok()) << created.error().message;
-  TrainingState state = std::move(created).value();
+  TrainingState state = test::make_state(workload);
   ASSERT_GT(state.geometry().copies, 0);
-  std::vector<std::vector<float>> gradients;
-  std::vector<const float*> pointers;
-  for (size_t b = 0; b < state.blocks().size(); ++b) {
-    gradients.emplace_back(state.padded_shard(b).size(),
-                           0.1F * static_cast<float>(options.rank + 1));
-  }
-  for (const std::vector<float>& gradient : gradients) pointers.push_back(gradient.data());
+  test::Steps steps(state, 0.1F * static_cast<float>(options.rank + 1));
   PeerSnapshots snapshots(workload, state,
                           make_communicator(PeerSnapshots::ring_options(workload)));
   snapshots.start();
@@ -68,7 +61,7 @@ void train(const CommunicatorOptions& options, Communicator& world, Told& told) 
     ASSERT_TRUE(world.all_reduce(sums).ok());
     const SnapshotNews all = {.received = sums[0], .damaged = sums[1], .due = sums[2]};
     snapshots.conclude(all);
-    state.apply(AdamStep(workload.train.optimizer, state.step() + 1, 1e-3, 1.0), pointers, 0);
+    steps.take();
     told.own[state.step()] = first_block(state);
     snapshots.at_boundary(all);
     if (snapshots.everywhere() > newest) ++copies;

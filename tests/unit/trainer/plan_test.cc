@@ -78,7 +78,7 @@ TEST(MemoryPlan, OfAFrozenModelNothingIsKeptButItself) {
   EXPECT_GE(parts["activations"], before.at("activations"));
 }
 
-// Three slots of its own, two for a peer's, one that a save writes from.
+// Four slots of its own, of which a save reads one, and two for a peer's.
 TEST(MemoryPlan, CopiesAtPeersAreOfHostMemoryOnSeveralNodesAndShardedOverAllRanks) {
   PlanSetting s = setting_of("llama3-8b", 2, 16);
   EXPECT_FALSE(parts_of(s).contains("snapshots at peers")) << "the state is the GPU's";
@@ -120,6 +120,21 @@ TEST(MemoryPlan, WithoutAFusedKernelTheWeightsOfAttentionStay) {
   EXPECT_EQ(parts_of(windowed)["attention mask"], 4 * pairs);
   windowed.train.model.sliding_window = 8192;
   EXPECT_FALSE(parts_of(windowed).contains("attention mask")) << "none";
+}
+
+TEST(MemoryPlan, ProductsThatTheJobAsksForKeepTheirWeights) {
+  PlanSetting s = setting_of("llama3-8b", 1, 8);
+  const double pairs = 8192.0 * 8192;
+  const double fused = parts_of(s)["activations"];
+  for (const GpuAttention one : {GpuAttention::kFlash, GpuAttention::kCudnn}) {
+    s.train.gpu.attention = one;
+    EXPECT_EQ(parts_of(s)["activations"], fused);
+  }
+  s.train.gpu.attention = GpuAttention::kProducts;
+  EXPECT_EQ(parts_of(s)["attention mask"], 4 * pairs);
+  EXPECT_GT(parts_of(s)["activations"], fused + 32 * 32 * pairs * 5.9) << "in fp32 and in bf16";
+  s.gpu = false;
+  EXPECT_FALSE(parts_of(s).contains("attention mask")) << "a CPU does not ask";
 }
 
 // Kernels take norms and SwiGLU in any type, on a GPU as on a CPU, and keep what goes in and comes
@@ -309,6 +324,27 @@ double total_of(const PlanSetting& s) {
   return plan_memory(s, model_layout(s.train.model)).total();
 }
 
+TEST(MemoryPlan, TheMostIsOnTheFewestNodesOrOnTwo) {
+  const auto most_of = [](const PlanSetting& s) {
+    return most_memory(s, model_layout(s.train.model));
+  };
+  PlanSetting s = setting_of("llama3-8b", 4, 512);
+  EXPECT_EQ(most_of(s), total_of(s)) << "it never has fewer";
+  s.min_nodes = 2;
+  PlanSetting few = s;
+  few.nodes = 2;
+  EXPECT_EQ(most_of(s), total_of(few));
+  EXPECT_GT(most_of(s), total_of(s));
+  // On CPUs there are copies at peers, for which it takes two nodes.
+  s.gpu = false;
+  s.min_nodes = 1;
+  few.gpu = false;
+  PlanSetting one = few;
+  one.nodes = 1;
+  EXPECT_EQ(most_of(s), total_of(few));
+  EXPECT_GT(most_of(s), total_of(one));
+}
+
 TEST(Advice, MakesAJobFitThatDidNot) {
   const GpuModel& device = *find_gpu_model("h100");
   const PlanSetting s = setting_of("llama3-70b", 1, 512);
@@ -390,6 +426,18 @@ TEST(Advice, ConsidersHybridOnSeveralNodes) {
       ASSERT_EQ(on_one.changes.size(), 1U);
       EXPECT_THAT(on_one.changes[0].change, HasSubstr("activation_checkpointing: none"));
     }
+  }
+}
+
+TEST(Advice, ARampHasASequenceForEachWorkerFromTheBeginning) {
+  const GpuModel& device = *find_gpu_model("h100");
+  PlanSetting s = setting_of("llama3-70b", 1, 512);
+  const auto blocks = model_layout(s.train.model);
+  ASSERT_GT(advise(s, blocks, device, device.memory_bytes, kAll).setting->nodes, 1);
+  s.train.batch.ramp = {{100, 8}};
+  const Advice advice = advise(s, blocks, device, device.memory_bytes, kAll);
+  for (const Change& change : advice.changes) {
+    EXPECT_THAT(change.change, testing::Not(HasSubstr("nodes: ")));
   }
 }
 

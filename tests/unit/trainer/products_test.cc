@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products with weights (trainer/arch/ops.h) beside autograd's own in fp64, and where the gradient
-// of a weight goes.
+// Products with weights (trainer/arch/ops.h) beside autograd's own in fp64 and finite differences,
+// and where the gradient of a weight goes.
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
+#include "trainer/arch/fused_rows.h"
 #include "trainer/arch/ops.h"
 #include "trainer/kernels/level.h"
 
@@ -82,6 +84,47 @@ TEST(Products, AddToTheGradientThatIsAttached) {
     }
     EXPECT_TRUE(ours.weight.grad().is_same(memory));
     EXPECT_LT(distance(memory, theirs.weight.grad() + 2), type == at::kDouble ? 1e-13 : 1e-5);
+  }
+}
+
+// The output projection and its loss, two of six rows at a time, as the engine has them.
+double loss_of_chunks(const Tensor& x, const Tensor& weight, const Tensor& targets, Tensor& slope) {
+  double sum = 0;
+  for (int64_t first = 0; first < x.size(0); first += 2) {
+    const Tensor chunk = x.narrow(0, first, 2).detach().requires_grad_();
+    const Tensor loss =
+        fused_cross_entropy(ops::linear(chunk, weight), targets.narrow(0, first, 2), 1e-2)
+            .objective;
+    loss.backward();
+    slope.narrow(0, first, 2).copy_(chunk.grad());
+    sum += loss.item<double>();
+  }
+  return sum;
+}
+
+TEST(Products, AddTheGradientsOfALossInChunksThatFiniteDifferencesHave) {
+  at::manual_seed(8);
+  const Tensor x = at::randn({6, 5}, at::kDouble);
+  const Tensor weight = Layer::leaf(at::randn({7, 5}), at::kDouble);
+  const Tensor targets = at::randint(7, {6}, at::kLong);
+  const Tensor added = weight.mutable_grad() = at::zeros({7, 5}, at::kDouble);
+  Tensor x_gradient = at::empty_like(x);
+  loss_of_chunks(x, weight, targets, x_gradient);
+  const Tensor weight_gradient = added.clone();  // what follows adds more
+  constexpr double kStep = 1e-5;
+  Tensor ignored = at::empty_like(x);
+  for (const auto& [values, gradient] :
+       {std::pair{x, x_gradient}, std::pair{weight.detach(), weight_gradient}}) {
+    for (int64_t i = 0; i < values.numel(); ++i) {
+      double* const value = values.data_ptr<double>() + i;
+      const double before = *value;
+      *value = before + kStep;
+      const double above = loss_of_chunks(x, weight, targets, ignored);
+      *value = before - kStep;
+      const double below = loss_of_chunks(x, weight, targets, ignored);
+      *value = before;
+      EXPECT_NEAR(gradient.data_ptr<double>()[i], (above - below) / (2 * kStep), 1e-8) << i;
+    }
   }
 }
 

@@ -39,7 +39,7 @@ ArenaGeometry geometry_of(const std::vector<Block>& blocks, int32_t rank, const 
                           bool keeps_copies) {
   ArenaGeometry geometry = ArenaGeometry::of(blocks, 1, rank, mesh);
   if (!keeps_copies) return geometry;
-  geometry.slots = 3;
+  geometry.slots = 4;
   geometry.copies = 2;
   geometry.copied_index = (rank + geometry.shard_count - 1) % geometry.shard_count;
   return geometry;
@@ -95,7 +95,7 @@ std::string run(const Case& c) {
         former.emplace(StateArena::create(-1, geometry_of(blocks, part, before, c.copies)).value());
         fill(*former, 1, blocks, part);
         former->seal(0, {11, 5, 3}, "older");
-        if (c.copies) fill(*former, 4, blocks, former->geometry().copied_index);
+        if (c.copies) fill(*former, 5, blocks, former->geometry().copied_index);
       }
       auto made = reshard(world, former ? &*former : nullptr, c.former_parts, kSeal.step, blocks,
                           c.mesh, geometry_of(blocks, options.rank, c.mesh, false));

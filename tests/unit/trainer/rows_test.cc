@@ -97,10 +97,9 @@ void expect_close(const Results& found, const Results& expected, double bound,
 // `run` is called with a value of the type and the kernels to use.
 template <typename Run>
 void compare(const Run& run, const Results& expected, const std::string& what) {
-  // Finite differences of fp64 are good to some 1e-9.
-  expect_close(run(double{}, row_kernels<double>()), expected, 1e-8, what + ", fp64");
+  expect_close(run(double{}, row_kernels<double>()), expected, kRowErrorFp64, what + ", fp64");
   for (const KernelLevel level : kernel_levels()) {
-    expect_close(run(float{}, row_kernels<float>(level)), expected, 2e-6,
+    expect_close(run(float{}, row_kernels<float>(level)), expected, kRowErrorFp32,
                  what + ", " + to_word(level));
   }
 }

@@ -3,6 +3,7 @@
 // Run. The ranks are threads.
 #include "trainer/loop/run.h"
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -216,6 +217,18 @@ TEST(Run, StartsFromNoStepThatIsNotSealedAndForNoOtherJob) {
   refused = ranks.train().front();
   ASSERT_FALSE(refused.ok());
   EXPECT_THAT(refused.error().message, HasSubstr("generation 3 of job 5 is not of the job"));
+}
+
+// Another release of OpenBLAS may add in another order.
+TEST(Runtime, TheLabelOfOpenBlasHasItsReleaseAndCore) {
+  void* const library = dlopen("libopenblas.so.0", RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) GTEST_SKIP() << "this LibTorch has another BLAS";
+  auto* const core = reinterpret_cast<const char* (*)()>(dlsym(library, "openblas_get_corename"));
+  ASSERT_NE(core, nullptr);
+  const std::string blas = runtime_environment(Precision::kFp32, host_device()).at("blas");
+  EXPECT_THAT(blas, ::testing::ContainsRegex("^OpenBLAS [0-9]+\\.[0-9]+\\.[0-9]+ "));
+  EXPECT_THAT(blas, HasSubstr(core()));
+  dlclose(library);
 }
 
 TEST(Run, AGenerationThatIsAbortedBeforeItBeginsWaitsForNoPeer) {

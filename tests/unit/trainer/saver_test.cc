@@ -11,9 +11,14 @@
 #include <vector>
 
 #include "tests/unit/trainer/comm_world.h"
+#include "tests/unit/trainer/stepped_state.h"
 
 namespace hpctl {
 namespace {
+
+using test::bytes_of;
+using test::make_state;
+using test::Steps;
 
 constexpr int kStepsMeanwhile = 5;  // more than there are slots
 constexpr uint64_t kStepsAtMost = 2'000;
@@ -31,43 +36,6 @@ Workload saving_workload(const CommunicatorOptions& options, Strategy strategy,
   workload.train.seed = 3;
   return workload;
 }
-
-TrainingState make_state(const Workload& workload) {
-  auto created =
-      TrainingState::create(-1, workload, {.fingerprint = "none", .tokens = 0, .seq_len = 8}, {});
-  EXPECT_TRUE(created.ok()) << created.error().message;
-  return std::move(created).value();
-}
-
-// All that this rank has of the newest state, as it is kept.
-std::vector<std::byte> bytes_of(TrainingState& state) {
-  std::vector<std::byte> bytes;
-  for (const StateKind kind : kStateKinds) {
-    for (size_t b = 0; b < state.blocks().size(); ++b) {
-      const ElementRange range = state.padded_shard(b);
-      const size_t at = bytes.size();
-      bytes.resize(at + static_cast<size_t>(range.size()) * state.element_bytes(kind));
-      state.begin_read_sealed(kind, b, range, bytes.data() + at);
-    }
-  }
-  return bytes;
-}
-
-class Steps {
- public:
-  explicit Steps(TrainingState& state) : state_(state) {
-    for (size_t b = 0; b < state.blocks().size(); ++b) {
-      gradients_.emplace_back(static_cast<size_t>(state.padded_shard(b).size()), 0.1F);
-    }
-    for (const std::vector<float>& gradient : gradients_) pointers_.push_back(gradient.data());
-  }
-  void take() { state_.apply(AdamStep({}, state_.step() + 1, 1e-3, 1.0), pointers_, 0); }
-
- private:
-  TrainingState& state_;
-  std::vector<std::vector<float>> gradients_;
-  std::vector<const float*> pointers_;
-};
 
 void save_while_training(Communicator& world, const Workload& workload) {
   TrainingState state = make_state(workload);
@@ -143,14 +111,9 @@ TEST(TrainingState, StepsLeaveAHeldStateAlone) {
   }
 }
 
-TEST(TrainingState, HoldsNothingWhereACopyIsSmallerOrPeersHaveTheSlot) {
-  Workload replicated = saving_workload(one_of(2), Strategy::kNoShard, MomentType::kFp32);
-  EXPECT_FALSE(make_state(replicated).hold_newest());
-  Workload with_copies = saving_workload(one_of(2), Strategy::kFull, MomentType::kFp32);
-  with_copies.snapshot.every_steps = 1;
-  TrainingState state = make_state(with_copies);
-  ASSERT_GT(state.geometry().copies, 0);
-  EXPECT_FALSE(state.hold_newest());
+TEST(TrainingState, HoldsNothingWhereACopyIsSmaller) {
+  EXPECT_FALSE(
+      make_state(saving_workload(one_of(2), Strategy::kNoShard, MomentType::kFp32)).hold_newest());
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ TEST(StateArena, LiesInTheDescriptorAsDocumented) {
   ASSERT_EQ(pread(fd.get(), notes.data(), 5, 4096 + 65536), 5);
   EXPECT_EQ(notes, "notes");
   const off_t block2 = geometry.block_capacity[0] + geometry.block_capacity[1];
-  const off_t at = 4096 + 5 * 65536 + ((3 + 1) * elements + block2) * 4;
+  const off_t at = 4096 + 6 * 65536 + ((3 + 1) * elements + block2) * 4;
   float value = 0;
   ASSERT_EQ(pread(fd.get(), &value, sizeof value, at), 4);
   EXPECT_EQ(value, 42.0F);
@@ -67,25 +67,41 @@ TEST(StateArena, LiesInTheDescriptorAsDocumented) {
 TEST(StateArena, CopiesOfAnotherRankLieBehindItsOwnAndAreToldApart) {
   ArenaGeometry geometry = tiny_geometry();
   const size_t of_two = geometry.bytes();
-  geometry.slots = 3;
+  geometry.slots = 4;
   geometry.copies = 2;
-  EXPECT_EQ(geometry.bytes(), of_two + 3 * geometry.slot_bytes());
+  EXPECT_EQ(geometry.bytes(), of_two + 4 * geometry.slot_bytes());
   const UniqueFd fd = memory_file();
   auto arena = StateArena::create(fd.get(), geometry);
   ASSERT_TRUE(arena.ok()) << arena.error().message;
   arena->seal(0, {7, 1, 1});
-  arena->seal(2, {5, 1, 1});
-  arena->seal(4, {5, 1, 1}, "of another");
-  *arena->state(4, StateKind::kParam, 0) = 42.0F;
+  arena->seal(3, {5, 1, 1});
+  arena->seal(5, {5, 1, 1}, "of another");
+  *arena->state(5, StateKind::kParam, 0) = 42.0F;
   const ArenaSeals seals = read_seals(fd.get());
   EXPECT_THAT(seals.own, ElementsAre(Seal{7, 1, 1}, Seal{5, 1, 1}));
   EXPECT_THAT(seals.copies, ElementsAre(Seal{5, 1, 1}));
-  EXPECT_EQ(arena->notes(4), "of another");
-  EXPECT_EQ(arena->notes(2), "");
+  EXPECT_EQ(arena->notes(5), "of another");
+  EXPECT_EQ(arena->notes(3), "");
   float value = 0;
-  const auto at = static_cast<off_t>(4096 + 5 * 65536 + 4 * geometry.slot_bytes());
+  const auto at = static_cast<off_t>(4096 + 6 * 65536 + 5 * geometry.slot_bytes());
   ASSERT_EQ(pread(fd.get(), &value, sizeof value, at), 4);
   EXPECT_EQ(value, 42.0F);
+}
+
+TEST(StateArena, HowManySlotsAFormerOwnerHadIsTold) {
+  const std::vector<Block> blocks = model_layout(*model_preset("tiny"));
+  for (const auto& [slots, copies] : {std::pair(2, 0), {3, 0}, {4, 2}}) {
+    ArenaGeometry geometry = tiny_geometry();
+    geometry.slots = slots;
+    geometry.copies = copies;
+    geometry.copied_index = copies > 0 ? 0 : -1;
+    const UniqueFd fd = memory_file();
+    ASSERT_TRUE(StateArena::create(fd.get(), geometry).ok());
+    const auto former = StateArena::open_former(fd.get(), blocks, tiny_geometry());
+    ASSERT_TRUE(former.ok()) << former.error().message;
+    EXPECT_EQ(former->geometry().slots, slots);
+    EXPECT_EQ(former->geometry().copies, copies);
+  }
 }
 
 TEST(StateArena, PartsAreAligned) {

@@ -2,7 +2,7 @@
 // DeviceKernels over the stubs of NVRTC and of the driver.
 #pragma once
 
-#include <vector>
+#include <functional>
 
 #include "common/base/check.h"
 #include "trainer/device/device_kernels.h"
@@ -27,16 +27,15 @@ inline const DeviceKernels& stub_kernels() {
   return *kernels;
 }
 
-// What `work` gives with the first thread of each block first, and with the last.
-template <typename Work>
-auto in_both_orders(const Work& work) {
-  std::vector<decltype(work())> results;
-  for (const bool descending : {false, true}) {
-    stub_cuda_descending(descending);
-    results.push_back(work());
-  }
-  stub_cuda_descending(false);
-  return results;
+// Does work with the first thread of each block first, and with the last.
+inline std::function<void(const std::function<void()>&)> both_orders() {
+  return [](const std::function<void()>& work) {
+    for (const bool descending : {false, true}) {
+      stub_cuda_descending(descending);
+      work();
+    }
+    stub_cuda_descending(false);
+  };
 }
 
 }  // namespace hpctl::testing

@@ -7,19 +7,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "common/base/arena_header.h"
 #include "common/base/bad_step.h"
-#include "common/base/file.h"
-#include "common/base/lineage.h"
-#include "common/base/snapshot_peers.h"
-#include "tests/unit/trainer/worker_job.h"
-#include "trainer/checkpoint/ledger_check.h"
+#include "tests/unit/trainer/steered_job.h"
 
 namespace hpctl {
 namespace {
@@ -36,217 +30,10 @@ using control::Ready;
 using control::Suffer;
 using control::Take;
 using ::testing::Each;
+using testing::expect;
 using ::testing::HasSubstr;
-using testing::Job;
+using testing::SteeredJob;
 using testing::WorkerProcess;
-
-// The next message, which must be a T.
-template <typename T>
-T expect(WorkerProcess& worker) {
-  const std::optional<control::FromWorker> heard = worker.hear();
-  if (!heard) {
-    ADD_FAILURE() << "the worker ended: " << worker.message();
-    return {};
-  }
-  EXPECT_TRUE(std::holds_alternative<T>(*heard)) << "kind " << heard->index();
-  return std::holds_alternative<T>(*heard) ? std::get<T>(*heard) : T{};
-}
-
-// A job whose agents' part the test plays.
-class SteeredJob : public Job {
- public:
-  explicit SteeredJob(int world_size, int64_t steps) : Job(world_size) {
-    steered = true;
-    workload.train.steps = steps;
-    workload.train.data.seq_len = 16;
-    workload.checkpoint.every_steps = 20;
-  }
-
-  void start_and_join() {
-    record_generation();
-    start();
-    for (const auto& worker : workers) {
-      expect<Ready>(*worker);
-      EXPECT_EQ(expect<Joined>(*worker).generation, 1U);
-    }
-  }
-
-  // One rank after the other: who was told does not disturb who was not. The newest step that is
-  // sealed on every rank.
-  uint64_t abort_after_step(uint64_t step) {
-    EXPECT_TRUE(workers[0]->wait_for_step(step)) << messages();
-    for (const auto& worker : workers) {
-      worker->tell(Abort{workload.generation});
-      EXPECT_EQ(expect<Aborted>(*worker).generation, workload.generation);
-    }
-    return newest_sealed_everywhere();
-  }
-
-  // Of workers that have died or left their generation; 0 = none.
-  uint64_t newest_sealed_everywhere() const {
-    std::vector<Seal> common = seals_of(0);
-    for (int rank = 1; rank < workload.world_size; ++rank) {
-      const std::vector<Seal> seals = seals_of(rank);
-      std::erase_if(common, [&](const Seal& seal) {
-        return std::find(seals.begin(), seals.end(), seal) == seals.end();
-      });
-    }
-    return common.empty() ? 0 : common.front().step;
-  }
-
-  // The newest step that any rank has sealed; those that have not are to be refilled.
-  uint64_t refill_from_newest() {
-    std::vector<Seal> newest;
-    for (int rank = 0; rank < workload.world_size; ++rank) newest.push_back(seals_of(rank).front());
-    const auto step = [](const Seal& a, const Seal& b) { return a.step < b.step; };
-    const Seal seal = *std::max_element(newest.begin(), newest.end(), step);
-    workload.refilled.clear();
-    for (int rank = 0; rank < workload.world_size; ++rank) {
-      if (newest[static_cast<size_t>(rank)] != seal) workload.refilled.push_back(rank);
-    }
-    return seal.step;
-  }
-
-  // Rank `lost` has nothing: the newest step that the others have, and of which its peer has its
-  // part. It is to be refilled.
-  uint64_t refill_from_peer(int lost) {
-    const int holder = snapshot_holder(lost, workload.world_size, 1);
-    std::vector<Seal> common = read_seals(workers[static_cast<size_t>(holder)]->arena_fd()).copies;
-    for (int rank = 0; rank < workload.world_size; ++rank) {
-      if (rank == lost) continue;
-      const std::vector<Seal> seals = seals_of(rank);
-      std::erase_if(common, [&](const Seal& seal) {
-        return std::find(seals.begin(), seals.end(), seal) == seals.end();
-      });
-    }
-    workload.refilled = {lost};
-    return common.empty() ? 0 : common.front().step;
-  }
-
-  // The ledger of a rank of the first generation ends before that step.
-  void lose_lines_from(int rank, uint64_t step) const {
-    const std::string path = workload.ledger_dir + "/g1.r" + std::to_string(rank) + ".jsonl";
-    const auto text = read_file(path);
-    ASSERT_TRUE(text.ok()) << text.error().message;
-    const size_t found = text->find("\"step\":" + std::to_string(step) + ",");
-    ASSERT_NE(found, std::string::npos) << *text;
-    ASSERT_TRUE(write_file_atomic(path, text->substr(0, text->rfind('\n', found) + 1)).ok());
-  }
-
-  // The next generation, from a step in the workers' memory.
-  void join_from(uint64_t step) {
-    begin_from(step);
-    join();
-  }
-
-  void begin_from(uint64_t step) {
-    workload.parent_generation = workload.generation++;
-    workload.start_step = step;
-    workload.from_memory = true;
-    record_generation();
-  }
-
-  // The same from the newest checkpoint; from the seed where the disk was slower than the steps.
-  void join_from_disk() {
-    go_back_to_disk();
-    join();
-  }
-
-  void go_back_to_disk() {
-    const auto newest = latest_valid_checkpoint(workload.checkpoint_dir, {});
-    ASSERT_TRUE(newest.ok()) << newest.error().message;
-    if (*newest) {
-      resume((*newest)->name(), (*newest)->step);
-    } else {
-      ++workload.generation;
-    }
-    workload.from_memory = false;
-    record_generation();
-  }
-
-  void send_join(int rank, uint64_t generation) {
-    workload.rank = rank;
-    const UniqueFd document = WorkerProcess::memory("workload", to_json_text(workload));
-    WorkerProcess& worker = *workers[static_cast<size_t>(rank)];
-    worker.hand_over_page();
-    worker.tell(Join{generation}, document.get());
-  }
-
-  // The last line of a step counts; within a generation there is one.
-  std::map<uint64_t, double> losses() const {
-    std::map<uint64_t, double> by_step;
-    std::map<std::pair<uint64_t, uint64_t>, int> lines;
-    for (const auto& line : metrics()) {
-      by_step[line["step"]] = line["loss"];
-      EXPECT_EQ(++lines[std::pair(line["generation"], line["step"])], 1) << line;
-    }
-    return by_step;
-  }
-
-  // A hundred steps; the bits are those of a job that nobody disturbed.
-  void expect_ends_as_calm() {
-    static std::map<int, std::unique_ptr<SteeredJob>> by_ranks;
-    std::unique_ptr<SteeredJob>& kept = by_ranks[workload.world_size];
-    if (!kept) {
-      kept = std::make_unique<SteeredJob>(workload.world_size, 100);
-      EXPECT_THAT(kept->run(), Each(kExitFinished)) << kept->messages();
-    }
-    const SteeredJob& calm = *kept;
-    for (const auto& worker : workers) EXPECT_EQ(worker->wait(), kExitFinished) << messages();
-    const std::string undisturbed = calm.digest("step-100.g1");
-    ASSERT_EQ(undisturbed.size(), 64U) << undisturbed;
-    const std::string name = "step-100.g" + std::to_string(workload.generation);
-    EXPECT_EQ(digest(name), undisturbed) << messages();
-    EXPECT_EQ(losses(), calm.losses());
-    const auto manifest = read_manifest(workload.checkpoint_dir + "/" + name);
-    ASSERT_TRUE(manifest.ok()) << manifest.error().message;
-    EXPECT_TRUE(manifest->exact) << manifest->inexact_reason;
-    const auto ledger = verify_ledger(workload.ledger_dir, workload.checkpoint_dir);
-    ASSERT_TRUE(ledger.ok()) << ledger.error().message;
-    EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
-    EXPECT_EQ(ledger->cursor, 400U);
-  }
-
-  // A rank that has nothing in memory, the third.
-  void add_third() {
-    workers.push_back(std::make_unique<WorkerProcess>(""));
-    expect<Ready>(*workers.back());
-    workers.back()->tell(Take{kArenaFd}, WorkerProcess::memory("arena", "").get());
-    workload.world_size = 3;
-  }
-
-  // Of three generations, with three, two and three ranks.
-  void expect_shrunk_and_exact(uint64_t step) const {
-    const auto manifest = read_manifest(workload.checkpoint_dir + "/step-100.g3");
-    ASSERT_TRUE(manifest.ok()) << manifest.error().message;
-    EXPECT_EQ(manifest->inexact_reason,
-              "world size changed from 3 to 2 after step " + std::to_string(step));
-    const auto ledger = verify_ledger(workload.ledger_dir, workload.checkpoint_dir);
-    ASSERT_TRUE(ledger.ok()) << ledger.error().message;
-    EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
-  }
-
- private:
-  std::vector<Seal> seals_of(int rank) const {
-    return read_seals(workers[static_cast<size_t>(rank)]->arena_fd()).own;
-  }
-
-  void join() {
-    for (int r = 0; r < workload.world_size; ++r) send_join(r, workload.generation);
-    for (const auto& worker : workers) {
-      EXPECT_EQ(expect<Joined>(*worker).generation, workload.generation);
-    }
-  }
-
-  void record_generation() {
-    workload.rendezvous_dir = *this / ("rdzv-g" + std::to_string(workload.generation));
-    GenerationRecord record;
-    record.generation = workload.generation;
-    record.parent = workload.parent_generation;
-    record.start_step = workload.start_step;
-    ASSERT_TRUE(create_generation(workload.checkpoint_dir, record).ok());
-  }
-};
 
 TEST(WorkerControl, AfterAnAbortTheSameProcessGoesOnWithTheBitsOfAnUndisturbedJob) {
   SteeredJob job(2, 100);
@@ -356,12 +143,22 @@ bool dies_after_step_sixty() {
   return setenv("HPCTL_FAILPOINT", "trainer.step.applied:60", 1) == 0;
 }
 
+// In one of the first saves, between two of its ranges.
+bool dies_in_a_save() {
+  return setenv("HPCTL_FAILPOINT", "checkpoint.shard.range_written:30", 1) == 0;
+}
+
 // Two ranks, of which the second dies; a standby has its place, and has not joined yet.
 class StandbySteppedIn : public ::testing::Test {
  protected:
   void SetUp() override {
+    step_in_where(dies_after_step_sixty);
+    EXPECT_GE(last_step_, 59U);
+  }
+
+  void step_in_where(bool (*dies)()) {
     job_.prepared_rank = 1;
-    job_.in_child = dies_after_step_sixty;
+    job_.in_child = dies;
     auto standby = std::make_unique<WorkerProcess>("");
     expect<Ready>(*standby);
     job_.start_and_join();
@@ -370,7 +167,6 @@ class StandbySteppedIn : public ::testing::Test {
     EXPECT_EQ(expect<PeerLost>(survivor).generation, 1U);
     EXPECT_THAT(survivor.message(), HasSubstr("collective"));
     last_step_ = survivor.page().step;
-    EXPECT_GE(last_step_, 59U);
     survivor.tell(Abort{1});
     expect<Aborted>(survivor);
     common_ = job_.newest_sealed_everywhere();
@@ -402,6 +198,27 @@ TEST_F(StandbySteppedIn, AndGoesOnFromTheMemoryOfTheDead) {
   for (const auto& line : job_.metrics()) {
     EXPECT_EQ(line["generation"] == 2, line["step"] > last_step_) << line;
   }
+}
+
+// It dies while a save reads the state that is sent to its peer as well.
+class StandbyOfARankThatSaves : public StandbySteppedIn {
+ protected:
+  void SetUp() override {
+    job_.workload.snapshot.every_steps = 1;
+    step_in_where(dies_in_a_save);
+  }
+};
+
+TEST_F(StandbyOfARankThatSaves, GoesOnFromTheMemoryOfTheDeadWithWhatItHeld) {
+  const auto every = static_cast<uint64_t>(job_.workload.checkpoint.every_steps);
+  const std::vector<Seal> own = read_seals(dead_->arena_fd()).own;
+  EXPECT_TRUE(std::any_of(own.begin(), own.end(), [&](const Seal& seal) {
+    return seal.step % every == 0;
+  })) << "the state that was being saved is whole";
+  ASSERT_GT(common_, 0U);
+  EXPECT_LE(last_step_, common_ + 1) << "but for a step that only the survivor had sealed";
+  job_.join_from(common_);
+  job_.expect_ends_as_calm();
 }
 
 // As a rank whose node has forgotten what it held.

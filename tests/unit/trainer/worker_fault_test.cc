@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// For every strategy and precision: a worker that dies in the middle of training leaves no trace in
-// the bits of the result.
+// For every strategy and precision, and at the lowest level of kernels: a worker that dies in the
+// middle of training leaves no trace in the bits of the result.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <optional>
 #include <string>
 
 #include "common/base/lineage.h"
+#include "tests/support/scoped_variable.h"
 #include "tests/unit/trainer/worker_job.h"
 
 namespace hpctl {
@@ -22,6 +24,8 @@ struct Variant {
   const char* precision = "fp32";
   int world_size = 2;
   int64_t shard_group = 0;
+  const char* kernels = "";  // the level that max_isa, a word for ONEDNN_MAX_CPU_ISA, leaves
+  const char* max_isa = "";
 };
 class Faults : public ::testing::TestWithParam<Variant> {};
 INSTANTIATE_TEST_SUITE_P(
@@ -29,7 +33,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Variant{"Full", "full"}, Variant{"FullBf16", "full", "bf16"},
                       Variant{"FullFp16", "full", "fp16"}, Variant{"ShardGradOp", "shard_grad_op"},
                       Variant{"Optimizer", "optimizer"}, Variant{"NoShard", "no_shard"},
-                      Variant{"Hybrid", "hybrid", "fp32", 4, 2}),
+                      Variant{"Hybrid", "hybrid", "fp32", 4, 2},
+                      Variant{"FullAtTheBaseline", "full", "fp32", 2, 0, "baseline", "SSE41"}),
     [](const auto& info) { return info.param.name; });
 
 void prepare(Job& job, const Variant& variant) {
@@ -45,6 +50,8 @@ void prepare(Job& job, const Variant& variant) {
 bool dies_after_step_six() { return setenv("HPCTL_FAILPOINT", "trainer.step.applied:6", 1) == 0; }
 
 TEST_P(Faults, LeaveTheBitsAsTheyAre) {
+  std::optional<testing::ScopedVariable> limit;
+  if (*GetParam().max_isa != '\0') limit.emplace("ONEDNN_MAX_CPU_ISA", GetParam().max_isa);
   Job calm(GetParam().world_size);
   prepare(calm, GetParam());
   ASSERT_THAT(calm.run(), Each(kExitFinished)) << calm.messages();
@@ -74,6 +81,9 @@ TEST_P(Faults, LeaveTheBitsAsTheyAre) {
   const auto manifest = read_manifest(job.workload.checkpoint_dir + "/step-8.g2");
   ASSERT_TRUE(manifest.ok()) << manifest.error().message;
   EXPECT_TRUE(manifest->exact) << manifest->inexact_reason;
+  if (limit) {
+    EXPECT_EQ(manifest->environment.at("kernels"), GetParam().kernels);
+  }
   EXPECT_EQ(manifest->loss_scale.overflows > 0, GetParam().precision == std::string("fp16"));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole workers that train adapters: of any number and strategy, killed and gone on with, exported
-// and merged.
+// and merged. tests/unit/checkpoint/hf_peer.py reads what is exported as PEFT does.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,11 +8,13 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "common/base/file.h"
 #include "common/base/lineage.h"
+#include "tests/support/program_output.h"
 #include "tests/unit/trainer/worker_job.h"
 #include "trainer/arch/lora.h"
 #include "trainer/arch/registry.h"
@@ -214,6 +216,62 @@ TEST(WorkerLora, ExportIsPeftsAndMergedItIsTheModel) {
   EXPECT_NEAR(whole.metrics().back()["validation_loss"], expected, 1e-5 * expected);
   EXPECT_THAT(export_huggingface(base(), job / "none", {.merge = true}).error().message,
               HasSubstr("there is nothing to merge"));
+}
+
+constexpr const char* kPython = "/usr/bin/python3";
+
+// Of an independent forward pass in fp64 over exported weights.
+std::vector<double> peers_logits(const std::string& directories) {
+  const ProgramOutput output =
+      run_program(std::string(kPython) + " " + std::getenv("HPCTL_SOURCE") +
+                  "/tests/unit/checkpoint/hf_peer.py logits " + directories);
+  EXPECT_EQ(output.status, 0);
+  std::istringstream text(output.text);
+  std::vector<double> values;
+  for (double value = 0; text >> value;) values.push_back(value);
+  return values;
+}
+
+double farthest(const std::vector<double>& a, const std::vector<double>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double distance = 0;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    distance = std::max(distance, std::abs(a[i] - b[i]));
+  }
+  return distance;
+}
+
+struct Adapters {
+  int64_t rank;
+  double alpha;
+  std::vector<LoraTarget> targets;
+};
+
+// What PEFT makes of the exported adapters beside the exported base is the exported merged model.
+TEST(WorkerLora, AReaderOfPeftsLayoutPredictsWhatTheMergedModelDoes) {
+  if (!path_exists(kPython)) GTEST_SKIP() << kPython << " is absent: no independent reader";
+  const std::string tokens = " 108,105,110,101,32,49,50,32,111,102,32,52 ";  // of the text's kind
+  for (const Adapters& adapters :
+       {Adapters{4, 8, LoraSpec{}.targets},
+        Adapters{3, 4.5, {LoraTarget::kQProj, LoraTarget::kVProj, LoraTarget::kDownProj}}}) {
+    Job job(1);
+    use_lora(job);
+    job.workload.train.lora.rank = adapters.rank;
+    job.workload.train.lora.alpha = adapters.alpha;
+    job.workload.train.lora.targets = adapters.targets;
+    ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+    const std::string step_dir = job.workload.checkpoint_dir + "/step-8.g1";
+    ASSERT_TRUE(export_huggingface(step_dir, job / "peft", {}).ok());
+    ASSERT_TRUE(export_huggingface(step_dir, job / "merged", {.merge = true}).ok());
+    ASSERT_TRUE(export_huggingface(base(), job / "base", {}).ok());
+    const std::vector<double> plain = peers_logits(job / "base" + tokens);
+    const std::vector<double> beside = peers_logits(job / "base" + tokens + job / "peft");
+    const std::vector<double> merged = peers_logits(job / "merged" + tokens);
+    ASSERT_EQ(plain.size(), size_t{12} * 256);
+    // The merged weights are rounded to fp32, 2^-24 of each; the adapters change far more.
+    EXPECT_LT(farthest(beside, merged), 1e-5);
+    EXPECT_GT(farthest(beside, plain), 1e-2);
+  }
 }
 
 }  // namespace

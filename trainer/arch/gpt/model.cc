@@ -29,7 +29,7 @@ Tensor project(const std::vector<Tensor>& p, size_t at, const Tensor& x) {
 class Gpt : public Model {
  public:
   Gpt(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss,
-      at::Device device);
+      at::Device device, GpuAttention attention);
 
   Tensor embed(const std::vector<Tensor>& parameters, const Tensor& tokens,
                const Documents& documents) const override;
@@ -49,10 +49,10 @@ class Gpt : public Model {
 };
 
 Gpt::Gpt(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss,
-         at::Device device)
+         at::Device device, GpuAttention attention)
     : Model(z_loss),
       model_(model),
-      attention_(model, seq_len, compute, device),
+      attention_(model, seq_len, compute, device, attention),
       segments_(make_segments()) {}
 
 Tensor Gpt::embed(const std::vector<Tensor>& parameters, const Tensor& tokens,
@@ -119,9 +119,10 @@ Tensor Gpt::logits(const std::vector<Tensor>& parameters, const Tensor& x) const
 }  // namespace
 
 std::unique_ptr<Model> make_model(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
-                                  double z_loss, at::Device device, const LoraSpec& lora) {
+                                  double z_loss, at::Device device, const LoraSpec& lora,
+                                  GpuAttention attention) {
   HP_CHECK(!lora.on());
-  return std::make_unique<Gpt>(model, seq_len, compute, z_loss, device);
+  return std::make_unique<Gpt>(model, seq_len, compute, z_loss, device, attention);
 }
 
 }  // namespace hpctl::gpt

@@ -110,7 +110,7 @@ class LayerSlots {
 class Llama : public Model {
  public:
   Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss,
-        at::Device device, const LoraSpec& lora);
+        at::Device device, const LoraSpec& lora, GpuAttention attention);
 
   Tensor embed(const std::vector<Tensor>& parameters, const Tensor& tokens,
                const Documents& documents) const override;
@@ -138,7 +138,7 @@ class Llama : public Model {
 };
 
 Llama::Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss,
-             at::Device device, const LoraSpec& lora)
+             at::Device device, const LoraSpec& lora, GpuAttention attention)
     : Model(z_loss),
       model_(model),
       slots_(model_layout(model)[1], lora),
@@ -146,7 +146,7 @@ Llama::Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, do
       compute_(compute),
       wide_(wide_type(compute)),
       fused_(has_fused_rows(device, compute)),
-      attention_(model, seq_len, compute, device),
+      attention_(model, seq_len, compute, device, attention),
       segments_(make_segments()) {}
 
 Tensor Llama::embed(const std::vector<Tensor>& parameters, const Tensor& tokens,
@@ -235,8 +235,9 @@ Tensor Llama::logits(const std::vector<Tensor>& parameters, const Tensor& x) con
 }  // namespace
 
 std::unique_ptr<Model> make_model(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
-                                  double z_loss, at::Device device, const LoraSpec& lora) {
-  return std::make_unique<Llama>(model, seq_len, compute, z_loss, device, lora);
+                                  double z_loss, at::Device device, const LoraSpec& lora,
+                                  GpuAttention attention) {
+  return std::make_unique<Llama>(model, seq_len, compute, z_loss, device, lora, attention);
 }
 
 }  // namespace hpctl::llama

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole workers whose instruction set is limited (ONEDNN_MAX_CPU_ISA): they compute at that level,
+// and a job that goes on at another one says that it is not bit-exact. That faults leave the bits
+// of the lowest level alone, worker_fault_test.cc tests.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/support/scoped_variable.h"
+#include "tests/unit/trainer/worker_job.h"
+#include "trainer/kernels/level.h"
+
+namespace hpctl {
+namespace {
+
+using testing::calm_job;
+using ::testing::Each;
+using testing::Job;
+using testing::ScopedVariable;
+
+constexpr const char* kVariable = "ONEDNN_MAX_CPU_ISA";
+
+// Of a job that has run.
+Manifest manifest_of(const Job& job, const std::string& checkpoint) {
+  const auto manifest = read_manifest(job.workload.checkpoint_dir + "/" + checkpoint);
+  EXPECT_TRUE(manifest.ok()) << manifest.error().message;
+  return manifest.ok() ? *manifest : Manifest{};
+}
+
+TEST(WorkerLevel, GoingOnAtAnotherOneIsNotExactAndSaysSo) {
+  const std::string best = to_word(kernel_level());
+  if (best == "baseline") GTEST_SKIP() << "this processor, or " << kVariable << ", has one level";
+  const Job& calm = calm_job();
+  EXPECT_EQ(manifest_of(calm, "step-3.g1").environment["kernels"], best);
+  Job job(2);
+  {
+    const ScopedVariable limit(kVariable, "SSE41");
+    job.resume_from(calm, "step-3.g1", 3);
+    ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  }
+  Manifest low = manifest_of(job, "step-8.g2");
+  EXPECT_EQ(low.environment["kernels"], "baseline");
+  EXPECT_EQ(low.environment["onednn_max_cpu_isa"], "SSE41");
+  EXPECT_FALSE(low.exact);
+  EXPECT_EQ(low.inexact_reason, "kernels changed from " + best + " to baseline after step 3");
+  EXPECT_NE(job.digest("step-8.g2"), calm.digest("step-8.g1"))
+      << "the limit has not reached the kernels: levels add in other orders";
+  const double loss = calm.metrics().back()["loss"];
+  EXPECT_NEAR(job.metrics().back()["loss"].get<double>(), loss, 1e-3 * loss);
+}
+
+void use_bf16(Job& job) { job.workload.train.precision = Precision::kBf16; }
+
+TEST(WorkerLevel, Bf16GoesOnWithoutMatrixUnitsAndSaysThatItIsNotExact) {
+  if (bf16_products() != Bf16Products::kMatrixUnits) {
+    GTEST_SKIP() << "this processor has no matrix units, or " << kVariable << " rules them out";
+  }
+  const Job calm(2, use_bf16);
+  const Manifest first = manifest_of(calm, "step-8.g1");
+  EXPECT_EQ(first.environment.at("bf16_products"), "matrix_units");
+  EXPECT_TRUE(first.exact);
+
+  Job same(2);
+  use_bf16(same);
+  same.resume_from(calm, "step-3.g1", 3);
+  ASSERT_THAT(same.run(), Each(kExitFinished)) << same.messages();
+  EXPECT_TRUE(manifest_of(same, "step-8.g2").exact);
+  EXPECT_EQ(same.digest("step-8.g2"), calm.digest("step-8.g1"));
+
+  Job other(2);
+  use_bf16(other);
+  other.resume_from(calm, "step-3.g1", 3);
+  {
+    const ScopedVariable limit(kVariable, "AVX512_CORE_BF16");
+    ASSERT_THAT(other.run(), Each(kExitFinished)) << other.messages();
+  }
+  const Manifest widened = manifest_of(other, "step-8.g2");
+  EXPECT_EQ(widened.environment.at("bf16_products"), "widened");
+  EXPECT_EQ(widened.environment.at("kernels"), first.environment.at("kernels"));
+  EXPECT_FALSE(widened.exact);
+  EXPECT_EQ(widened.inexact_reason,
+            "bf16_products changed from matrix_units to widened after step 3");
+  EXPECT_NE(other.digest("step-8.g2"), calm.digest("step-8.g1"));
+}
+
+}  // namespace
+}  // namespace hpctl

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/arch/gpu_attention.h"
+
+#include <string>
+
+#include "trainer/arch/packed_attention.h"
+
+namespace hpctl {
+
+namespace {
+
+Error refused(const TrainSpec& train, const std::string& why) {
+  return {ErrorCode::kInvalidArgument,
+          std::string("workload.train.gpu.attention: ") + to_word(train.gpu.attention) +
+              " is not to be had: " + why + "; leave it auto, or say products"};
+}
+
+// Of a sequence as the job has them. One key head with its queries stands for all.
+void attend_once(const TrainSpec& train, at::ScalarType compute, at::Device device,
+                 AttendByOneKernel* attend) {
+  const ModelSpec& model = train.model;
+  const auto zeros = [&](int64_t heads) {
+    return at::zeros({1, train.data.seq_len, heads, model.head_size()},
+                     at::TensorOptions(compute).device(device))
+        .set_requires_grad(true);
+  };
+  const at::Tensor out = attend(zeros(model.heads / model.kv_heads), zeros(1), zeros(1), 1.0);
+  compat::backward(out, at::zeros_like(out));
+}
+
+}  // namespace
+
+AttendByOneKernel* pinned_attention() {
+  return compat::kHasPinnedAttention ? &compat::fused_causal_attention : nullptr;
+}
+
+Outcome check_gpu_attention(const TrainSpec& train, at::ScalarType compute, at::Device device,
+                            AttendByOneKernel* attend) {
+  const GpuAttention asked = train.gpu.attention;
+  if (asked == GpuAttention::kAuto || asked == GpuAttention::kProducts) return Ok{};
+  const std::string libtorch = "LibTorch " + compat::torch_version();
+  if (attend == nullptr) {
+    return refused(train, libtorch + " cannot be told one kernel, as those from 2.5 on can");
+  }
+  const std::string heads = " heads of " + std::to_string(train.model.head_size()) + " in " +
+                            to_word(train.precision) + " on " + device.str();
+  try {
+    attend_once(train, compute, device, attend);
+  } catch (const c10::OutOfMemoryError&) {
+    throw;  // says nothing of the kernel
+  } catch (const c10::Error& error) {
+    return refused(train,
+                   libtorch + " does not take" + heads + ": " + error.what_without_backtrace());
+  }
+  const int64_t window = train.model.sliding_window;
+  const bool windowed = window > 0 && window < train.data.seq_len;
+  if (windowed && packed_kernels(train.model, compute, device) == nullptr) {
+    return refused(train, libtorch + " has no window for" + heads);
+  }
+  return Ok{};
+}
+
+}  // namespace hpctl
