@@ -10,9 +10,9 @@
 #   --root DIR  the release's system is made in DIR and stays, or is taken from there
 #
 # Runs trainer_fsdp_test, trainer_run_test (attention by LibTorch's own calls is there) and of
-# trainer_worker_test jobs of two ranks. With --cuda also trainer_nvrtc_test, by the NVRTC that comes
-# along, and what is said where there is no GPU. No licence is agreed to: cuDNN, which Debian's
-# package would download, is a stand-in that has its names alone.
+# trainer_worker_test jobs of two ranks. With --cuda also trainer_nvrtc_test, by the NVRTC that
+# comes along, and what is said where there is no GPU. No licence is agreed to: cuDNN, which
+# Debian's package would download, is a stand-in that has its names alone.
 #
 # Needs root, mount namespaces, the package debootstrap and its mirror, 3 GB (--cuda: 10 GB). Exit
 # codes: 0 = all passed, 1 = something did not, 2 = wrong usage, 77 = cannot run here (the reason is
