@@ -10,9 +10,9 @@
 #   --root DIR  the release's system is made in DIR and stays, or is taken from there
 #
 # Runs trainer_fsdp_test, trainer_run_test (attention by LibTorch's own calls is there) and of
-# trainer_worker_test jobs of two ranks. With --cuda also trainer_nvrtc_test, by the NVRTC that comes
-# along, and what is said where there is no GPU. No licence is agreed to: cuDNN, which Debian's
-# package would download, is a stand-in that has its names alone.
+# trainer_worker_test jobs of two ranks. With --cuda also trainer_nvrtc_test, by the NVRTC that
+# comes along, and what is said where there is no GPU. No licence is agreed to: cuDNN, which
+# Debian's package would download, is a stand-in that has its names alone.
 #
 # Needs root, mount namespaces, the package debootstrap and its mirror, 3 GB (--cuda: 10 GB). Exit
 # codes: 0 = all passed, 1 = something did not, 2 = wrong usage, 77 = cannot run here (the reason is
@@ -42,19 +42,22 @@ targets=(hptrain trainer_fsdp_test trainer_run_test trainer_worker_test)
 if $cuda; then
   libtorch="libtorch-cuda-dev"
   packages+=(libgloo-cuda-dev libnccl-dev nvidia-cudnn)
-  targets+=(trainer_nvrtc_test)
+  # The two checks compare our declarations with the vendor's headers.
+  targets+=(trainer_nvrtc_test nccl_headers_check cuda_headers_check)
 else
   libtorch="libtorch-dev"
   packages+=(libgloo-dev)
 fi
 packages+=("$libtorch")
 
-# A library that has cuDNN's names, so that LibTorch for GPUs can be loaded.
+# A library that has cuDNN's names, so that LibTorch for GPUs can be loaded where there is none.
 make_cudnn_names() {
   local libraries=/usr/lib/x86_64-linux-gnu
+  [ ! -e "$root$libraries/libcudnn.so.9" ] || return 0
   inside nm -D --undefined-only "$libraries/libtorch_cuda.so" |
     sed -n 's/^ *U \(cudnn[A-Za-z0-9_]*\).*/void \1(void) { __builtin_trap(); }/p' |
-    inside c++ -shared -fPIC -x c - -Wl,-soname,libcudnn.so.9 -o "$libraries/libcudnn.so.9"
+    inside c++ -shared -fPIC -x c - -Wl,-soname,libcudnn.so.9,--default-symver \
+      -o "$libraries/libcudnn.so.9"
 }
 
 [ "$(id -u)" -eq 0 ] || skip "needs root: a system of its own"
