@@ -327,6 +327,7 @@ double most_memory(const PlanSetting& setting, const std::vector<Block>& blocks)
   const int32_t fewest = setting.fewest_nodes();
   double most = on(setting.nodes);
   if (fewest < setting.nodes) most = std::max(most, on(fewest));
+  // Copies at peers, and what a single worker need not gather, begin with two.
   if (fewest == 1 && setting.nodes > 2) most = std::max(most, on(2));
   return most;
 }
