@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What run.sh runs once hptrain is built: checks on one card (and on several, where there are), then
-a benchmark beside PyTorch and a roofline of one step (roofline.py). Writes OUT/results.json and
-OUT/results.md; exit code 1 when a check failed. Each run is a whole hptrain process, started as by
-hand (hptrain --workload FILE).
+"""What run.sh runs once hptrain is built: checks on one card (and on several, where there are; more
+of them in variants.py), then a benchmark beside PyTorch and a roofline of one step (roofline.py).
+Writes OUT/results.json and OUT/results.md; exit code 1 when a check failed. Each run is a whole
+hptrain process, started as by hand (hptrain --workload FILE).
 """
 import argparse
 import array

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds hptrain against the LibTorch inside this machine's Python, then on its GPU holds each kernel
-# against its reference (kernels_check.cc), runs the checks and the benchmark of measure.py, and
-# prints a roofline of one step. One command, on any machine with an NVIDIA GPU:
+# Builds hptrain against the LibTorch inside this machine's Python, then on its GPU holds each
+# kernel against its reference (kernels_check.cc), runs the checks and the benchmark of measure.py,
+# and prints a roofline of one step. One command, on any machine with an NVIDIA GPU:
 #
 #   tests/gpu/run.sh [--only PART] [--out DIR] [--build DIR] [--python PROGRAM] [--cpu]
 #
-# PART: checks, benchmark or roofline, where a machine is lent for too short a time for all; how long
-# each took is printed. Writes DIR/results.json and DIR/results.md (build/gpu/results by default),
-# after each part. Needs a C++20 compiler,
+# PART: checks, benchmark or roofline, where a machine is lent for too short a time for all; how
+# long each took is printed. Writes DIR/results.json and DIR/results.md (build/gpu/results by
+# default), after each part. Needs a C++20 compiler,
 # CMake 3.18, Ninja or make, OpenSSL's and nlohmann json's headers, and a Python
 # with torch 2.4 or newer, of either C++ ABI; no CUDA toolkit, no protobuf, no gRPC, no Gloo. --cpu
 # runs the same steps with a small model and without a GPU, also with an older torch, to try the
@@ -18,7 +18,8 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 
 usage() {
-  echo "usage: tests/gpu/run.sh [--only PART] [--out DIR] [--build DIR] [--python PROGRAM] [--cpu]" >&2
+  echo "usage: tests/gpu/run.sh [--only checks|benchmark|roofline] [--out DIR] [--build DIR]" >&2
+  echo "                        [--python PROGRAM] [--cpu]" >&2
   exit 2
 }
 

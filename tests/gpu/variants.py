@@ -34,8 +34,8 @@ def architectures(small):
 
 
 def checks(trainer, spec, fp32, bf16, checkpoint):
-    """Yields (what, passed, detail). `fp32`, `bf16`: the steps of `spec` in these; `checkpoint`: one
-    of them. What does not run at all keeps no other from being tried."""
+    """Yields (what, passed, detail). `fp32`, `bf16`: the steps of `spec` in these; `checkpoint`:
+    one of them. What does not run at all keeps no other from being tried."""
     spec = {**spec, "save_every": 0}
     lora = {"lora": {"base": checkpoint, "rank": 8, "alpha": 16}}
     for what, changes in architectures(spec["model"]) + [("lora", lora)]:
