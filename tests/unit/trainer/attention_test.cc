@@ -155,7 +155,7 @@ TEST(CausalAttention, ByLibTorchsFusedCallAgreesWithOperations) {
            {std::pair(at::kDouble, 1e-13), std::pair(at::kFloat, 3e-6),
             std::pair(at::kBFloat16, 1.0 / 64), std::pair(at::kHalf, 1.0 / 512)}) {
         const CausalAttention attention(model_with(kv_heads), kTokens, type, at::kCPU,
-                                        CausalAttention::By::kFused);
+                                        GpuAttention::kAuto, CausalAttention::By::kFused);
         const testing::CountedOperations calls;
         const auto found = results_of(qkv.to(type), kv_heads, [&](const auto&... parts) {
           return attention(parts..., documents);
