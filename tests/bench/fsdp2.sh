@@ -11,8 +11,8 @@
 #   --root DIR       the release's system is made in DIR and stays, or is taken from there
 #   RELEASE          sid: PyTorch 2.14
 #
-# Needs root, mount namespaces, the package debootstrap and its mirror, 4 GB. Prints two tables, then
-# one line of JSON. Exit codes: 0 = done, 1 = failed, 2 = wrong usage, 77 = cannot run here.
+# Needs root, mount namespaces, the package debootstrap and its mirror, 4 GB. Prints two tables,
+# then one line of JSON. Exit codes: 0 = done, 1 = failed, 2 = wrong usage, 77 = cannot run here.
 set -euo pipefail
 
 repo=$(realpath "$(dirname "$0")/../..")

@@ -76,7 +76,7 @@ struct CrossEntropyBackward {
   const T* log_sums;
   const int64_t* targets;  // [rows]; below 0: the row is not counted
   T weight;
-  const T* slopes;  // [rows]
+  const T* slopes;     // [rows]
   T* logits_gradient;  // may be `logits`
 };
 
