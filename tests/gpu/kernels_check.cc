@@ -19,6 +19,7 @@
 
 #include "tests/gpu/kernel_cases.h"
 #include "trainer/device/cuda_driver.h"
+#include "trainer/process/pin_environment.h"
 
 namespace hpctl::testing {
 namespace {
@@ -115,6 +116,7 @@ int main(int count, char** arguments) {
     std::cerr << "usage: kernels_check cuda|cpu" << std::endl;
     return 2;
   }
+  hpctl::pin_environment();  // cuBLAS has one order of sums, as in hptrain
   try {
     return hpctl::testing::main_with(where);
   } catch (const std::exception& error) {
