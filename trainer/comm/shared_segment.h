@@ -4,8 +4,8 @@
 //
 //   per rank            a bell: a futex, and what its rank waits for
 //   per rank            32 slots of 256 KiB, and for each slot the ranks that have yet to read it
-//   per rank            a room of 4 GiB for its buffers, of which what is never used takes no
-//   memory per pair of ranks   a queue of the pieces that one has published for the other
+//   per rank            a room of 4 GiB for its buffers; what is never used of it takes no memory
+//   per pair of ranks   a queue of the pieces that one has published for the other
 //
 // A sender fills a free slot, writes the slot's readers, puts the piece into the queue of each and
 // rings their bells. A reader takes the pieces of one sender in the order in which they were
