@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -223,8 +222,8 @@ constexpr const char* kPython = "/usr/bin/python3";
 // Of an independent forward pass in fp64 over exported weights.
 std::vector<double> peers_logits(const std::string& directories) {
   const ProgramOutput output =
-      run_program(std::string(kPython) + " " + std::getenv("HPCTL_SOURCE") +
-                  "/tests/unit/checkpoint/hf_peer.py logits " + directories);
+      run_program(std::string(kPython) +
+                  " " HPCTL_SOURCE "/tests/unit/checkpoint/hf_peer.py logits " + directories);
   EXPECT_EQ(output.status, 0);
   std::istringstream text(output.text);
   std::vector<double> values;
