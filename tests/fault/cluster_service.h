@@ -105,6 +105,9 @@ class ClusterController : public testing::Test {
         if (text.ok()) std::printf("== %s\n%s\n", path.c_str(), text->c_str());
       }
     }
+    // The service has started controllers of jobs whose directories are removed before cluster_.
+    munged_.reset();
+    cluster_.end_processes();
   }
 
   // The service's own controller of the job has its state here.

@@ -72,10 +72,14 @@ JobCluster::JobCluster(const JobSpec& spec, JobId job)
   HP_CHECK(::chmod(token.c_str(), 0600) == 0);
 }
 
-JobCluster::~JobCluster() {
+void JobCluster::end_processes() const {
   HP_CHECK(end_marked_processes(mark()));
   while (::waitpid(-1, nullptr, WNOHANG) > 0) {
   }
+}
+
+JobCluster::~JobCluster() {
+  end_processes();
   for (const std::string& node : nodes()) {
     [[maybe_unused]] const auto removed = remove_tree(paths(node).state());
   }

@@ -30,10 +30,13 @@ class JobCluster {
   // Writes job.json and the token; `spec` may leave its checkpoint directory to the default. A
   // second one of a test needs another number than own_job().
   explicit JobCluster(const JobSpec& spec, JobId job = own_job());
-  // Kills whatever carries this cluster's mark in its environment, until nothing is left.
   ~JobCluster();
   JobCluster(const JobCluster&) = delete;
   JobCluster& operator=(const JobCluster&) = delete;
+
+  // Kills whatever carries this cluster's mark in its environment, until nothing is left. So does
+  // the destructor; earlier where such processes write into what is removed before this.
+  void end_processes() const;
 
   // This test's own: nodes' local directories are named after it.
   static JobId own_job();
