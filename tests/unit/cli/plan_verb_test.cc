@@ -104,7 +104,7 @@ TEST_F(PlanVerb, TheAdvisedJobFileFits) {
 TEST_F(PlanVerb, TheAdvisedJobFileFitsOnTheFewestNodesToo) {
   nodes_ = "{count: 4, min: 1}";
   workers_ = "4";
-  global_ = "512, micro: 8";
+  global_ = "512, micro: 12";
   more_ =
       "    memory: {activation_checkpointing: full}\n    parallelism: {strategy: full}\n"
       "    loss: {chunk_tokens: 0}\n";
