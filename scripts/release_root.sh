@@ -96,7 +96,8 @@ enter_root() {
   local place
   mount --bind "$root" "$root"
   mount -t proc proc "$root/proc"
-  for place in sys dev; do
+  # /dev is the system's own, which debootstrap has made: CUDA's libraries make devices in it.
+  for place in sys dev/shm; do
     mount --rbind "/$place" "$root/$place"
     mount --make-rprivate "$root/$place"
   done
