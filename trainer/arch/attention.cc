@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/arch/attention.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -30,7 +29,7 @@ CausalAttention::CausalAttention(const ModelSpec& model, int64_t seq_len, at::Sc
       wide_(wide_type(compute)),
       group_(model.heads / model.kv_heads),
       scale_(1.0 / std::sqrt(static_cast<double>(model.head_size()))),
-      window_(model.sliding_window > 0 ? std::min(model.sliding_window, seq_len) : seq_len),
+      window_(model.window(seq_len)),
       packed_(packed != nullptr ? packed : packed_kernels(model, compute, device)),
       by_(by.value_or(choose(compute, device, window_ < seq_len, packed_ != nullptr, asked))) {
   const c10::NoGradGuard no_grad;

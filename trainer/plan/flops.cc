@@ -16,8 +16,7 @@ FlopsPerToken flops_per_token(const ModelSpec& model, const std::vector<Block>& 
   // backward.
   const double of_key = 6.0 * static_cast<double>(model.layers) *
                         static_cast<double>(2 * model.heads * model.head_size());
-  const bool windowed = model.sliding_window > 0 && model.sliding_window < seq_len;
-  const auto keys = static_cast<double>(windowed ? model.sliding_window : seq_len);
+  const auto keys = static_cast<double>(model.window(seq_len));
   // The first tokens of a sequence, as many as the window has, see half of it on average.
   const double causal_keys = keys - keys * keys / (2 * static_cast<double>(seq_len));
   return {.whole = matrices + of_key * keys, .causal = matrices + of_key * causal_keys};
