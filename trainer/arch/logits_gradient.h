@@ -25,7 +25,7 @@ inline at::Tensor gradient_of_logits(torch::autograd::AutogradContext* context,
   TORCH_CHECK(context->saved_data.count("spent") == 0,
               "a loss of logits goes back once: their gradient has replaced them");
   context->saved_data["spent"] = true;
-  return logits;
+  return logits.detach();  // a gradient is no part of the graph
 }
 
 }  // namespace hpctl

@@ -4,8 +4,9 @@
 // depends on itself alone, so rows may be divided among threads in any way; only the gradient of a
 // norm's weight is a sum over rows, in their order. Between levels (level.h) bits differ.
 //
-// Exponentials in fp32 have a relative error of at most 2^-22. No two operands overlap; what a
-// gradient is written over need not be initialised. What is not a number stays so.
+// Exponentials in fp32 have a relative error of at most 2^-22. No two operands overlap, but where
+// it is said. What a gradient is written over need not be initialised. What is not a number stays
+// so.
 #pragma once
 
 #include <cstdint>
