@@ -129,11 +129,7 @@ TEST(TorchDevice, GoesOnFromItsCheckpointWithTheSameBits) {
   const VariantJob whole({"full", "bf16", "bf16"});
   expect_finished(train(whole, Kind::kTorchNccl));
   VariantJob resumed({"full", "bf16", "bf16"});
-  resumed.workload.train.data = whole.workload.train.data;
-  resumed.workload.generation = 2;
-  resumed.workload.parent_generation = 1;
-  resumed.workload.resume_checkpoint = whole.workload.checkpoint_dir + "/step-3.g1";
-  resumed.workload.start_step = 3;
+  resumed.resume_from(whole, "step-3.g1", 3);
   expect_finished(train(resumed, Kind::kTorchNccl));
   EXPECT_EQ(resumed.digest("step-8.g2"), whole.digest("step-8.g1"));
   const auto manifest = read_manifest(resumed.workload.checkpoint_dir + "/step-8.g2");
@@ -156,11 +152,7 @@ TEST(TorchDevice, ARunInAnyOrderIsNeverExact) {
   EXPECT_EQ(first.environment.at("gpu.deterministic"), "false");
   EXPECT_EQ(first.environment.at("gpu.attention"), "products");
   VariantJob resumed({"full", "bf16"});
-  resumed.workload.train.data = whole.workload.train.data;
-  resumed.workload.generation = 2;
-  resumed.workload.parent_generation = 1;
-  resumed.workload.resume_checkpoint = whole.workload.checkpoint_dir + "/step-3.g1";
-  resumed.workload.start_step = 3;
+  resumed.resume_from(whole, "step-3.g1", 3);
   expect_finished(train(resumed, Kind::kTorchNccl));
   const Manifest last = manifest_of(resumed, "step-8.g2");
   EXPECT_FALSE(last.exact);
