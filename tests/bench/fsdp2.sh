@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The trainer beside PyTorch's FSDP2 in fp32, 4096 tokens of each of two workers a step: this
 # machine's build of hptrain, one made for the LibTorch of another Debian release, and that
-# release's python3-torch, in turn. Then that hptrain beside the release's DistributedDataParallel,
-# 128 tokens of each of one, two and four workers.
+# release's python3-torch, in turn. Before that the second hptrain beside the release's
+# DistributedDataParallel, 128 tokens of each of one, two and four workers.
 #
 #   fsdp2.sh BUILD_DIRECTORY [--root DIR] [RELEASE]
 #
