@@ -18,8 +18,10 @@ comes a document in JSON: {"argv": the rank's whole command, "env": ["NAME=value
 [those that were ignored for us, ...]}. What cannot be taken over as it should be is started anew in
 this process, by exec.
 
-It says when it is ready, and then answers when it is asked whether it still is. Until the first
-message all threads have the lowest priority, where the process may raise it again.
+It says when it is ready, and then answers when it is asked whether it still is. While it imports,
+all threads have the lowest priority, where the process may raise it again. Who tells it to take part
+before it is ready raises it first (agent/worker.cc): a module that is loaded may hold the lock of the
+interpreter for as long as that takes, and we could do nothing here.
 """
 import array
 import importlib
@@ -75,20 +77,15 @@ def may_raise_priority():
 
 
 def begin_low_priority(control):
-    """Until a message comes, or the end of the socket. Returns what ends the wait for that."""
+    """Whether the priority was lowered. Who tells us to take part may have come before that."""
     if os.sched_getscheduler(0) != os.SCHED_OTHER or not may_raise_priority():
-        return lambda: None
-
-    def wait_and_raise():
-        poll = select.poll()
-        poll.register(control, select.POLLIN)
-        poll.poll()
-        set_policy_of_all_threads(os.SCHED_OTHER)
-
-    watcher = threading.Thread(target=wait_and_raise, daemon=True)
-    watcher.start()  # before the priority is lowered: it has to be in time
+        return False
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    return watcher.join
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    if poll.poll(0):
+        set_policy_of_all_threads(os.SCHED_OTHER)
+    return True
 
 
 def step_aside(output):
@@ -229,14 +226,15 @@ def main():
     if output >= 0:
         step_aside(output)
     control = socket.socket(fileno=control)
-    end_low_priority = begin_low_priority(control)
+    is_lowered = begin_low_priority(control)
     begin = time.monotonic()
     for name in imports.split(","):
         importlib.import_module(name)
     seconds = time.monotonic() - begin
+    if is_lowered:
+        set_policy_of_all_threads(os.SCHED_OTHER)
     print(f"standby is ready: imported {imports} in {seconds:.2f} s{memory()}", flush=True)
     say(control, bytes([READY]))
-    end_low_priority()
     part = await_part(control)
     control.close()
     os.environ.update(entry.split("=", 1) for entry in part["env"])

@@ -2,9 +2,12 @@
 #include "agent/worker.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 
+#include <cstdlib>
+#include <set>
 #include <utility>
 
 #include "agent/progress_view.h"
@@ -62,6 +65,27 @@ void begin_log(Worker& worker, const Spawn& request, const std::string& node,
                    std::to_string(request.generation) +
                    (request.rank < 0 ? " standby" : " rank " + std::to_string(request.rank)) +
                    " on " + node + " pid " + std::to_string(worker.pid()) + more + " ----");
+}
+
+// A Python that still imports has the lowest priority (agent/python_standby.py), with which it
+// would hardly run on a busy node. It lowers only what we may raise.
+void raise_priority(pid_t pid) {
+  const int policy = ::sched_getscheduler(0);
+  const sched_param parameters{};
+  std::set<std::string> seen;
+  for (bool is_complete = false; !is_complete;) {  // one thread may have begun another meanwhile
+    is_complete = true;
+    const auto threads = list_directory("/proc/" + std::to_string(pid) + "/task");
+    if (!threads.ok()) return;
+    for (const std::string& name : *threads) {
+      if (!seen.insert(name).second) continue;
+      is_complete = false;
+      const pid_t thread = std::atoi(name.c_str());
+      if (::sched_getscheduler(thread) == SCHED_IDLE) {
+        ::sched_setscheduler(thread, policy, &parameters);
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -126,6 +150,8 @@ Outcome join_worker(Worker& worker, const Spawn& request, const WorkerPlace& pla
   if (worker.control->has_queued()) {
     return Error{ErrorCode::kUnavailable, "it does not read its control socket"};
   }
+  // After the order: a Python that lowers its priority then looks whether there is one.
+  if (request.python != 0 && !worker.is_ready) raise_priority(worker.pid());
   worker.progress = std::move(page);
   worker.origin = worker.rank < 0 ? WorkerOrigin::kStandby : WorkerOrigin::kStayed;
   take_part(worker, request, WorkerPart::kMember);

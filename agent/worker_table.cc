@@ -51,7 +51,9 @@ Worker* WorkerTable::idle_for(const Spawn& request) const {
         worker->part == WorkerPart::kIdle && worker->control && worker->kill_at_ms == 0;
     if (!can_join) continue;
     if (worker->local_rank == request.local_rank) return worker.get();
-    if (worker->rank < 0) standby = worker.get();
+    if (worker->rank >= 0) continue;
+    // One that is ready goes before one that still loads.
+    if (standby == nullptr || !standby->is_ready) standby = worker.get();
   }
   return standby;
 }

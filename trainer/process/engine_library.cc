@@ -2,12 +2,19 @@
 #include "trainer/process/engine_library.h"
 
 #include <dlfcn.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdlib>
 #include <optional>
+#include <string_view>
 #include <thread>
 
+#include "common/base/fd.h"
+#include "common/base/log.h"
 #include "common/base/paths.h"
 #include "trainer/process/engine.h"
 
@@ -16,6 +23,34 @@ namespace hpctl {
 namespace {
 
 constexpr int kLowestPriority = 19;
+
+// OpenBLAS begins them while it is loaded, and they keep the priority of who loads it.
+bool blas_begins_threads() {
+  const char* const threads = std::getenv("OPENBLAS_NUM_THREADS");
+  return threads == nullptr || std::string_view(threads) != "1";
+}
+
+bool is_readable(int fd) {
+  pollfd readable{fd, POLLIN, 0};
+  return poll(&readable, 1, 0) > 0;
+}
+
+// False: `order_fd` has something to read, or nobody is there to write it, and nothing is loaded.
+bool is_loaded_before_an_order(int loaded_fd, int order_fd) {
+  pollfd either[] = {{loaded_fd, POLLIN, 0}, {order_fd, POLLIN, 0}};
+  while (poll(either, 2, -1) < 0) {
+  }
+  return either[0].revents != 0;
+}
+
+// Ends the thread that loads, whatever it holds. Returns where that cannot be done.
+void start_anew() {
+  log_info("an order came while the engine was loaded: it is loaded anew, at ordinary priority");
+  char* arguments[] = {program_invocation_name, nullptr};
+  execv("/proc/self/exe", arguments);
+  log_warning(
+      errno_error("cannot start anew; the engine goes on loading at the lowest priority").message);
+}
 
 }  // namespace
 
@@ -31,12 +66,18 @@ Result<void*> load_engine() {
   return library;
 }
 
-Result<void*> load_engine_yielding() {
+Result<void*> load_engine_yielding(int order_fd) {
+  if (is_readable(order_fd) || blas_begins_threads()) return load_engine();
+  const UniqueFd loaded_fd(eventfd(0, EFD_CLOEXEC));
+  if (!loaded_fd.valid()) return errno_error("cannot create an event descriptor");
   std::optional<Result<void*>> loaded;
-  std::thread([&loaded] {
+  std::thread loader([&] {
     setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kLowestPriority);  // of this thread only
     loaded = load_engine();
-  }).join();
+    eventfd_write(loaded_fd.get(), 1);
+  });
+  if (!is_loaded_before_an_order(loaded_fd.get(), order_fd)) start_anew();
+  loader.join();
   return *loaded;
 }
 

@@ -63,7 +63,7 @@ Result<int> train(const std::string& workload_file, Progress& progress) {
   HP_TRY_ASSIGN(const std::optional<Workload> workload, read_workload(workload_file));
   set_log_component(workload ? "rank " + std::to_string(workload->rank) : "standby");
   pin_environment();
-  HP_TRY_ASSIGN(void* const library, workload ? load_engine() : load_engine_yielding());
+  HP_TRY_ASSIGN(void* const library, workload ? load_engine() : load_engine_yielding(kControlFd));
   HP_TRY_ASSIGN(EngineFunction* const run, engine_entry<EngineFunction>(library, kEngineEntry));
   return run(workload ? &*workload : nullptr, progress, by_hand ? -1 : kArenaFd,
              by_hand ? -1 : kControlFd);

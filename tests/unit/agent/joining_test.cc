@@ -132,6 +132,23 @@ TEST_F(HolderTest, AStandbyTakesThePlaceOfADeadWorker) {
   EXPECT_NE(spawn(worker(2, 1, {"hang"})).incarnation, standby.incarnation);
 }
 
+// The other still loads, for as long as its node is busy.
+TEST_F(HolderTest, AStandbyThatIsReadyGoesBeforeOneThatIsNot) {
+  start_holder();
+  Spawn order = worker(1, -1, {"ready", "obey"});
+  order.workload = "";
+  const WorkerState first = spawn(order);
+  ASSERT_EQ(expect<WorkerState>().is_ready, 1);
+  order.argv = worker(1, -1, {"obey"}).argv;
+  const WorkerState loading = spawn(order);
+  order.argv = worker(1, -1, {"ready", "obey"}).argv;
+  const WorkerState third = spawn(order);
+  ASSERT_EQ(expect<WorkerState>().is_ready, 1);
+  EXPECT_EQ(spawn(worker(1, 0, {"hang"})).incarnation, first.incarnation);
+  EXPECT_EQ(spawn(worker(1, 1, {"hang"})).incarnation, third.incarnation);
+  EXPECT_EQ(spawn(worker(1, 2, {"hang"})).incarnation, loading.incarnation) << "rather than none";
+}
+
 // One that ends before it is needed is no worker's exit, and what cannot join is replaced.
 TEST_F(HolderTest, AStandbyThatIsGoneIsNotWaitedFor) {
   start_holder();

@@ -2,8 +2,11 @@
 // A Python that stood by is, once it takes part, what the command itself would have been: the same
 // program is run both ways and must say the same of itself. Real Pythons, orders as the agent makes
 // them.
+#include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -20,6 +23,8 @@
 
 namespace hpctl::agent {
 namespace {
+
+using ::testing::Each;
 
 constexpr const char* kPython = "/usr/bin/python3";
 
@@ -116,14 +121,16 @@ class PythonStandby : public ::testing::Test {
   Ended run(const v1::StartWorkers& order) {
     return end_of(*start(make_spawn(order, 0, place_), 1));
   }
+  bool says(holder::Worker& standby, const std::string& text) const {
+    return test::eventually([&] {
+      standby.log->drain();
+      return log_of("standby-n1.log").find(text) != std::string::npos;
+    });
+  }
   // With its imports done.
   std::unique_ptr<holder::Worker> stand_by(const v1::StartWorkers& order) {
     auto standby = start(make_standby(order, place_), 2);
-    const std::string ready = "standby is ready: imported " + order.standby_imports(0) + " in ";
-    EXPECT_TRUE(test::eventually([&] {
-      standby->log->drain();
-      return log_of("standby-n1.log").find(ready) != std::string::npos;
-    }));
+    EXPECT_TRUE(says(*standby, "standby is ready: imported " + order.standby_imports(0) + " in "));
     return standby;
   }
   Ended take_part(holder::Worker& standby, const v1::StartWorkers& order) const {
@@ -245,10 +252,7 @@ TEST_F(PythonStandby, MayBeToldBeforeItIsReady) {
       "while not os.path.exists('go'): time.sleep(0.01)\n");
   const auto told = order({kPython, "program.py"}, "slow");
   const auto standby = start(make_standby(told, place_), 2);
-  ASSERT_TRUE(test::eventually([&] {
-    standby->log->drain();
-    return log_of("standby-n1.log").find("begun") != std::string::npos;
-  }));
+  ASSERT_TRUE(says(*standby, "begun"));
   const auto spawn = make_spawn(told, 0, place_);
   ASSERT_TRUE(spawn.ok());
   const auto joined = holder::join_worker(*standby, *spawn, place_of_workers());
@@ -259,28 +263,63 @@ TEST_F(PythonStandby, MayBeToldBeforeItIsReady) {
   EXPECT_NE(log.find("ValueError: as ordered"), std::string::npos) << log;
 }
 
+constexpr int kIdlePolicy = 5;  // SCHED_IDLE
+
+// Of all its threads.
+std::vector<int> policies(const holder::Worker& worker) {
+  std::vector<int> found;
+  const std::string threads = "/proc/" + std::to_string(worker.pid()) + "/task";
+  for (const auto& thread : std::filesystem::directory_iterator(threads)) {
+    found.push_back(::sched_getscheduler(std::stoi(thread.path().filename())));
+  }
+  return found;
+}
+
+// Where raising it again is not allowed, it is not lowered.
+int policy_of_imports() { return ::geteuid() == 0 ? kIdlePolicy : SCHED_OTHER; }
+
 // Its modules may take long; it is not to take the time of who trains.
-TEST_F(PythonStandby, WaitsWithTheLowestPriorityAndEndsWithItsHolder) {
-  put("slow.py", "print('begun', flush=True)\nimport time; time.sleep(600)\n");
+TEST_F(PythonStandby, ImportsWithTheLowestPriorityAndIsReadyWithTheOrdinaryOne) {
+  put("slow.py",
+      "import os, time, told\nprint('begun', flush=True)\n"
+      "while not os.path.exists('go'): time.sleep(0.01)\n");
+  const auto standby = start(make_standby(order({kPython, "program.py"}, "slow"), place_), 2);
+  ASSERT_TRUE(says(*standby, "begun"));
+  EXPECT_THAT(policies(*standby), Each(policy_of_imports()));
+  put("go", "");
+  ASSERT_TRUE(says(*standby, "standby is ready"));
+  EXPECT_THAT(policies(*standby), Each(SCHED_OTHER));
+  standby->control.reset();  // nobody will tell it anything
+  int status = 0;
+  EXPECT_EQ(::waitpid(standby->pid(), &status, 0), standby->pid());
+  EXPECT_TRUE(WIFEXITED(status));
+}
+
+// A module that is loaded may hold the lock of the interpreter, so that no thread of it can do
+// anything.
+TEST_F(PythonStandby, HasTheOrdinaryPriorityFromItsOrderOnAlsoWhileAModuleIsLoaded) {
+  put("slow.py",
+      "import ctypes, os, told\npipe = os.open('pipe', os.O_RDONLY)\nprint('begun', flush=True)\n"
+      "ctypes.PyDLL(None).read(pipe, ctypes.create_string_buffer(1), 1)\n");
+  const std::string path = directory_.path() + "/pipe";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
   const auto told = order({kPython, "program.py"}, "slow");
   const auto standby = start(make_standby(told, place_), 2);
+  UniqueFd pipe;
   ASSERT_TRUE(test::eventually([&] {
-    standby->log->drain();
-    return log_of("standby-n1.log").find("begun") != std::string::npos;
+    pipe.reset(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+    return pipe.valid();
   }));
-  constexpr int kIdlePolicy = 5;  // SCHED_IDLE
-  const int policy = ::sched_getscheduler(standby->pid());
-  // Where raising it again is not allowed, it is not lowered.
-  if (::geteuid() == 0) {
-    EXPECT_EQ(policy, kIdlePolicy);
-  }
-  standby->control.reset();
-  // The import goes on, at a fair priority now, and the end of the socket is found after it.
-  EXPECT_TRUE(
-      test::eventually([&] { return ::sched_getscheduler(standby->pid()) == SCHED_OTHER; }));
-  standby->signal_group(SIGKILL);
-  int status = 0;
-  ::waitpid(standby->pid(), &status, 0);
+  ASSERT_TRUE(says(*standby, "begun"));
+  EXPECT_THAT(policies(*standby), Each(policy_of_imports()));
+  const auto spawn = make_spawn(told, 0, place_);
+  ASSERT_TRUE(spawn.ok());
+  const auto joined = holder::join_worker(*standby, *spawn, place_of_workers());
+  ASSERT_TRUE(joined.ok()) << joined.error().message;
+  EXPECT_THAT(policies(*standby), Each(SCHED_OTHER));
+  pipe.reset();  // the end of what it reads
+  const std::string log = end_of(*standby).log;
+  EXPECT_NE(log.find("ValueError: as ordered"), std::string::npos) << log;
 }
 
 }  // namespace

@@ -6,13 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "common/base/arena_header.h"
 #include "common/base/bad_step.h"
+#include "tests/unit/trainer/slow_engine.h"
 #include "tests/unit/trainer/steered_job.h"
 
 namespace hpctl {
@@ -29,9 +29,13 @@ using control::Pong;
 using control::Ready;
 using control::Suffer;
 using control::Take;
+using ::testing::Contains;
 using ::testing::Each;
 using testing::expect;
 using ::testing::HasSubstr;
+using testing::nice_value;
+using testing::nice_values;
+using testing::SlowEngine;
 using testing::SteeredJob;
 using testing::WorkerProcess;
 
@@ -279,18 +283,43 @@ TEST(WorkerControl, AWorkerThatLostAPeerEndsWhenNobodySaysWhatFollows) {
 TEST(WorkerControl, AStandbyEndsWhenItIsToldToOrLeftAlone) {
   std::array<WorkerProcess, 3> standbys = {WorkerProcess(""), WorkerProcess(""), WorkerProcess("")};
   for (WorkerProcess& standby : standbys) expect<Ready>(standby);
-  // It loads with the lowest priority, and is to train with the ordinary one.
-  const std::string tasks = "/proc/" + std::to_string(standbys[0].pid()) + "/task";
-  for (const auto& task : std::filesystem::directory_iterator(tasks)) {
-    const auto thread = static_cast<id_t>(std::stoul(task.path().filename()));
-    EXPECT_EQ(getpriority(PRIO_PROCESS, thread), getpriority(PRIO_PROCESS, 0));
-  }
+  EXPECT_THAT(nice_values(standbys[0].pid()), Each(nice_value(::getpid())));
   standbys[0].tell(Ping{9});
   EXPECT_EQ(expect<Pong>(standbys[0]).number, 9U);
   standbys[0].tell(Finish{});
   standbys[1].send(SIGTERM);
   standbys[2].close_control();
   for (WorkerProcess& standby : standbys) EXPECT_EQ(standby.wait(), -SIGTERM) << standby.message();
+}
+
+bool has_four_blas_threads() { return setenv("OPENBLAS_NUM_THREADS", "4", 1) == 0; }
+
+// They begin while the engine is loaded.
+TEST(WorkerControl, ThreadsThatAStandbysEngineBeganHaveTheOrdinaryPriority) {
+  WorkerProcess standby("", WorkerProcess::memory("arena", ""), has_four_blas_threads);
+  expect<Ready>(standby);
+  EXPECT_THAT(nice_values(standby.pid()), Each(nice_value(::getpid())));
+}
+
+// A fault may come soon after the first step, and other programs may have the processors: what
+// loads with the lowest priority hardly goes on then. Here its engine has no end.
+TEST(WorkerControl, AStandbyThatStillLoadsTakesItsPartAtTheOrdinaryPriority) {
+  SteeredJob job(1, 100);
+  job.start_and_join();
+  job.abort_after_step(3);
+  SlowEngine engine;
+  job.workers[0] = engine.start_standby();
+  WorkerProcess& standby = *job.workers[0];
+  ASSERT_TRUE(standby.wait_until([&] { return engine.is_being_loaded(); }));
+  EXPECT_THAT(nice_values(standby.pid()), Contains("19"));
+  engine.put_the_real_one();
+  standby.tell(Take{kArenaFd}, standby.arena_fd());
+  job.go_back_to_disk();
+  job.send_join(0, job.workload.generation);
+  expect<Ready>(standby);
+  EXPECT_EQ(expect<Joined>(standby).generation, 2U);
+  EXPECT_THAT(nice_values(standby.pid()), Each(nice_value(::getpid())));
+  job.expect_ends_as_calm();
 }
 
 TEST(WorkerControl, FinishEndsTrainingAsSigtermDoes) {
