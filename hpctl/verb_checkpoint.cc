@@ -56,7 +56,8 @@ Options:
           "cursor", "generations", "entries", "undone", "problems"}; export and import: {"path",
           "tensors", "bytes", "files"}
 
-Exit codes: 0 fine, 1 not found, damaged, different or not proven, 2 wrong arguments
+Exit codes: 0 fine, 1 not found, damaged, different or not proven, 2 wrong arguments, 130 export and
+import: interrupted, nothing is left
 )";
 
 // A path, or the checkpoint directory of a job.

@@ -99,6 +99,11 @@ TEST_F(CheckpointVerb, ExportAndImportSayWhatTheyWrote) {
   EXPECT_EQ(call({"export", dir_.path(), dir_ / "x", "--dtype", "fp8"}).status, 2);
   EXPECT_EQ(call({"show", dir_.path(), "--dtype", "bf16"}).status, 2);
   EXPECT_EQ(call({"import", dir_ / "model"}).status, 2);
+  EXPECT_THAT(call({"import", dir_ / "none", dir_ / "w"}).err,
+              HasSubstr("has no config.json; expected a Hugging Face model directory"));
+  ASSERT_EQ(::unlink((dir_ / "model/model.safetensors").c_str()), 0);
+  EXPECT_THAT(call({"import", dir_ / "model", dir_ / "w"}).err,
+              HasSubstr("has no model.safetensors; weights in another form"));
 }
 
 TEST_F(CheckpointVerb, DiffTellsSameFromDifferent) {
