@@ -28,15 +28,11 @@ Error problem(const std::string& message) { return Error{ErrorCode::kFailedPreco
 Error mistake(const std::string& message) { return Error{ErrorCode::kInvalidArgument, message}; }
 
 Outcome check_programs(const JobSpec& spec) {
-  HP_TRY_ASSIGN(const std::string directory, program_directory());
   std::vector<std::string> names = {"hpcontroller", "hpagent"};
   if (spec.train) names.emplace_back("hptrain");
   for (const std::string& name : names) {
-    const std::string path = directory + "/" + name;
-    if (is_program(path)) continue;
-    return problem("cannot run " + path + ": it is " +
-                   (path_exists(path) ? "not a program" : "missing") +
-                   "; hpctl needs its sibling programs beside it, so install or build all of them");
+    const auto program = sibling_program(name);
+    if (!program.ok()) return program.error();
   }
   return Ok{};
 }
