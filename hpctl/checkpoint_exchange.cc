@@ -3,6 +3,7 @@
 
 #include "common/base/json.h"
 #include "hpctl/exit_codes.h"
+#include "hpctl/interrupt_flag.h"
 #include "trainer/checkpoint/huggingface.h"
 
 namespace hpctl {
@@ -25,6 +26,12 @@ int report_done(const Invocation& invocation, const HfReport& done, const std::s
   return kExitOk;
 }
 
+// Ctrl-C ends it in order, so that gigabytes of a part are not left.
+int report_failed(const Terminal& terminal, const Error& error) {
+  const int status = report(terminal, error);
+  return InterruptFlag::raised() ? kExitInterrupted : status;
+}
+
 }  // namespace
 
 int run_export(const Invocation& invocation, const std::string& step_dir, const std::string& out) {
@@ -37,14 +44,17 @@ int run_export(const Invocation& invocation, const std::string& step_dir, const 
     options.bf16 = dtype->second == "bf16";
   }
   options.merge = invocation.has("--merge");
+  const InterruptFlag flag;
+  options.stop_asked = InterruptFlag::raised;
   const auto done = export_huggingface(step_dir, out, options);
-  if (!done.ok()) return report(invocation.terminal, done.error());
+  if (!done.ok()) return report_failed(invocation.terminal, done.error());
   return report_done(invocation, *done, "");
 }
 
 int run_import(const Invocation& invocation, const std::string& model_dir, const std::string& out) {
-  const auto done = import_huggingface(model_dir, out);
-  if (!done.ok()) return report(invocation.terminal, done.error());
+  const InterruptFlag flag;
+  const auto done = import_huggingface(model_dir, out, InterruptFlag::raised);
+  if (!done.ok()) return report_failed(invocation.terminal, done.error());
   return report_done(invocation, *done,
                      "start a job from it with checkpoint.resume: " + done->path);
 }

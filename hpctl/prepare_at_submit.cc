@@ -12,6 +12,7 @@
 #include "common/base/file.h"
 #include "hpctl/captured_program.h"
 #include "hpctl/prepared_data.h"
+#include "hpctl/program_path.h"
 #include "trainer/data/prepared_note.h"
 #include "trainer/data/sample_reader.h"
 #include "trainer/data/token_source.h"
@@ -38,9 +39,9 @@ Outcome check_tokenizer(const std::string& prefix, const std::string& tokenizer)
 
 Result<std::string> prepare_one(const std::string& path, const TrainSpec& train,
                                 const PreparedData& prepared, const Terminal& terminal) {
-  HP_TRY_ASSIGN(const std::string directory, program_directory());
+  HP_TRY_ASSIGN(const std::string program, sibling_program("hpdata"));
   HP_TRY_ASSIGN(const Captured said,
-                run_captured({directory + "/hpdata", "cache", "--tokenizer=" + train.data.tokenizer,
+                run_captured({program, "cache", "--tokenizer=" + train.data.tokenizer,
                               std::string("--format=") + to_word(train.data.format),
                               std::string("--chat-template=") + to_word(train.data.chat_template),
                               "--directory=" + prepared.directory(),

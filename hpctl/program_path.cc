@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "common/base/file.h"
+#include "common/base/paths.h"
+
 namespace hpctl {
 
 bool is_program(const std::string& path) {
@@ -22,6 +25,16 @@ std::string find_program(const std::string& name, const std::string& path) {
     begin = end + 1;
   }
   return "";
+}
+
+Result<std::string> sibling_program(const std::string& name) {
+  HP_TRY_ASSIGN(const std::string directory, program_directory());
+  const std::string path = directory + "/" + name;
+  if (is_program(path)) return path;
+  return Error{ErrorCode::kFailedPrecondition,
+               "cannot run " + path + ": it is " +
+                   (path_exists(path) ? "not a program" : "missing") +
+                   "; hpctl needs its sibling programs beside it, so install or build all of them"};
 }
 
 std::string inherited_path() {

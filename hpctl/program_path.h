@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where programs are, as a shell finds them.
+// Where programs are: as a shell finds them, and those of hpctl beside this one.
 #pragma once
 
 #include <string>
+
+#include "common/base/result.h"
 
 namespace hpctl {
 
@@ -11,6 +13,9 @@ bool is_program(const std::string& path);
 
 // The first program of that name in the directories of `path`, which colons divide; "" = none.
 std::string find_program(const std::string& name, const std::string& path);
+
+// The path of one of hpctl's own programs; kFailedPrecondition where it is not there.
+Result<std::string> sibling_program(const std::string& name);
 
 // $PATH, "" where it is not set.
 std::string inherited_path();

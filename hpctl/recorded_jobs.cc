@@ -34,7 +34,8 @@ Result<std::vector<EventView>> RecordedJobs::events(JobId job, uint64_t after_se
 std::string RecordedJobs::notice(const JobView& job) const {
   if (has_ended(job.state)) return "";
   return "no controller runs for " + paths_.home() +
-         "; this is its last record (an agent of a running job starts it again)";
+         "; this is its last record (an agent of a running job starts it again; where none is "
+         "left, hpctl wait JOB does)";
 }
 
 Result<Explanation> RecordedJobs::why(JobId job) {

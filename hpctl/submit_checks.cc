@@ -28,15 +28,11 @@ Error problem(const std::string& message) { return Error{ErrorCode::kFailedPreco
 Error mistake(const std::string& message) { return Error{ErrorCode::kInvalidArgument, message}; }
 
 Outcome check_programs(const JobSpec& spec) {
-  HP_TRY_ASSIGN(const std::string directory, program_directory());
   std::vector<std::string> names = {"hpcontroller", "hpagent"};
   if (spec.train) names.emplace_back("hptrain");
   for (const std::string& name : names) {
-    const std::string path = directory + "/" + name;
-    if (is_program(path)) continue;
-    return problem("cannot run " + path + ": it is " +
-                   (path_exists(path) ? "not a program" : "missing") +
-                   "; hpctl needs its sibling programs beside it, so install or build all of them");
+    const auto program = sibling_program(name);
+    if (!program.ok()) return program.error();
   }
   return Ok{};
 }
@@ -124,11 +120,16 @@ Outcome check_own_program(const JobSpec& spec, const std::string& job_file) {
   return spec.command[0].starts_with(beside) ? check_program(spec.command[0]) : Outcome(Ok{});
 }
 
+bool names_checkpoint(const CheckpointSpec& checkpoint) {
+  return checkpoint.resume != "latest" && checkpoint.resume != "none";
+}
+
 Outcome check_resume(const CheckpointSpec& checkpoint) {
   const std::string& from = checkpoint.resume;
-  if (from == "latest" || from == "none") return Ok{};
-  if (path_exists(from + "/manifest.json")) return Ok{};
-  return mistake("checkpoint.resume: " + from + " is not a checkpoint (it has no manifest.json)");
+  if (!names_checkpoint(checkpoint) || path_exists(from + "/manifest.json")) return Ok{};
+  return mistake("checkpoint.resume: " + from +
+                 " is not a checkpoint (it has no manifest.json); name a step-N.gG directory, as "
+                 "`hpctl checkpoint ls` lists them and `hpctl checkpoint import` makes one");
 }
 
 Outcome check_directories(const JobSpec& spec, const HomePaths& paths) {
@@ -151,14 +152,29 @@ Outcome check_lora_base(const TrainSpec& train) {
   return fits.ok() ? fits : Outcome(mistake(fits.error().message));
 }
 
-Outcome check_data(const TrainSpec& train) {
+// As they do, of the checkpoint that the job file names.
+Outcome check_resumed(const JobSpec& spec, const SampleReader& data) {
+  if (!names_checkpoint(spec.checkpoint)) return Ok{};
+  const TrainSpec& train = *spec.train;
+  const auto manifest = read_manifest(spec.checkpoint.resume);
+  if (!manifest.ok()) return mistake("checkpoint.resume: " + manifest.error().message);
+  const RunIdentity run = {.model = train.model,
+                           .blocks = trained_layout(train),
+                           .data = {data.fingerprint(), data.tokens(), train.data.seq_len},
+                           .seed = train.seed};
+  const Outcome fits = check_resumable(*manifest, run, spec.checkpoint.resume);
+  return fits.ok() ? fits : Outcome(mistake("checkpoint.resume: " + fits.error().message));
+}
+
+Outcome check_data(const JobSpec& spec) {
+  const TrainSpec& train = *spec.train;
   const auto data = SampleReader::open(train.data, train.seed, train.model.vocab);
   if (!data.ok()) return mistake(data.error().message);
   for (const DataPart part : {DataPart::kValidation, DataPart::kTest}) {
     const auto evaluated = open_evaluation_part(train, *data, part);
     if (!evaluated.ok()) return mistake(evaluated.error().message);
   }
-  return Ok{};
+  return check_resumed(spec, *data);
 }
 
 // All nodes are this machine. Where it has GPUs the trainer's state is theirs.
@@ -177,7 +193,7 @@ Outcome check_before_submit(const JobSpec& spec, const HomePaths& paths) {
   if (!spec.train) return check_command(spec);
   HP_TRY(check_memory(spec));
   HP_TRY(check_lora_base(*spec.train));
-  return check_data(*spec.train);
+  return check_data(spec);
 }
 
 Outcome check_before_slurm_submit(const JobSpec& spec, const HomePaths& paths,
@@ -187,7 +203,7 @@ Outcome check_before_slurm_submit(const JobSpec& spec, const HomePaths& paths,
   if (!spec.slurm.container.image.empty()) return Ok{};
   if (!spec.train) return check_own_program(spec, job_file);
   HP_TRY(check_lora_base(*spec.train));
-  return check_data(*spec.train);
+  return check_data(spec);
 }
 
 }  // namespace hpctl

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl checkpoint: what lies in a checkpoint directory. Needs no controller.
+#include <iomanip>
+#include <sstream>
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
@@ -56,7 +58,8 @@ Options:
           "cursor", "generations", "entries", "undone", "problems"}; export and import: {"path",
           "tensors", "bytes", "files"}
 
-Exit codes: 0 fine, 1 not found, damaged, different or not proven, 2 wrong arguments
+Exit codes: 0 fine, 1 not found, damaged, different or not proven, 2 wrong arguments, 130 export and
+import: interrupted, nothing is left
 )";
 
 // A path, or the checkpoint directory of a job.
@@ -194,6 +197,13 @@ int print_diff_json(const Terminal& terminal, const DiffReport& found) {
                                {"differences", differences}});
 }
 
+// Differences are small: a count of thousands would show them as 0.
+std::string three_digits(double value) {
+  std::ostringstream text;
+  text << std::setprecision(3) << value;
+  return text.str();
+}
+
 int diff(const Invocation& invocation, const std::string& first, const std::string& second) {
   const Terminal& terminal = invocation.terminal;
   const auto found = diff_checkpoints(first, second);
@@ -209,7 +219,7 @@ int diff(const Invocation& invocation, const std::string& first, const std::stri
   Table table({"TENSOR", "WHAT", "ELEMENTS", "DIFFERING", "FIRST", "LARGEST"});
   for (const TensorDifference& d : found->differences) {
     table.add({printable(d.name), d.what, std::to_string(d.numel), std::to_string(d.differing),
-               std::to_string(d.first), short_number(d.max_abs)});
+               std::to_string(d.first), three_digits(d.max_abs)});
   }
   table.print(terminal);
   return status;

@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "common/base/json.h"
-#include "common/base/paths.h"
 #include "hpctl/exit_codes.h"
+#include "hpctl/program_path.h"
 #include "hpctl/verbs.h"
 #include "trainer/data/indexed_dataset.h"
 #include "trainer/data/prepared_note.h"
@@ -108,16 +108,15 @@ int show(const Invocation& invocation, const std::string& prefix) {
 
 // Becomes hpdata; returns only when that is not possible.
 int exec_hpdata(const Terminal& terminal, std::vector<std::string> words) {
-  const auto directory = program_directory();
-  if (!directory.ok()) return report(terminal, directory.error());
-  const std::string program = *directory + "/hpdata";
-  words.insert(words.begin(), program);
+  const auto program = sibling_program("hpdata");
+  if (!program.ok()) return report(terminal, program.error());
+  words.insert(words.begin(), *program);
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   terminal.out.flush();
-  ::execv(program.c_str(), arguments.data());
-  return report(terminal, errno_error("cannot run " + program));
+  ::execv(program->c_str(), arguments.data());
+  return report(terminal, errno_error("cannot run " + *program));
 }
 
 // What is wrong with the options; "" = nothing.

@@ -19,13 +19,13 @@ namespace {
 
 constexpr int kMostLeftovers = 1'000;
 
+}  // namespace
+
 std::string parent_of(const std::string& path) {
   const auto slash = path.rfind('/');
   if (slash == std::string::npos) return ".";
   return slash == 0 ? "/" : path.substr(0, slash);
 }
-
-}  // namespace
 
 std::string temporary_name(const std::string& path) {
   static std::atomic<uint64_t> counter{0};

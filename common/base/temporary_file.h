@@ -19,6 +19,9 @@ namespace hpctl {
 inline constexpr char kTemporaryInfix[] = ".tmp.";
 std::string temporary_name(const std::string& path);
 
+// The directory that `path`, which ends in a name, is in.
+std::string parent_of(const std::string& path);
+
 class TemporaryFile {
  public:
   // Beside `path`, the name to be.

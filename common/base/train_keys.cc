@@ -144,7 +144,8 @@ constexpr TrainKey kKeys[] = {
      .meaning = "What is trained on.", .type = "section with path and seq_len"},
     {.path = "workload.train.data.path", .initial = "required",
      .meaning = "A text file, a directory of text files, or the prefix of an indexed dataset "
-     "(PREFIX.bin and PREFIX.idx, as `hpctl data prepare` and Megatron-LM write them).",
+     "(PREFIX.bin and PREFIX.idx, as `hpctl data prepare` and Megatron-LM write them); with format "
+     "sft and chat also JSON lines.",
      .type = "path"},
     {.path = "workload.train.data.blend", .initial = "{}",
      .meaning = "Instead of path, which is then left out: several of what path may be, with "

@@ -196,7 +196,9 @@ class JobYamlReader {
     JobYamlProblem result{place.mark.line + 1, place.mark.column + 1, problem.key, problem.message};
     if (present != problem.key && place.is_section && !has_preset(key)) {
       result.key = key;
-      result.message = "this key is required" + expectation(key);
+      result.message =
+          "this key is required" +
+          (key == problem.key && has_default(key) ? ": " + problem.message : expectation(key));
     }
     return result;
   }
@@ -207,6 +209,13 @@ class JobYamlReader {
            std::any_of(job_yaml_keys().begin(), job_yaml_keys().end(), [&](const JobYamlKey& key) {
              return key.path == path && key.initial == "of the preset";
            });
+  }
+
+  // Then it is required here for a reason, which the problem tells.
+  static bool has_default(const std::string& path) {
+    return std::any_of(job_yaml_keys().begin(), job_yaml_keys().end(), [&](const JobYamlKey& key) {
+      return key.path == path && !key.initial.empty() && key.initial != "required";
+    });
   }
 
   static std::string expectation(const std::string& path) {

@@ -50,10 +50,10 @@ void DurableFile::Unmap::operator()(char* memory) const { ::munmap(memory, kChun
 
 Error with_disk_remedy(Error error) {
   if (error.code == ErrorCode::kResourceExhausted) {
-    error.message += "; free space there or set checkpoint.dir to a larger disk";
+    error.message += "; free space there, or write to a larger disk (of a job: checkpoint.dir)";
   }
   if (error.code == ErrorCode::kPermissionDenied) {
-    error.message += "; make it writable or set checkpoint.dir to a writable directory";
+    error.message += "; make it writable, or write elsewhere (of a job: checkpoint.dir)";
   }
   return error;
 }

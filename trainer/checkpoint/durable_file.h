@@ -48,7 +48,8 @@ class DurableFile {
   uint32_t crc32c_ = 0;
 };
 
-// "...: No space left on device; free space on it or set checkpoint.dir to a larger disk".
+// "...: No space left on device; free space there, or write to a larger disk (of a job:
+// checkpoint.dir)".
 Error with_disk_remedy(Error error);
 
 }  // namespace hpctl

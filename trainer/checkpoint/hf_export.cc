@@ -14,7 +14,6 @@
 #include "common/base/checksum.h"
 #include "common/base/file.h"
 #include "common/base/json.h"
-#include "common/base/temporary_file.h"
 #include "trainer/arch/hf_config.h"
 #include "trainer/checkpoint/durable_file.h"
 #include "trainer/checkpoint/huggingface.h"
@@ -23,6 +22,7 @@
 #include "trainer/checkpoint/peft.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/checkpoint/shard_reader.h"
+#include "trainer/checkpoint/unfinished_directory.h"
 #include "trainer/parallel/bf16_rounding.h"
 
 namespace hpctl {
@@ -100,31 +100,6 @@ class BlockStream {
   std::span<const ShardEntry> entries_;  // the first of them is being read
   int64_t position_ = 0;
   uint32_t crc_ = 0;
-};
-
-// Removes the unfinished directory unless it got its name.
-class UnfinishedDirectory {
- public:
-  explicit UnfinishedDirectory(std::string path) : path_(std::move(path)) {}
-  ~UnfinishedDirectory() {
-    if (!path_.empty()) static_cast<void>(remove_tree(path_));
-  }
-  UnfinishedDirectory(const UnfinishedDirectory&) = delete;
-  UnfinishedDirectory& operator=(const UnfinishedDirectory&) = delete;
-  const std::string& path() const { return path_; }
-
-  // An empty directory of that name gives way; anything else stays, and this fails.
-  Outcome rename_to(const std::string& name) {
-    if (::rename(path_.c_str(), name.c_str()) != 0) {
-      return errno_error("cannot rename " + path_ + " to " + name);
-    }
-    path_.clear();
-    const auto slash = name.rfind('/');
-    return sync_directory(slash == std::string::npos ? "." : name.substr(0, slash + 1));
-  }
-
- private:
-  std::string path_;
 };
 
 class Exporter {
@@ -231,6 +206,7 @@ class Exporter {
     HP_TRY(pass_over(slot(place).offset));
     if (adapters_ != nullptr) HP_TRY(adapters_->select(slot(place)));
     for (int64_t left = slot(place).numel; left > 0;) {
+      HP_TRY(check_stop(options_.stop_asked));
       const auto size = static_cast<size_t>(std::min(left, kPieceElements));
       HP_TRY(stream_->read(std::span(values_).first(size)));
       if (adapters_ != nullptr) {
@@ -319,15 +295,13 @@ Result<HfReport> export_huggingface(const std::string& step_dir, const std::stri
                    target + " exists and is not an empty directory; nothing was written"};
     }
   }
-  UnfinishedDirectory unfinished(temporary_name(target));
-  if (auto made = make_directories(unfinished.path()); !made.ok()) {
-    return with_disk_remedy(made.error());
-  }
+  auto unfinished = UnfinishedDirectory::create(target);
+  if (!unfinished.ok()) return with_disk_remedy(unfinished.error());
   Exporter exporter(source, std::move(manifest), options, adapters ? &*adapters : nullptr);
-  HP_TRY_ASSIGN(HfReport report, exporter.write(unfinished.path()));
+  HP_TRY_ASSIGN(HfReport report, exporter.write(unfinished->path()));
   const char* config_name = whole ? "/config.json" : "/adapter_config.json";
-  HP_TRY(write_file_atomic(unfinished.path() + config_name, config));
-  HP_TRY(unfinished.rename_to(target));
+  HP_TRY(write_file_atomic(unfinished->path() + config_name, config));
+  HP_TRY(unfinished->rename_into_place());
   report.path = target;
   return report;
 }

@@ -32,6 +32,18 @@ constexpr size_t kMaxConfigBytes = 16U << 20;
 constexpr size_t kMaxIndexBytes = 64U << 20;
 constexpr CheckpointRef kImported{0, 0};
 
+constexpr const char* kModelDirectory =
+    "; expected a Hugging Face model directory: config.json, and model.safetensors or its parts "
+    "with "
+    "their index";
+constexpr const char* kOtherWeights =
+    "; weights in another form, such as pytorch_model.bin, have to be saved as safetensors first";
+
+Outcome check_present(const std::string& directory, const std::string& name, const char* remedy) {
+  if (path_exists(directory + "/" + name)) return Ok{};
+  return Error{ErrorCode::kNotFound, directory + " has no " + name + remedy};
+}
+
 float from_bf16(uint16_t bits) { return float_of_bf16(bits); }
 
 // IEEE-754 binary16: 1 sign, 5 exponent (bias 15), 10 fraction bits.
@@ -63,6 +75,7 @@ class ModelFiles {
     model.base_prefix_ = base_prefix;
     const std::string index = directory + "/model.safetensors.index.json";
     if (!path_exists(index)) {
+      HP_TRY(check_present(directory, "model.safetensors", kOtherWeights));
       HP_TRY(model.add(directory + "/model.safetensors"));
       return model;
     }
@@ -197,8 +210,8 @@ Outcome check_nothing_else(const ModelFiles& files, const ModelSpec& model,
 // The shard, streamed.
 class ImportWriter {
  public:
-  ImportWriter(ModelFiles& files, const std::vector<Block>& blocks)
-      : files_(files), blocks_(blocks), values_(kStoredPiece) {}
+  ImportWriter(ModelFiles& files, const std::vector<Block>& blocks, const StopAsked& stop_asked)
+      : files_(files), blocks_(blocks), stop_asked_(stop_asked), values_(kStoredPiece) {}
 
   Result<Receipt> write(const std::string& step_dir) {
     Receipt receipt;
@@ -208,6 +221,7 @@ class ImportWriter {
     HP_TRY(file.append(header.data(), header.size()));
     for (size_t b = 0; b < blocks_.size(); ++b) {
       for (int64_t at = 0; at < blocks_[b].numel; at += kStoredPiece) {
+        HP_TRY(check_stop(stop_asked_));
         const ElementRange range{at, std::min(at + kStoredPiece, blocks_[b].numel)};
         const auto values = std::span(values_).first(static_cast<size_t>(range.size()));
         HP_TRY(fill(blocks_[b], range, values));
@@ -251,6 +265,7 @@ class ImportWriter {
 
   ModelFiles& files_;
   const std::vector<Block>& blocks_;
+  const StopAsked& stop_asked_;
   std::vector<float> values_;
 };
 
@@ -268,10 +283,11 @@ Outcome check_target(const std::string& checkpoint_dir) {
 
 }  // namespace
 
-Result<HfReport> import_huggingface(const std::string& model_dir,
-                                    const std::string& checkpoint_dir) {
+Result<HfReport> import_huggingface(const std::string& model_dir, const std::string& checkpoint_dir,
+                                    const StopAsked& stop_asked) {
   HP_TRY(check_target(checkpoint_dir));
   const std::string config_path = model_dir + "/config.json";
+  HP_TRY(check_present(model_dir, "config.json", kModelDirectory));
   HP_TRY_ASSIGN(const std::string text, read_file(config_path, kMaxConfigBytes));
   HP_TRY_ASSIGN(const HfConfig config, hf_config_from_text(text, config_path));
   Manifest manifest;
@@ -293,9 +309,11 @@ Result<HfReport> import_huggingface(const std::string& model_dir,
     }
   }
   HP_TRY(check_nothing_else(files, config.model, manifest.blocks));
+  // What one that was killed has left.
+  HP_TRY(abandon_checkpoint(checkpoint_dir, kImported));
   if (auto made = make_directories(report.path); !made.ok()) return with_disk_remedy(made.error());
   HP_TRY(sync_directory(checkpoint_dir));
-  auto receipt = ImportWriter(files, manifest.blocks).write(report.path);
+  auto receipt = ImportWriter(files, manifest.blocks, stop_asked).write(report.path);
   Outcome committed = receipt.ok() ? commit_checkpoint(checkpoint_dir, manifest, {*receipt})
                                    : Outcome(receipt.error());
   if (!committed.ok()) {

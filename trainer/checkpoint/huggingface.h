@@ -7,17 +7,28 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "common/base/result.h"
 
 namespace hpctl {
 
+// Asked between pieces; true ends the work, with nothing left behind.
+using StopAsked = std::function<bool()>;
+
 struct HfExportOptions {
   bool bf16 = false;                        // else fp32, which loses nothing
   bool merge = false;                       // adapters into the model that they were trained beside
   uint64_t max_file_bytes = 5'000'000'000;  // of tensors per file, but at least one tensor
+  StopAsked stop_asked = {};                // empty = never
 };
+
+// An error where it is asked for.
+inline Outcome check_stop(const StopAsked& asked) {
+  if (!asked || !asked()) return Ok{};
+  return Error{ErrorCode::kFailedPrecondition, "interrupted; nothing was written"};
+}
 
 struct HfReport {
   std::string path;  // what was written: the directory, or the step-0.g0 in it
@@ -27,7 +38,7 @@ struct HfReport {
 };
 
 // Of a checkpoint of adapters it is PEFT's: adapter_config.json and adapter_model.safetensors,
-// which name the base; with `merge` the whole model, W + alpha / rank * B A, computed in fp32.
+// with `merge` the whole model, W + alpha / rank * B A, computed in fp32.
 //
 // Writes the parameters of a step directory as `out`, which must not exist or be empty; it
 // appears complete or not at all. Every stored range is compared with its checksum. kDataLoss
@@ -39,7 +50,7 @@ Result<HfReport> export_huggingface(const std::string& step_dir, const std::stri
 // BF16 or F16, all exact), Manifest::weights_only. Everything is checked before anything is
 // written. kInvalidArgument or kDataLoss names tensor and file; kAlreadyExists when the directory
 // belongs to a job or holds step-0.g0.
-Result<HfReport> import_huggingface(const std::string& model_dir,
-                                    const std::string& checkpoint_dir);
+Result<HfReport> import_huggingface(const std::string& model_dir, const std::string& checkpoint_dir,
+                                    const StopAsked& stop_asked = {});
 
 }  // namespace hpctl

@@ -26,11 +26,11 @@ Outcome check_base(const Manifest& manifest, const TrainSpec& train) {
                      " is a checkpoint of adapters; give that of the model, or export it with "
                      "--merge and import the result"};
   }
-  Manifest weights = manifest;
-  weights.weights_only = true;
-  const RunIdentity run = {
-      .model = train.model, .blocks = model_layout(train.model), .data = {}, .seed = 0};
-  return check_resumable(weights, run, train.lora.base);
+  const std::string why = find_model_difference(manifest, train.model, model_layout(train.model));
+  if (why.empty()) return Ok{};
+  return Error{ErrorCode::kInvalidArgument,
+               "workload.train.lora.base: " + train.lora.base +
+                   " is another model than workload.train.model: " + why};
 }
 
 }  // namespace hpctl

@@ -13,7 +13,8 @@ std::string difference(const char* what, const std::string& there, const std::st
 
 std::string model_difference(const ModelSpec& a, const ModelSpec& b) {
   const auto number = [](const char* what, auto there, auto here) {
-    return there == here ? "" : difference(what, std::to_string(there), std::to_string(here)) + " ";
+    return there == here ? ""
+                         : difference(what, std::to_string(there), std::to_string(here)) + ", ";
   };
   if (a.arch != b.arch) return difference("model.arch", to_word(a.arch), to_word(b.arch));
   return number("model.dim", a.dim, b.dim) + number("model.layers", a.layers, b.layers) +
@@ -50,13 +51,23 @@ bool same_tensors(std::vector<Block> a, std::vector<Block> b) {
 
 }  // namespace
 
+std::string find_model_difference(const Manifest& manifest, const ModelSpec& model,
+                                  const std::vector<Block>& blocks) {
+  std::string why = model_difference(manifest.model, model);
+  if (why.ends_with(", ")) why.resize(why.size() - 2);
+  if (!why.empty() || same_tensors(manifest.blocks, blocks)) return why;
+  return std::string("it holds ") + (manifest.lora.on() ? "adapters" : "a whole model") +
+         ", with another layout than that of this job";
+}
+
 Outcome check_resumable(const Manifest& manifest, const RunIdentity& run,
                         const std::string& step_dir) {
-  std::string why = model_difference(manifest.model, run.model);
-  if (why.empty() && !same_tensors(manifest.blocks, run.blocks)) {
-    why = "the parameter layout differs";
-  }
+  std::string remedy = "; restore it as it was, or start anew with checkpoint.resume: none";
+  std::string why = find_model_difference(manifest, run.model, run.blocks);
   if (why.empty() && manifest.weights_only) return Ok{};
+  if (why.empty() && !manifest.lora.on()) {
+    remedy += ", or begin with its weights alone (hpctl checkpoint export, then import)";
+  }
   if (why.empty()) {
     why = difference("seed", std::to_string(manifest.seed), std::to_string(run.seed));
   }
@@ -69,10 +80,7 @@ Outcome check_resumable(const Manifest& manifest, const RunIdentity& run,
           " tokens there, " + std::to_string(run.data.tokens) + " here)";
   }
   if (why.empty()) return Ok{};
-  while (why.back() == ' ') why.pop_back();
-  return Error{ErrorCode::kInvalidArgument,
-               "cannot resume from " + step_dir + ": " + why +
-                   "; restore it as it was, or start anew with checkpoint.resume: none"};
+  return Error{ErrorCode::kInvalidArgument, "cannot resume from " + step_dir + ": " + why + remedy};
 }
 
 }  // namespace hpctl

@@ -226,7 +226,12 @@ TEST(Resumable, AnotherModelSeedOrCorpusIsRefusedAloud) {
   };
   RunIdentity run = same;
   run.model.heads = 4;
-  EXPECT_THAT(refusal(run), HasSubstr("model.heads is 2 there and 4 here"));
+  run.model.ffn = 96;
+  EXPECT_THAT(refusal(run), HasSubstr("model.heads is 2 there and 4 here, model.ffn is " +
+                                      std::to_string(manifest.model.ffn) + " there and 96 here; "));
+  run = same;
+  run.blocks.pop_back();
+  EXPECT_THAT(refusal(run), HasSubstr("it holds a whole model, with another layout"));
   run = same;
   run.seed = 5;
   EXPECT_THAT(refusal(run), HasSubstr("seed is"));
@@ -236,7 +241,7 @@ TEST(Resumable, AnotherModelSeedOrCorpusIsRefusedAloud) {
   run = same;
   run.data.fingerprint = "ffff";
   EXPECT_THAT(refusal(run), HasSubstr("the data have changed"));
-  EXPECT_THAT(refusal(run), HasSubstr("checkpoint.resume: none"));
+  EXPECT_THAT(refusal(run), HasSubstr("checkpoint.resume: none, or begin with its weights alone"));
 }
 
 TEST(Layout, BlocksAreAlignedAndCountsMatchTheModels) {

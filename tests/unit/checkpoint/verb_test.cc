@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -99,6 +100,11 @@ TEST_F(CheckpointVerb, ExportAndImportSayWhatTheyWrote) {
   EXPECT_EQ(call({"export", dir_.path(), dir_ / "x", "--dtype", "fp8"}).status, 2);
   EXPECT_EQ(call({"show", dir_.path(), "--dtype", "bf16"}).status, 2);
   EXPECT_EQ(call({"import", dir_ / "model"}).status, 2);
+  EXPECT_THAT(call({"import", dir_ / "none", dir_ / "w"}).err,
+              HasSubstr("has no config.json; expected a Hugging Face model directory"));
+  ASSERT_EQ(::unlink((dir_ / "model/model.safetensors").c_str()), 0);
+  EXPECT_THAT(call({"import", dir_ / "model", dir_ / "w"}).err,
+              HasSubstr("has no model.safetensors; weights in another form"));
 }
 
 TEST_F(CheckpointVerb, DiffTellsSameFromDifferent) {
@@ -107,6 +113,18 @@ TEST_F(CheckpointVerb, DiffTellsSameFromDifferent) {
   EXPECT_EQ(different.status, 1);
   EXPECT_THAT(different.out, HasSubstr("lm_head.weight.exp_avg"));
   EXPECT_FALSE(json::parse(call({"diff", dir_ / "step-20.g1", dir_.path(), "--json"}).out)["same"]);
+}
+
+TEST_F(CheckpointVerb, DiffTellsHowLargeASmallDifferenceIs) {
+  ASSERT_EQ(call({"export", dir_.path(), dir_ / "model"}).status, 0);
+  const std::string path = dir_ / "model/model.safetensors";
+  std::string text = read_file(path).value();
+  for (const float last : {0.0F, 0.25F}) {
+    std::memcpy(text.data() + text.size() - sizeof last, &last, sizeof last);
+    ASSERT_TRUE(write_file_atomic(path, text).ok());
+    ASSERT_EQ(call({"import", dir_ / "model", dir_ / (last == 0 ? "a" : "b")}).status, 0);
+  }
+  EXPECT_THAT(call({"diff", dir_ / "a", dir_ / "b"}).out, HasSubstr("  0.25\n"));
 }
 
 TEST_F(CheckpointVerb, LedgerProvesOrNamesWhatIsMissing) {

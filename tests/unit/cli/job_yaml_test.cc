@@ -307,9 +307,9 @@ TEST(JobYaml, FormatsOfData) {
   const auto again = job_spec_from_json(to_json_text(chat));
   ASSERT_TRUE(again.ok()) << again.error().message;
   EXPECT_EQ(to_json_text(*again), to_json_text(chat));
-  EXPECT_THAT(
-      problems_of(with(", format: chat")),
-      testing::HasSubstr("chat_template: this key is required: expected text, none, chatml"));
+  EXPECT_THAT(problems_of(with(", format: chat")),
+              testing::HasSubstr(
+                  "chat_template: this key is required: expected chatml or llama3 with format"));
   EXPECT_THAT(problems_of(with(", format: sft, chat_template: chatml")),
               testing::HasSubstr("chat_template: expected with format chat only"));
   EXPECT_THAT(problems_of(with(", format: sft, mask: borders")),

@@ -14,6 +14,7 @@
 #include "common/base/json.h"
 #include "hpctl/exit_codes.h"
 #include "tests/integration/local_cluster.h"
+#include "tests/unit/checkpoint/synthetic_state.h"
 #include "tests/unit/cli/scripted_controller.h"
 
 namespace hpctl::testing {
@@ -280,6 +281,27 @@ TEST_F(Submit, DataAndDirectoriesAreCheckedHere) {
   EXPECT_THAT(submit("name: c\nworkload: {command: [python3, trian.py]}\n").err,
               HasSubstr("workload.command: " + home_.directory() + "/trian.py is missing"));
   EXPECT_EQ(submit("name: c\nworkload: {command: [python3, nope.py]}\n").exit_code, kExitOk);
+}
+
+TEST_F(Submit, ACheckpointOfAnotherModelIsRefusedHere) {
+  const ScriptedController controller(home_.paths());
+  write(home_.directory() + "/text", "enough text for one sample");
+  ASSERT_TRUE(save_synthetic({home_.directory() + "/saved", {40, 3}, 2, 1, 2, {}}).ok());
+  const CommandResult resumed =
+      submit(train_job("text") + "checkpoint: {resume: saved/step-40.g3}\n");
+  EXPECT_EQ(resumed.exit_code, kExitUsage);
+  EXPECT_THAT(resumed.err, HasSubstr("checkpoint.resume: cannot resume from " + home_.directory() +
+                                     "/saved/step-40.g3: model."));
+  const CommandResult adapted = submit(
+      "name: t\nworkload:\n  train:\n    model: {preset: tiny}\n"
+      "    lora: {base: saved/step-40.g3, rank: 2}\n"
+      "    data: {path: text, seq_len: 8}\n    batch: {global: 1}\n"
+      "    steps: 1\n");
+  EXPECT_EQ(adapted.exit_code, kExitUsage);
+  EXPECT_THAT(adapted.err,
+              HasSubstr("workload.train.lora.base: " + home_.directory() +
+                        "/saved/step-40.g3 is another model than workload.train.model: "
+                        "model."));
 }
 
 TEST_F(Submit, AScriptThatIsToStandByNamesPython) {

@@ -215,6 +215,17 @@ Result<LineForm> line_form(const PrepareOptions& options, const Tokenizer& token
                    " has no token that ends a document"};
 }
 
+// `empty`: what was there and counts for nothing.
+std::string nothing_there(const PrepareOptions& options, uint64_t empty) {
+  const std::string& input = options.inputs[0];
+  if (options.format == DataFormat::kText) return "no text in " + input;
+  const char* answer = options.format == DataFormat::kSft ? "a completion that is not empty"
+                                                          : "a message of the assistant";
+  return "nothing to learn in " + input + ": " +
+         (empty == 0 ? std::string("it has no lines")
+                     : "none of its " + std::to_string(empty) + " lines has " + answer);
+}
+
 }  // namespace
 
 std::string preparation_plan(const PrepareOptions& options, const std::vector<InputFile>& files,
@@ -257,8 +268,7 @@ Result<PrepareResult> prepare_data(const PrepareOptions& options,
   const PrepareProgress done = pipeline.progress();
   on_progress(done);
   if (done.tokens == 0) {
-    const char* what = options.format == DataFormat::kText ? "no text in " : "nothing to learn in ";
-    return Error{ErrorCode::kInvalidArgument, what + options.inputs[0]};
+    return Error{ErrorCode::kInvalidArgument, nothing_there(options, pipeline.empty())};
   }
   note.tokenizer = base_name(options.tokenizer);
   note.vocabulary = tokenizer->vocabulary();
