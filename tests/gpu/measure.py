@@ -199,30 +199,41 @@ def steps_of(run):
     return lambda: run()[0]
 
 
-def kernels_beside_references(program, device):
-    """kernels_check.cc: each kernel alone, on the card that is there."""
+# Of kernels_check.cc.
+KERNELS = ("rms_norm", "swiglu", "cross_entropy", "rotary", "attention", "adamw", "squares")
+
+
+def check_kernels(program, device, kind):
+    """(exit code, lines) of kernels_check.cc; of one that hangs what it said until then."""
     environment = dict(os.environ)
     if device == "cpu":
         stubs = os.path.join(os.path.dirname(program), "stub_cuda")
         environment["LD_PRELOAD"] = " ".join(os.path.join(stubs, name) for name in
                                              ("libcuda.so.1", "libnvrtc.so.12"))
-    what, lines = "each kernel beside its reference", []
-    try:
-        check = subprocess.Popen([program, device], env=environment, stdout=subprocess.PIPE,
-                                 stderr=subprocess.STDOUT, text=True)
-    except OSError as error:
-        yield what, False, str(error)
-        return
-    late = threading.Timer(300, check.kill)
-    late.start()
-    with check.stdout:
-        for line in check.stdout:  # as they come, for whoever looks on
-            print(line, end="", flush=True)
-            lines.append(line.strip())
-    code = check.wait()
-    late.cancel()
-    failed = [line for line in lines if line.startswith("FAILED")]
-    yield what, code == 0, "; ".join([f"exit code {code}"] * (code != 0) + failed[:3] + lines[-1:])
+    with subprocess.Popen([program, device, kind], env=environment, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True) as check:
+        late = threading.Timer(180, check.kill)
+        late.start()
+        lines = check.stdout.read().strip().split("\n")
+        late.cancel()
+    return check.returncode, lines
+
+
+def kernels_beside_references(trainer, program, device):
+    """The kernels of each operation, on the card that is there, by a process of their own: a fault
+    of one takes the card from its process."""
+    begun = [(kind, trainer.pool.submit(check_kernels, program, device, kind).result)
+             for kind in KERNELS]
+    for kind, result in begun:
+        try:
+            code, lines = result()
+        except OSError as error:
+            yield f"kernels of {kind} beside their reference", False, str(error)
+            continue
+        print("\n".join(lines), flush=True)
+        failed = [line for line in lines if line.startswith("FAILED")][:3]
+        yield f"kernels of {kind} beside their reference", code == 0, \
+            "; ".join([f"exit code {code}"] * (code != 0) + failed + lines[-1:])
 
 
 def named_kernels(start, spec, fp32):
@@ -453,7 +464,7 @@ def all_checks(trainer, args, cards):
     """Yields a row of the results for each."""
     begun = time.monotonic()
     for what, passed, detail in itertools.chain(
-            kernels_beside_references(args.kernels_check, args.device),
+            kernels_beside_references(trainer, args.kernels_check, args.device),
             checks(trainer, args.device, cards)):
         seconds = time.monotonic() - begun
         begun += seconds

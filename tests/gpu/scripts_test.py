@@ -300,11 +300,20 @@ class Measure(unittest.TestCase):
 
     def test_what_the_check_of_kernels_said_before_it_ended_is_told(self):
         with tempfile.TemporaryDirectory() as scratch:
-            program = self.trainer_of(scratch, "#!/bin/sh\necho FAILED rotary: 2 of 1\n"
-                                      "echo on a card >&2\nexit 3\n").program
-            rows = list(self.measure.kernels_beside_references(program, "cuda"))
-        self.assertEqual(rows, [("each kernel beside its reference", False,
-                                 "exit code 3; FAILED rotary: 2 of 1; on a card")])
+            trainer = self.trainer_of(
+                scratch, "#!/bin/sh\n[ $2 = rotary ] || exit 0\necho FAILED rotary: 2 of 1\n"
+                "echo on a card >&2\nexit 3\n")
+            rows = {what: (passed, detail) for what, passed, detail in
+                    self.measure.kernels_beside_references(trainer, trainer.program, "cuda")}
+        self.assertEqual(len(rows), len(self.measure.KERNELS))
+        self.assertEqual(rows.pop("kernels of rotary beside their reference"),
+                         (False, "exit code 3; FAILED rotary: 2 of 1; on a card"))
+        self.assertEqual({passed for passed, _ in rows.values()}, {True})
+
+    def test_each_kind_of_kernel_is_checked(self):
+        with open(os.path.join(HERE, "kernels_check.cc")) as text:
+            kinds = re.search(r"kKinds = \{([^}]*)\}", text.read()).group(1)
+        self.assertEqual(tuple(re.findall(r'"(\w+)"', kinds)), self.measure.KERNELS)
 
     def test_what_is_known_is_written_when_the_end_never_comes(self):
         def rows(*_):
