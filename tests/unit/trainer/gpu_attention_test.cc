@@ -8,6 +8,7 @@
 
 #include <cmath>
 
+#include "common/base/job_spec.h"
 #include "trainer/arch/model.h"
 #include "trainer/device/torch_device.h"
 
@@ -106,15 +107,13 @@ TEST(GpuAttention, ReleasesWithoutAChoiceHaveNone) {
 
 // On a device that is none, and so has none of a GPU's kernels.
 TEST(GpuAttention, AModelSaysWhichWayItGoes) {
-  for (const Arch arch : {Arch::llama, Arch::gpt, Arch::mistral}) {
-    ModelSpec model = asking_for(GpuAttention::kAuto).model;
-    model.arch = arch;
-    if (arch == Arch::gpt) model.kv_heads = model.heads;
-    if (arch == Arch::mistral) model.sliding_window = 8;
+  for (const char* preset : {"tiny", "tiny-gpt", "tiny-mistral"}) {
+    ModelSpec model = *model_preset(preset);
+    if (model.arch == Arch::mistral) model.sliding_window = 8;
     const auto by = [&](at::ScalarType type, at::Device device, GpuAttention asked) {
       return make_model(model, 24, type, 0, device, {}, asked)->attention_by();
     };
-    const bool fused = compat::kHasFusedAttention && arch != Arch::mistral;
+    const bool fused = compat::kHasFusedAttention && model.arch != Arch::mistral;
     EXPECT_EQ(by(at::kBFloat16, at::kMeta, GpuAttention::kAuto),
               fused ? AttentionBy::kFused : AttentionBy::kProducts);
     EXPECT_EQ(by(at::kBFloat16, at::kMeta, GpuAttention::kCudnn), AttentionBy::kFused);
