@@ -52,7 +52,8 @@ esac
 complaint=$(mktemp)
 trap 'rm -f "$complaint"' EXIT
 missing=()
-need() { missing+=("$*"); }
+need() { missing+=("$1"); }
+complained() { sed -n '$s/^/: /p' "$complaint"; }
 # Prints its version, whether that is new enough, its C++ ABI (1 = C++11's), whether it sees a GPU,
 # and .../torch/share/cmake.
 ask_torch() {
@@ -84,11 +85,10 @@ if read -r version age abi sees_gpu torch_cmake < <(ask_torch); then
   if [ "$device" = cuda ]; then
     [ "$age" = new ] || need "torch 2.4 or newer ($python has $version)"
     [ "$sees_gpu" = True ] ||
-      need "an NVIDIA GPU that torch sees (torch.cuda.is_available() is False; see nvidia-smi):" \
-        "$(tail -n 1 "$complaint")"
+      need "an NVIDIA GPU that torch sees (torch.cuda.is_available() is False; see nvidia-smi)$(complained)"
   fi
 else
-  need "torch in $python (--python PROGRAM names another): $(tail -n 1 "$complaint")"
+  need "torch in $python (--python PROGRAM names another)$(complained)"
 fi
 if [ ${#missing[@]} -gt 0 ]; then
   printf 'tests/gpu/run.sh: missing: %s\n' "${missing[@]}" >&2
