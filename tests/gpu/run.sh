@@ -52,7 +52,7 @@ esac
 complaint=$(mktemp)
 trap 'rm -f "$complaint"' EXIT
 missing=()
-need() { missing+=("$1"); }
+need() { missing+=("$*"); }
 complained() { sed -n '$s/^/: /p' "$complaint"; }
 # Prints its version, whether that is new enough, its C++ ABI (1 = C++11's), whether it sees a GPU,
 # and .../torch/share/cmake.
@@ -85,7 +85,8 @@ if read -r version age abi sees_gpu torch_cmake < <(ask_torch); then
   if [ "$device" = cuda ]; then
     [ "$age" = new ] || need "torch 2.4 or newer ($python has $version)"
     [ "$sees_gpu" = True ] ||
-      need "an NVIDIA GPU that torch sees (torch.cuda.is_available() is False; see nvidia-smi)$(complained)"
+      need "an NVIDIA GPU that torch sees (torch.cuda.is_available() is False;" \
+        "see nvidia-smi)$(complained)"
   fi
 else
   need "torch in $python (--python PROGRAM names another)$(complained)"
