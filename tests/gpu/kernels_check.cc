@@ -5,12 +5,18 @@
 // cases of each kind, with kernels on the host behind the stubs of the driver and of NVRTC that
 // LD_PRELOAD must have (tests/stub_cuda of the build), and with the CPU's attention.
 //
-//   kernels_check cuda|cpu
+//   kernels_check cuda|cpu [KIND]
 //
-// Prints a line for each comparison that failed, for each kind of operation how many there were and
-// which came closest to its bound, and last all of them. Exit codes: 0 all passed, 1 one failed or
-// there are no kernels, 2 wrong usage.
+// KIND: the kernels of one operation alone (kKinds). A fault in a kernel takes the card from its
+// process, so run.sh starts one process for each.
+//
+// Prints what it runs on, a line for each comparison that failed, for each kind of operation how
+// many there were and which came closest to its bound, and last all of them. What cannot be
+// computed at all is a failure as well, and the others are tried all the same: attention where
+// there are no kernels, too. Exit codes: 0 all passed, 1 one failed or there are no kernels, 2
+// wrong usage.
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <iostream>
 #include <string>
@@ -24,6 +30,8 @@
 namespace hpctl::testing {
 namespace {
 
+constexpr std::array kKinds = {"rms_norm",  "swiglu", "cross_entropy", "rotary",
+                               "attention", "adamw",  "squares"};
 const std::vector<Element> kTypes = {Element::kFp32, Element::kBf16, Element::kFp16};
 
 const DeviceKernels* kernels_on(at::Device device) {
@@ -38,22 +46,35 @@ const DeviceKernels* kernels_on(at::Device device) {
   return nullptr;
 }
 
+std::string text_of(const std::exception& error) {
+  const auto* const of_libtorch = dynamic_cast<const c10::Error*>(&error);
+  return of_libtorch != nullptr ? of_libtorch->what_without_backtrace() : error.what();
+}
+
 class Check {
  public:
-  Check(at::Device device, const DeviceKernels& kernels)
-      : device_(device), training_(device, &kernels), kernels_(kernels) {}
+  // Without kernels that is a failure, and what needs none is checked.
+  Check(at::Device device, const DeviceKernels* kernels)
+      : device_(device), training_(device, kernels), kernels_(kernels) {}
 
-  bool run() {
-    compare_all("rms_norm", norm_cases(kernels_));
-    compare_all("swiglu", swiglu_cases(kernels_));
-    compare_all("cross_entropy", loss_cases(kernels_));
-    compare_all("rotary", rotary_cases(kernels_));
-    compare_all("attention", attention_cases(device_));
-    const Repeat twice = repeat();
-    add("adamw", adamw_problems(training_, twice));
-    add("squares", squares_problems(training_, twice));
-    std::cout << kernels_.label() << ": " << passed_ << " comparisons passed, " << failed_
-              << " failed" << std::endl;
+  bool run(std::string_view only) {
+    std::cout << "on " << training_.name();
+    if (!training_.product().empty()) std::cout << ", " << training_.product();
+    std::cout << ", LibTorch " << compat::torch_version();
+    for (const auto& [key, value] : training_.environment()) {
+      std::cout << ", " << key << " " << value;
+    }
+    std::cout << std::endl;
+    for (const char* kind : kKinds) {
+      if (!only.empty() && only != kind) continue;
+      try {
+        check(kind);
+      } catch (const std::exception& error) {
+        fail(std::string(kind) + ": " + text_of(error));
+      }
+    }
+    std::cout << (kernels_ != nullptr ? kernels_->label() : "no kernels") << ": " << passed_
+              << " comparisons passed, " << failed_ << " failed" << std::endl;
     return failed_ == 0;
   }
 
@@ -65,60 +86,78 @@ class Check {
     };
   }
 
+  void fail(const std::string& what) {
+    ++failed_;
+    std::cout << "FAILED " << what << std::endl;
+  }
+
+  void check(const std::string& kind) {
+    if (kind == "attention") return compare_all(kind, attention_cases(device_));
+    if (kernels_ == nullptr) return fail(kind + ": there are no kernels");
+    if (kind == "rms_norm") compare_all(kind, norm_cases(*kernels_));
+    if (kind == "swiglu") compare_all(kind, swiglu_cases(*kernels_));
+    if (kind == "cross_entropy") compare_all(kind, loss_cases(*kernels_));
+    if (kind == "rotary") compare_all(kind, rotary_cases(*kernels_));
+    if (kind == "adamw") add(kind, adamw_problems(training_, repeat()));
+    if (kind == "squares") add(kind, squares_problems(training_, repeat()));
+  }
+
   void compare_all(const std::string& kind, std::vector<KernelCase> cases) {
     if (device_.is_cpu()) cases.resize(2);
     std::vector<Comparison> all;
     for (const KernelCase& one : cases) {
-      for (Comparison& result : compare(one, device_, repeat())) all.push_back(std::move(result));
+      try {
+        for (Comparison& result : compare(one, device_, repeat())) all.push_back(std::move(result));
+      } catch (const std::exception& error) {
+        fail(one.what + ": " + text_of(error));
+      }
     }
     for (const Comparison& result : all) {
-      result.passed() ? ++passed_ : ++failed_;
-      if (!result.passed()) std::cout << "FAILED " << result.text() << std::endl;
+      if (!result.passed()) fail(result.text());
+      if (result.passed()) ++passed_;
     }
+    std::cout << kind << ": " << all.size() << " comparisons";
     const auto closest = std::max_element(all.begin(), all.end(), [](const auto& a, const auto& b) {
       return a.difference / a.bound < b.difference / b.bound;
     });
-    std::cout << kind << ": " << all.size() << " comparisons, the closest " << closest->text()
-              << std::endl;
+    if (closest != all.end()) std::cout << ", the closest " << closest->text();
+    std::cout << std::endl;
   }
 
   void add(const std::string& kind, const std::vector<std::string>& problems) {
-    for (const std::string& problem : problems) std::cout << "FAILED " << problem << std::endl;
-    failed_ += problems.size();
-    passed_ += problems.empty() ? 1 : 0;
+    for (const std::string& problem : problems) fail(problem);
+    if (problems.empty()) ++passed_;
     std::cout << kind << ": " << (problems.empty() ? "as on the host" : "not as on the host")
               << std::endl;
   }
 
   at::Device device_;
   TorchDevice training_;  // its stream is LibTorch's from here on
-  const DeviceKernels& kernels_;
+  const DeviceKernels* kernels_;
   size_t passed_ = 0;
   size_t failed_ = 0;
 };
 
-int main_with(std::string_view where) {
+int main_with(std::string_view where, std::string_view only) {
   const at::Device device = where == "cuda" ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
-  const DeviceKernels* const kernels = kernels_on(device);
-  if (kernels == nullptr) {
-    std::cout << "FAILED there are no kernels to check" << std::endl;
-    return 1;
-  }
-  return Check(device, *kernels).run() ? 0 : 1;
+  return Check(device, kernels_on(device)).run(only) ? 0 : 1;
 }
 
 }  // namespace
 }  // namespace hpctl::testing
 
 int main(int count, char** arguments) {
-  const std::string_view where = count == 2 ? arguments[1] : "";
-  if (where != "cuda" && where != "cpu") {
-    std::cerr << "usage: kernels_check cuda|cpu" << std::endl;
+  const std::string_view where = count > 1 ? arguments[1] : "";
+  const std::string_view only = count > 2 ? arguments[2] : "";
+  const bool known = only.empty() || std::count(hpctl::testing::kKinds.begin(),
+                                                hpctl::testing::kKinds.end(), only) == 1;
+  if (count > 3 || (where != "cuda" && where != "cpu") || !known) {
+    std::cerr << "usage: kernels_check cuda|cpu [KIND]" << std::endl;
     return 2;
   }
   hpctl::pin_environment();  // cuBLAS has one order of sums, as in hptrain
   try {
-    return hpctl::testing::main_with(where);
+    return hpctl::testing::main_with(where, only);
   } catch (const std::exception& error) {
     std::cout << "FAILED " << error.what() << std::endl;
     return 1;

@@ -8,12 +8,15 @@
 #
 # PART: checks, benchmark or roofline, where a machine is lent for too short a time for all; how
 # long each took is printed. Writes DIR/results.json and DIR/results.md (build/gpu/results by
-# default), after each part. Needs a C++20 compiler,
-# CMake 3.18, Ninja or make, OpenSSL's and nlohmann json's headers, and a Python
-# with torch 2.4 or newer, of either C++ ABI; no CUDA toolkit, no protobuf, no gRPC, no Gloo. --cpu
-# runs the same steps with a small model and without a GPU, also with an older torch, to try the
-# script itself. Exit codes: 0 all checks passed, 1 a check failed, 2 something is missing or does
-# not build, or wrong usage.
+# default) after each row, and the logs of runs that failed to DIR/failed. A check that fails, or a
+# run that hangs (180 s on a GPU), keeps no other from being made.
+#
+# Needs a C++20 compiler, CMake 3.18, Ninja or make, OpenSSL's and nlohmann json's headers, and a
+# Python with torch 2.4 or newer, of either C++ ABI; no CUDA toolkit, no protobuf, no gRPC, no Gloo.
+# Packages that are unpacked elsewhere: CPATH names the directories of their headers,
+# CMAKE_PREFIX_PATH the prefix of their libraries. --cpu runs the same steps with a small model and
+# without a GPU, also with an older torch, to try the script itself. Exit codes: 0 all checks
+# passed, 1 a check failed, 2 something is missing or does not build, or wrong usage.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 
@@ -46,12 +49,15 @@ case $only in
   *) usage ;;
 esac
 
+complaint=$(mktemp)
+trap 'rm -f "$complaint"' EXIT
 missing=()
-need() { missing+=("$1"); }
+need() { missing+=("$*"); }
+complained() { sed -n '$s/^/: /p' "$complaint"; }
 # Prints its version, whether that is new enough, its C++ ABI (1 = C++11's), whether it sees a GPU,
 # and .../torch/share/cmake.
 ask_torch() {
-  "$python" - 2>/dev/null <<'EOF'
+  "$python" - 2>"$complaint" <<'EOF'
 import torch
 recent = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 4)
 print(torch.__version__, "new" if recent else "old", int(torch._C._GLIBCXX_USE_CXX11_ABI),
@@ -79,10 +85,11 @@ if read -r version age abi sees_gpu torch_cmake < <(ask_torch); then
   if [ "$device" = cuda ]; then
     [ "$age" = new ] || need "torch 2.4 or newer ($python has $version)"
     [ "$sees_gpu" = True ] ||
-      need "an NVIDIA GPU that torch sees (torch.cuda.is_available() is False; see nvidia-smi)"
+      need "an NVIDIA GPU that torch sees (torch.cuda.is_available() is False;" \
+        "see nvidia-smi)$(complained)"
   fi
 else
-  need "torch in $python (--python PROGRAM names another)"
+  need "torch in $python (--python PROGRAM names another)$(complained)"
 fi
 if [ ${#missing[@]} -gt 0 ]; then
   printf 'tests/gpu/run.sh: missing: %s\n' "${missing[@]}" >&2
@@ -98,8 +105,8 @@ cmake -S "$root" -B "$build" -G "$generator" -DHPCTL_TRAINER_ONLY=ON -DCMAKE_BUI
   "-DCMAKE_CXX_FLAGS_RELEASE=$flags" "-DCMAKE_PREFIX_PATH=${torch_cmake%/share/cmake}" \
   -DGLOO_INCLUDE_DIR= -DGLOO_LIBRARY= || exit 2
 cmake --build "$build" --parallel --target hptrain hptrain_engine || exit 2
-# Where this does not build, its check fails, and the others go on.
+# Where this does not build, its check fails, and the others are made.
 cmake --build "$build" --parallel --target kernels_check stub_cuda stub_nvrtc || true
-"$build/bin/hptrain" --version
+"$build/bin/hptrain" --version || exit 2
 "$python" "$root/tests/gpu/measure.py" --hptrain "$build/bin/hptrain" --device "$device" \
   --kernels-check "$build/tests/kernels_check" --out "$out" ${only:+--only "$only"}

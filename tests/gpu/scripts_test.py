@@ -17,6 +17,7 @@ sys.path.insert(0, HERE)
 
 import roofline
 import variants
+from judged import RunFailed
 
 LLAMA_1B = {"dim": 2048, "layers": 16, "heads": 32, "kv_heads": 8, "ffn": 8192, "vocab": 128256,
             "tied": True}
@@ -153,17 +154,22 @@ class FakeTrainer:
     def __init__(self, kernels, loss):
         self.kernels, self.loss, self.count = kernels, loss, 0
 
-    def run(self, spec, cpu=False):
+    def start(self, spec):
         self.count += 1
         left_out = "HPTRAIN_DEVICE_KERNELS" in spec.get("environment", {})
         log = "runtime: device cuda sm_90, device_kernels " + \
-            ("LibTorch's" if left_out else self.kernels)
-        return steps_of(self.loss(spec, self.count)), log, "/none"
+            ("LibTorch's" if left_out else self.kernels) + "\nattention: packed\n"
+        loss = self.loss(spec, self.count)
 
-    def run_all(self, specs):
-        return [self.run(spec)[0] for spec in specs]
+        def result():
+            if loss is None:
+                raise RunFailed("run 1: exit code 3; CUDA error: no kernel image")
+            return steps_of(loss)[spec.get("start_step", 0):], log, "/none"
+
+        return result
 
 
+RUN = {"model": SMALL, "seq_len": 16, "micro": 1, "steps": 1, "precision": "fp32"}
 FAKE_PROGRAM = """#!/usr/bin/env python3
 import json, os, sys
 document = json.load(open(sys.argv[2]))
@@ -196,11 +202,45 @@ class Measure(unittest.TestCase):
             "nvrtc 12.4 sm_90", lambda spec, _: 7.0 + ("environment" in spec)))
         self.assertEqual([passed[what] for what in without], [False] * 2)
 
+    def test_a_run_that_fails_costs_its_own_rows_alone(self):
+        rows = lambda loss: {what: (passed, detail) for what, passed, detail in
+                             self.measure.checks(FakeTrainer("nvrtc", loss), "cuda", 2)}
+        whole = rows(lambda spec, _: 7.0)
+        for count, fails in (
+                (3, lambda spec: spec.get("mask") and spec["precision"] == "bf16" and
+                 "arch" not in spec["model"]),
+                (3, lambda spec: spec["precision"] == "fp16"),
+                (2, lambda spec: spec.get("gpu", {}).get("attention") == "flash"),
+                (1, lambda spec: "resume" in spec)):
+            found = rows(lambda spec, _, fails=fails: None if fails(spec) else 7.0)
+            self.assertEqual(list(found), list(whole))
+            changed = [what for what in whole if found[what] != whole[what]]
+            self.assertEqual(len(changed), count, changed)
+            for what in changed:
+                self.assertEqual((found[what][0], "exit code 3" in found[what][1]), (False, True))
+        # The very first one: the row of each other run that is compared with no other stays.
+        found = rows(lambda spec, count: None if count == 1 else 7.0)
+        self.assertEqual(list(found), list(whole))
+        self.assertEqual(found["qwen2, fp32: losses of the CPU, to 1e-4"],
+                         whole["qwen2, fp32: losses of the CPU, to 1e-4"])
+
+    def test_what_is_refused_is_left_out_and_no_failure(self):
+        def start(spec):
+            def result():
+                raise RunFailed("workload.train.gpu.attention: cudnn is not to be had: sm_70")
+            return result
+
+        for _, passed, detail in self.measure.named_kernels(start, {}, lambda: steps_of(7.0)):
+            self.assertIsNone(passed)
+            self.assertIn("sm_70", detail)
+
     def test_variants_that_are_wrong_do_not_pass(self):
         spec = {"model": self.measure.SMALL, "precision": "fp32"}
 
         def passed(loss):
-            found = variants.checks(FakeTrainer("", loss), spec, steps_of(7.0), steps_of(7.0), "")
+            trainer = FakeTrainer("", loss)
+            found = variants.checks(lambda one: self.measure.steps_of(trainer.start(one)), spec,
+                                    lambda: steps_of(7.0), lambda: steps_of(7.0), "")
             return {what: passed for what, passed, _ in found}
 
         right = passed(lambda spec, _: 7.01)
@@ -220,24 +260,77 @@ class Measure(unittest.TestCase):
                 ("moments in bf16: losses without, to 2e-2", lambda spec, _: 8.0)):
             self.assertFalse(passed(loss)[what], what)
 
-    def test_runs_side_by_side_keep_their_order_and_have_their_environment(self):
+    def trainer_of(self, scratch, program=FAKE_PROGRAM):
+        path = os.path.join(scratch, "program")
+        with open(path, "w") as out:
+            out.write(program)
+        os.chmod(path, 0o755)
+        trainer = self.measure.Trainer(path, scratch, os.path.join(scratch, "failed"))
+        trainer.data[50] = "none"
+        return trainer
+
+    def test_runs_side_by_side_have_their_own_results_and_environment(self):
         with tempfile.TemporaryDirectory() as scratch:
-            program = os.path.join(scratch, "program")
-            with open(program, "w") as out:
-                out.write(FAKE_PROGRAM)
-            os.chmod(program, 0o755)
-            trainer = self.measure.Trainer(program, scratch)
-            trainer.data[50] = "none"
-            specs = [{"model": SMALL, "seq_len": 16, "micro": 1, "steps": steps,
-                      "precision": "fp32", **(variants.ON_CPU if steps == 3 else {})}
-                     for steps in range(1, 6)]
+            trainer = self.trainer_of(scratch)
             with unittest.mock.patch.dict(os.environ, {"CUDA_VISIBLE_DEVICES": "0"}):
-                found = trainer.run_all(specs)
+                begun = [trainer.start({**RUN, "steps": steps,
+                                        **(variants.ON_CPU if steps == 3 else {})})
+                         for steps in range(1, 6)]
+                found = [run()[0] for run in begun]
         self.assertEqual([steps[0]["step"] for steps in found], [1, 2, 3, 4, 5])
         self.assertEqual([steps[0]["visible"] for steps in found], ["0", "0", "", "0", "0"])
 
+    def failure_of(self, program, limit_s, world_size):
+        """What a run of this program raises, and the last rank's log, which stays."""
+        with tempfile.TemporaryDirectory() as scratch:
+            trainer = self.trainer_of(scratch, program)
+            trainer.limit_s = limit_s
+            with self.assertRaises(RunFailed) as failed:
+                trainer.run({**RUN, "world_size": world_size})
+            with open(f"{trainer.kept}/run-1.rank-{world_size - 1}.log") as log:
+                return str(failed.exception), log.read()
+
+    def test_of_a_run_that_fails_the_logs_stay(self):
+        second_fails = "#!/bin/sh\ncase $2 in *rank-1.json) echo a; echo gone >&2; exit 3;; esac\n"
+        said, log = self.failure_of(second_fails, 60, 2)
+        self.assertEqual((said, log), ("run 1: exit code 0, 3; gone", "gone\n"))
+        hangs = "#!/bin/sh\necho waits >&2\nkill -STOP $$\n"
+        said, log = self.failure_of(hangs, 2, 1)
+        self.assertEqual((said, log), ("run 1: no end within 2 s, 0 steps; waits", "waits\n"))
+
+    def test_what_the_check_of_kernels_said_before_it_ended_is_told(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            trainer = self.trainer_of(
+                scratch, "#!/bin/sh\n[ $2 = rotary ] || exit 0\necho FAILED rotary: 2 of 1\n"
+                "echo on a card >&2\nexit 3\n")
+            rows = {what: (passed, detail) for what, passed, detail in
+                    self.measure.kernels_beside_references(trainer, trainer.program, "cuda")}
+        self.assertEqual(len(rows), len(self.measure.KERNELS))
+        self.assertEqual(rows.pop("kernels of rotary beside their reference"),
+                         (False, "exit code 3; FAILED rotary: 2 of 1; on a card"))
+        self.assertEqual({passed for passed, _ in rows.values()}, {True})
+
+    def test_each_kind_of_kernel_is_checked(self):
+        with open(os.path.join(HERE, "kernels_check.cc")) as text:
+            kinds = re.search(r"kKinds = \{([^}]*)\}", text.read()).group(1)
+        self.assertEqual(tuple(re.findall(r'"(\w+)"', kinds)), self.measure.KERNELS)
+
+    def test_what_is_known_is_written_when_the_end_never_comes(self):
+        def rows(*_):
+            yield {"what": "one", "passed": True, "detail": "", "seconds": 1}
+            raise KeyboardInterrupt
+
+        with tempfile.TemporaryDirectory() as out:
+            told = ["measure.py", "--hptrain", "none", "--kernels-check", "none", "--device", "cpu",
+                    "--out", out, "--only", "checks"]
+            with unittest.mock.patch.object(self.measure, "all_checks", rows), \
+                    unittest.mock.patch.object(sys, "argv", told):
+                self.assertRaises(KeyboardInterrupt, self.measure.main)
+            with open(os.path.join(out, "results.json")) as text:
+                self.assertEqual(json.load(text)["checks"][0]["what"], "one")
+
     def test_a_workload_has_its_architectures_keys(self):
-        trainer = self.measure.Trainer("none", "/none")
+        trainer = self.measure.Trainer("none", "/none", "/none")
         trainer.data[2048] = "none"
         spec = {"seq_len": 128, "micro": 2, "steps": 8, "precision": "bf16"}
         models = {what: trainer.workload({**spec, **changes}, "/none")["train"]["model"]

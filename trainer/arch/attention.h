@@ -16,6 +16,7 @@
 #include <optional>
 
 #include "common/base/job_spec.h"
+#include "trainer/arch/attention_by.h"
 #include "trainer/arch/blocked_attention.h"
 #include "trainer/arch/documents.h"
 #include "trainer/arch/packed_attention.h"
@@ -35,8 +36,7 @@ inline double gpu_attention_bound(at::ScalarType type) {
 
 class CausalAttention {
  public:
-  // kPacked: documents and windows in one call, and else as kFused.
-  enum class By { kBlocks, kFused, kPacked, kProducts };
+  using By = AttentionBy;
 
   // For sequences of `seq_len` tokens; `compute` as in make_model(), `asked` of a GPU. `by`: what
   // suits the device, unless it is said; products work on each. `packed`: the kernels of kPacked,
@@ -48,6 +48,8 @@ class CausalAttention {
   // q: [B, T, H, h]; k, v: [B, T, K, h] -> [B, T, H * h]
   at::Tensor operator()(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                         const Documents& documents, Recomputed* recomputed = nullptr) const;
+
+  By by() const { return by_; }
 
   // What suits the device, where there are kernels for kPacked or not. What cannot be had of what
   // was asked was refused before (gpu_attention.h).

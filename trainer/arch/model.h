@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "common/base/job_spec.h"
+#include "trainer/arch/attention_by.h"
 #include "trainer/arch/documents.h"
 #include "trainer/arch/recomputed.h"
 #include "trainer/arch/segments.h"
@@ -61,6 +62,8 @@ class Model {
     at::Tensor objective;  // what is minimised: that plus the z-loss
   };
   Loss loss(const at::Tensor& logits, const at::Tensor& targets) const;
+  // What its bits depend on besides.
+  virtual AttentionBy attention_by() const = 0;
 
  protected:
   explicit Model(double z_loss) : z_loss_(z_loss) {}

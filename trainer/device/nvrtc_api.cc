@@ -12,11 +12,13 @@
 namespace hpctl::nvrtc {
 namespace {
 
-// The loader knows the place of a toolkit's. The one that came with a Python's LibTorch lies beside
-// the CUDA runtime that this process has loaded, or in the directory of its own package.
+// The one that came with a Python's LibTorch lies beside the CUDA runtime that this process has
+// loaded, or in the directory of its own package. It comes first: the driver has the release of
+// CUDA that LibTorch was built for, and may refuse the code of a newer toolkit's, whose place the
+// loader knows.
 std::vector<std::string> places() {
   const std::vector<std::string> names = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"};
-  std::vector<std::string> all = names;
+  std::vector<std::string> all;
   const auto cuda = cuda::load();
   Dl_info runtime{};
   if (cuda.ok() && dladdr(reinterpret_cast<void*>((*cuda)->device_count), &runtime) != 0) {
@@ -28,6 +30,7 @@ std::vector<std::string> places() {
       all.push_back(directory + "../../cuda_nvrtc/lib/" + name);
     }
   }
+  all.insert(all.end(), names.begin(), names.end());
   all.emplace_back("libnvrtc.so");
   return all;
 }

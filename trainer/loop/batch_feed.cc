@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/loop/batch_feed.h"
 
+#include <string>
 #include <utility>
 
 namespace hpctl {
 
-BatchFeed::BatchFeed(SampleReader& reader) : reader_(reader), thread_([this] { serve(); }) {}
+BatchFeed::BatchFeed(SampleReader& reader, Staging* staging)
+    : reader_(reader), staging_(staging), thread_([this] { serve(); }) {}
 
 BatchFeed::~BatchFeed() {
   {
@@ -42,7 +44,29 @@ void BatchFeed::read_ahead(const BatchOrder& order) {
 }
 
 BatchFeed::Batches BatchFeed::read(const BatchOrder& order) {
-  return read_micro_batches(reader_, sample_numbers(order.samples), order.micro, order.count);
+  Batches batches =
+      read_micro_batches(reader_, sample_numbers(order.samples), order.micro, order.count);
+  if (batches.ok() && staging_ != nullptr) HP_TRY(stage(*batches));
+  return batches;
+}
+
+// An exception would end the process from the feed's thread.
+Outcome BatchFeed::stage(std::vector<MicroBatch>& batches) const {
+  try {
+    for (MicroBatch& batch : batches) {
+      batch.tokens = staging_(batch.tokens);
+      batch.targets = staging_(batch.targets);
+      if (batch.documents.empty()) continue;
+      batch.documents.positions = staging_(batch.documents.positions);
+      batch.documents.borders = staging_(batch.documents.borders);
+    }
+  } catch (const c10::Error& error) {
+    return Error{ErrorCode::kInternal,
+                 std::string("no page-locked host memory for a step's batches: ") +
+                     error.what_without_backtrace() +
+                     "; a node with more memory, or a smaller batch.global"};
+  }
+  return Ok{};
 }
 
 void BatchFeed::serve() {

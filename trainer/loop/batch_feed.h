@@ -2,7 +2,8 @@
 // The micro-batches of a rank, step after step, so that no step waits for the disk: while one
 // computes, a thread of the feed reads those of the step that is expected next. A step that turns
 // out to be another (a step left out, a way back, a new membership) is read when it is asked for,
-// and what was read ahead is dropped.
+// and what was read ahead is dropped. The thread also puts the batches where a GPU copies them
+// from, so that the step loop has nothing left to do with them but to begin the copies.
 #pragma once
 
 #include <condition_variable>
@@ -30,8 +31,12 @@ struct BatchOrder {
 
 class BatchFeed {
  public:
-  // `reader` outlives the feed, and nobody else reads from it.
-  explicit BatchFeed(SampleReader& reader);
+  // Makes of a tensor one with the same numbers where a device copies from; c10::Error: no memory.
+  using Staging = at::Tensor(const at::Tensor& tensor);
+
+  // `reader` outlives the feed, and nobody else reads from it. `staging`: null where batches are
+  // computed on as they are read.
+  explicit BatchFeed(SampleReader& reader, Staging* staging = nullptr);
   ~BatchFeed();  // waits for a read under way
   BatchFeed(const BatchFeed&) = delete;
   BatchFeed& operator=(const BatchFeed&) = delete;
@@ -46,9 +51,11 @@ class BatchFeed {
   using Batches = Result<std::vector<MicroBatch>>;
 
   Batches read(const BatchOrder& order);
+  Outcome stage(std::vector<MicroBatch>& batches) const;
   void serve();  // the thread
 
   SampleReader& reader_;
+  Staging* staging_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<BatchOrder> ahead_;  // asked for and not taken

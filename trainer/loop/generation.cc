@@ -161,6 +161,7 @@ Result<Environment> Generation::environment_here() {
                 comms_->world().all_gather_text(workload_.node));
   environment["ranks_by_node"] = ranks_by_node(nodes);
   note_gpu_keys(run_.train().gpu, environment);
+  note_attention(run_.train(), run_.model().attention_by(), environment);
   return environment;
 }
 
@@ -169,6 +170,7 @@ Outcome Generation::load_state() {
   const TrainSpec& train = run_.train();
   HP_TRY(prepare_checkpoint_directory(workload_.checkpoint_dir));
   HP_TRY(run_.load_frozen(workload_, sharding_.mesh));
+  HP_TRY(run_.load_model());
   HP_TRY_ASSIGN(const Environment environment, environment_here());
   HP_TRY(run_.load_state(workload_, environment, comms_->world()));
   HP_TRY(make_snapshots());

@@ -22,6 +22,11 @@ std::string identity_of(const Workload& workload) {
   return to_json_text(common);
 }
 
+// What a GPU copies from by itself; to_device() then finds it so. LibTorch keeps what it has
+// locked, and gives it again once the copies from it are done: after a few steps nothing is locked
+// anew.
+at::Tensor page_locked(const at::Tensor& tensor) { return tensor.pin_memory(); }
+
 }  // namespace
 
 at::ScalarType compute_type(const TrainSpec& train) {
@@ -59,7 +64,7 @@ Outcome Run::open_data() {
   reader_ = std::move(reader);
   if (const std::string packing = reader_->packing(); !packing.empty())
     log_info("data: " + packing);
-  feed_.emplace(*reader_);
+  feed_.emplace(*reader_, at::Device(device_.name()).is_cuda() ? &page_locked : nullptr);
   log_phase("data");
   return Ok{};
 }
@@ -76,14 +81,20 @@ Outcome Run::load_frozen(const Workload& workload, const Mesh& mesh) {
   return Ok{};
 }
 
+Outcome Run::load_model() {
+  if (model_) return Ok{};
+  const at::Device device(device_.name());
+  if (!device_.is_host()) HP_TRY(check_gpu_attention(train_, compute_type(train_), device));
+  model_ = make_model(train_.model, train_.data.seq_len, compute_type(train_), train_.loss.z_loss,
+                      device, train_.lora, train_.gpu.attention);
+  if (!device_.is_host()) {
+    log_info(std::string("attention: ") + to_word(model_->attention_by()));
+  }
+  return Ok{};
+}
+
 Outcome Run::load_state(const Workload& workload, const Environment& environment,
                         Communicator& world) {
-  if (!model_) {
-    const at::Device device(device_.name());
-    if (!device_.is_host()) HP_TRY(check_gpu_attention(train_, compute_type(train_), device));
-    model_ = make_model(train_.model, train_.data.seq_len, compute_type(train_), train_.loss.z_loss,
-                        device, train_.lora, train_.gpu.attention);
-  }
   const bool divided_anew = workload.from_memory && workload.former_parts > 0;
   if (workload.from_memory && state_ && !divided_anew) {
     return state_->rejoin(workload, environment);

@@ -38,6 +38,8 @@ class Run {
   Outcome begin_generation(const Workload& workload);
   // What the job reads; once.
   Outcome open_data();
+  // The forward pass, once. kInvalidArgument: it cannot be had as workload.train.gpu wants it.
+  Outcome load_model();
   // The state that this generation starts from. With Workload::from_memory it is a sealed one of
   // this process, where it has one, else what TrainingState::create makes in its place. Where the
   // state is divided anew, collective over `world`.

@@ -89,6 +89,15 @@ void note_gpu_keys(const GpuSpec& gpu, Environment& environment) {
   if (!gpu.deterministic) environment[kDeterministicLabel] = "false";
 }
 
+void note_attention(const TrainSpec& train, AttentionBy by, Environment& environment) {
+  const bool kernels_wanted =
+      train.precision != Precision::kFp32 && train.gpu.attention != GpuAttention::kProducts;
+  if (by == AttentionBy::kProducts && kernels_wanted) environment["attention"] = "products";
+  if (by == AttentionBy::kFused && train.data.keeps_apart()) {
+    environment["attention"] = "document by document";
+  }
+}
+
 std::string unrepeatable_reason(const Environment& environment) {
   if (!environment.contains(kDeterministicLabel)) return "";
   return "gpu.deterministic is false: the GPU may add in another order each time";

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/train_spec.h"
+#include "trainer/arch/attention_by.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/kernels/level.h"
 
@@ -40,6 +41,12 @@ void note_bf16_products(const TrainSpec& train, Bf16Products products, Environme
 // How a GPU computes, where the job asks for it (workload.train.gpu). Checkpoints without these
 // labels come from what it does unasked.
 void note_gpu_keys(const GpuSpec& gpu, Environment& environment);
+
+// How a GPU attends, where it, or its LibTorch, lacks the kernels that such a job has elsewhere: by
+// products for want of a fused kernel, or document by document for want of one that takes them all.
+// Which of LibTorch's kernels a fused call then is, the labels of its release and of the device
+// say.
+void note_attention(const TrainSpec& train, AttentionBy by, Environment& environment);
 
 // Why no run in `environment` gives the bits of another one; "" = it may.
 std::string unrepeatable_reason(const Environment& environment);

@@ -10,8 +10,10 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "common/base/fd.h"
 #include "tests/support/temporary_directory.h"
@@ -21,9 +23,10 @@ namespace {
 
 constexpr int64_t kLength = 8;
 
-SampleReader reader_of(const std::string& path) {
+SampleReader reader_of(const std::string& path, DocumentMask mask = DocumentMask::kNone) {
   DataSpec data;
   data.path = path;
+  data.mask = mask;
   data.seq_len = kLength;
   auto reader = SampleReader::open(data, 1, 256);
   HP_CHECK(reader.ok());
@@ -72,6 +75,79 @@ TEST_F(Feed, GivesWhatWasAskedForWhateverWasReadAhead) {
     if (step % 5 == 0) feed.read_ahead(order_of(step + 1));
     if (step % 7 == 0) expect_taken(feed, order_of(step / 2));
   }
+}
+
+// What a staging was given and gave, and by which thread.
+struct Staged {
+  at::Tensor from;
+  at::Tensor to;
+  std::thread::id by;
+};
+std::mutex staged_mutex;
+std::vector<Staged> staged;
+
+at::Tensor remember_staged(const at::Tensor& tensor) {
+  const std::lock_guard lock(staged_mutex);
+  staged.push_back({tensor, tensor.clone(), std::this_thread::get_id()});
+  return staged.back().to;
+}
+
+// The step loop finds what it copies to a GPU in its place, and puts nothing there itself.
+TEST_F(Feed, StagesEachTensorOnceAndNotInTheStepLoop) {
+  for (const DocumentMask mask : {DocumentMask::kNone, DocumentMask::kDocuments}) {
+    staged.clear();
+    SampleReader reader = reader_of(dir_ / "text", mask);
+    SampleReader same = reader_of(dir_ / "text", mask);
+    BatchFeed feed(reader, remember_staged);
+    feed.read_ahead(order_of(0));
+    std::vector<at::Tensor> taken;
+    for (uint64_t step = 0; step < 20; ++step) {
+      const auto batches = feed.take(order_of(step)).value();
+      feed.read_ahead(order_of(step + 1));
+      const auto wanted =
+          read_micro_batches(same, sample_numbers(order_of(step).samples), 2, 2).value();
+      ASSERT_EQ(batches.size(), 2U);
+      for (size_t m = 0; m < batches.size(); ++m) {
+        EXPECT_TRUE(batches[m].tokens.equal(wanted[m].tokens));
+        EXPECT_TRUE(batches[m].targets.equal(wanted[m].targets));
+        taken.insert(taken.end(), {batches[m].tokens, batches[m].targets});
+        if (mask == DocumentMask::kNone) continue;
+        EXPECT_EQ(batches[m].documents.lengths, wanted[m].documents.lengths);
+        EXPECT_TRUE(batches[m].documents.positions.equal(wanted[m].documents.positions));
+        EXPECT_TRUE(batches[m].documents.borders.equal(wanted[m].documents.borders));
+        taken.insert(taken.end(), {batches[m].documents.positions, batches[m].documents.borders});
+      }
+    }
+    const auto last = feed.take(order_of(20)).value();  // of which only the number is looked at
+    const size_t tensors = mask == DocumentMask::kNone ? 2 : 4;
+    ASSERT_EQ(staged.size(), 21 * 2 * tensors) << "each once";
+    for (size_t i = 0; i < staged.size(); ++i) {
+      EXPECT_NE(staged[i].by, std::this_thread::get_id());
+    }
+    for (size_t i = 0; i < taken.size(); ++i) EXPECT_TRUE(staged[i].to.is_same(taken[i])) << i;
+  }
+}
+
+TEST_F(Feed, StagesWhatTheStepLoopAsksForUnexpectedly) {
+  staged.clear();
+  SampleReader reader = reader_of(dir_ / "text");
+  BatchFeed feed(reader, remember_staged);
+  const auto batches = feed.take(order_of(3)).value();
+  ASSERT_EQ(staged.size(), 4U);
+  EXPECT_TRUE(batches[1].targets.is_same(staged[3].to));
+}
+
+TEST_F(Feed, WithoutMemoryToStageInItSaysSoWhereTheBatchIsAskedFor) {
+  SampleReader reader = reader_of(dir_ / "text");
+  BatchFeed feed(reader, [](const at::Tensor&) -> at::Tensor {
+    TORCH_CHECK(false, "CUDA error: out of memory");
+  });
+  feed.read_ahead(order_of(0));
+  const auto taken = feed.take(order_of(0));
+  ASSERT_FALSE(taken.ok());
+  EXPECT_THAT(taken.error().message,
+              ::testing::HasSubstr("no page-locked host memory for a step's batches: CUDA error: "
+                                   "out of memory; a node with more memory"));
 }
 
 TEST_F(Feed, MayEndWhileItReads) {

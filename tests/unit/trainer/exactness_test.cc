@@ -162,6 +162,48 @@ TEST(Exactness, WhatAGpuIsToldIsADifferenceWhereItIsNotWhatItDoesUnasked) {
             "gpu.deterministic is false: the GPU may add in another order each time");
 }
 
+// A job that goes on where LibTorch has another kernel for it, or none.
+TEST(Exactness, AttentionIsADifferenceWhereAGpuLacksItsKernels) {
+  using By = AttentionBy;
+  TrainSpec train;
+  train.precision = Precision::kBf16;
+  const auto label = [&](By by) {
+    Environment environment;
+    note_attention(train, by, environment);
+    return environment.empty() ? std::string() : environment.at("attention");
+  };
+  EXPECT_EQ(label(By::kPacked), "");
+  EXPECT_EQ(label(By::kFused), "") << "of whole sequences, as if there were more";
+  EXPECT_EQ(label(By::kProducts), "products");
+  EXPECT_EQ(label(By::kBlocks), "") << "a CPU's";
+  train.data.mask = DocumentMask::kDocuments;
+  EXPECT_EQ(label(By::kPacked), "");
+  EXPECT_EQ(label(By::kFused), "document by document");
+  EXPECT_EQ(label(By::kProducts), "products");
+  train.data.mask = DocumentMask::kNone;
+  train.data.format = DataFormat::kSft;  // answers are documents
+  EXPECT_EQ(label(By::kFused), "document by document");
+
+  Manifest old = written_by(train);
+  Environment now = old.environment;
+  note_attention(train, By::kPacked, now);
+  EXPECT_EQ(inexact_reason(old, 2, now), "") << "also of checkpoints from before";
+  note_attention(train, By::kFused, now);
+  EXPECT_EQ(inexact_reason(old, 2, now),
+            "attention changed from (not recorded) to document by document after step 7");
+  old.environment = now;
+  EXPECT_EQ(inexact_reason(old, 2, now), "");
+  note_attention(train, By::kProducts, now);
+  EXPECT_EQ(inexact_reason(old, 2, now),
+            "attention changed from document by document to products after step 7");
+
+  train.gpu.attention = GpuAttention::kProducts;
+  EXPECT_EQ(label(By::kProducts), "") << "gpu.attention says it";
+  train.gpu = {};
+  train.precision = Precision::kFp32;
+  EXPECT_EQ(label(By::kProducts), "") << "there is no other way";
+}
+
 TEST(Exactness, NodesCountByTheirShapeAlone) {
   EXPECT_EQ(ranks_by_node({"a", "a", "b", "b"}), "2 2");
   EXPECT_EQ(ranks_by_node({"c", "c", "d", "d"}), "2 2");

@@ -8,6 +8,8 @@
 
 #include <cmath>
 
+#include "common/base/job_spec.h"
+#include "trainer/arch/model.h"
 #include "trainer/device/torch_device.h"
 
 namespace hpctl {
@@ -101,6 +103,23 @@ TEST(GpuAttention, MemoryThatIsNotThereIsNoRefusal) {
 
 TEST(GpuAttention, ReleasesWithoutAChoiceHaveNone) {
   EXPECT_EQ(pinned_attention() != nullptr, compat::kHasPinnedAttention);
+}
+
+// On a device that is none, and so has none of a GPU's kernels.
+TEST(GpuAttention, AModelSaysWhichWayItGoes) {
+  for (const char* preset : {"tiny", "tiny-gpt", "tiny-mistral"}) {
+    ModelSpec model = *model_preset(preset);
+    if (model.arch == Arch::mistral) model.sliding_window = 8;
+    const auto by = [&](at::ScalarType type, at::Device device, GpuAttention asked) {
+      return make_model(model, 24, type, 0, device, {}, asked)->attention_by();
+    };
+    const bool fused = compat::kHasFusedAttention && model.arch != Arch::mistral;
+    EXPECT_EQ(by(at::kBFloat16, at::kMeta, GpuAttention::kAuto),
+              fused ? AttentionBy::kFused : AttentionBy::kProducts);
+    EXPECT_EQ(by(at::kBFloat16, at::kMeta, GpuAttention::kCudnn), AttentionBy::kFused);
+    EXPECT_EQ(by(at::kFloat, at::kMeta, GpuAttention::kAuto), AttentionBy::kProducts);
+    EXPECT_EQ(by(at::kBFloat16, at::kCPU, GpuAttention::kCudnn), AttentionBy::kBlocks);
+  }
 }
 
 TEST(GpuKeys, LibTorchIsToldWhetherToBeDeterministic) {

@@ -35,6 +35,7 @@ class Gpt : public Model {
                const Documents& documents) const override;
   const std::vector<Segment>& segments() const override { return segments_; }
   Tensor logits(const std::vector<Tensor>& parameters, const Tensor& x) const override;
+  AttentionBy attention_by() const override { return attention_.by(); }
 
  private:
   Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,

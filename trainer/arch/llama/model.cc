@@ -116,6 +116,7 @@ class Llama : public Model {
                const Documents& documents) const override;
   const std::vector<Segment>& segments() const override { return segments_; }
   Tensor logits(const std::vector<Tensor>& parameters, const Tensor& x) const override;
+  AttentionBy attention_by() const override { return attention_.by(); }
 
  private:
   std::vector<Segment> make_segments() const;
