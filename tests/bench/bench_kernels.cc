@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of trainer/kernels on one thread, at every level that this processor has, beside
-// LibTorch's operations for the same, in turn: medians of kRounds. Of attention, sequences x tokens
-// and query heads / key heads x dimension; its operations are counted without what is masked: 2
-// products of matrices forward, 5 backward. Rotary positions are no kernel of their own on a CPU:
-// attention turns queries and keys where it copies them, so its row is attention with them.
-// Products with weights and the loss of chunks are as the engine calls them, at the best level
-// alone.
+// The kernels of trainer/kernels on one thread, as the engine calls them, at every level that this
+// processor has, beside LibTorch's operations for the same, in turn: medians of kRounds. In bf16
+// attention is at the best level, widened and, where the processor has them, on matrix units. Of
+// attention, sequences x tokens and query heads / key heads x dimension; its operations are counted
+// without what is masked: 2 products of matrices forward, 5 backward. Rotary positions are no
+// kernel of their own on a CPU: attention turns queries and keys where it copies them, so its row
+// is attention with them. Products with weights and the loss of chunks are at the best level alone.
 #include <time.h>
 
 #include <algorithm>
@@ -15,15 +15,19 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "common/base/check.h"
 #include "common/base/json.h"
 #include "tests/bench/figures.h"
+#include "trainer/arch/blocked_attention.h"
 #include "trainer/arch/fused_rows.h"
 #include "trainer/arch/ops.h"
 #include "trainer/compat/torch_compat.h"
 #include "trainer/kernels/attention.h"
+#include "trainer/kernels/level.h"
 #include "trainer/optim/adamw.h"
 #include "trainer/process/pin_environment.h"
 
@@ -59,111 +63,19 @@ double milliseconds(const std::function<void()>& work) {
   return now_ms() - begin;
 }
 
-// [sequences, tokens, heads, dim] each; cosines and sines [tokens, dim / 2].
-struct Operands {
-  Tensor q;
-  Tensor k;
-  Tensor v;
-  Tensor out_gradient;
-  Tensor cos;
-  Tensor sin;
-};
-
-Operands operands_of(const Shape& s) {
-  const auto of = [&](int64_t heads) { return at::randn({s.sequences, s.tokens, heads, s.dim}); };
-  const Tensor angles = at::rand({s.tokens, s.dim / 2}) * 6;
-  return {of(s.heads), of(s.kv_heads), of(s.kv_heads), of(s.heads), angles.cos(), angles.sin()};
-}
+// An operation on `operands`, all with gradients, and the gradient of its result.
+using Operation = std::function<Tensor(const std::vector<Tensor>& operands)>;
 
 // Forward and backward milliseconds.
 using Times = std::pair<double, double>;
 
-Times by_kernel(const Shape& s, const Operands& o, KernelLevel level) {
-  const AttentionShape shape = {s.sequences * s.tokens,
-                                s.heads,
-                                s.kv_heads,
-                                s.dim,
-                                1 / std::sqrt(static_cast<double>(s.dim)),
-                                s.window};
-  const auto rows = [](const Tensor& x) {
-    return TokenRows<float>{x.data_ptr<float>(), x.size(2) * x.size(3)};
-  };
-  const auto read = [&](const Tensor& x) {
-    return TokenRows<const float>{rows(x).data, rows(x).stride};
-  };
-  const Tensor log_sums = at::empty({s.heads, shape.tokens});
-  const Tensor out = at::empty_like(o.q);
-  const Tensor gradients[] = {at::empty_like(o.q), at::empty_like(o.k), at::empty_like(o.v)};
-  const RotaryTables<float> rotary =
-      s.turned ? RotaryTables<float>{o.cos.data_ptr<float>(), o.sin.data_ptr<float>()}
-               : RotaryTables<float>{};
-  const AttentionForward<float> forward = {
-      shape, read(o.q), read(o.k), read(o.v), rows(out), log_sums.data_ptr<float>(), rotary};
-  const AttentionBackward<float> backward = {shape,
-                                             read(o.q),
-                                             read(o.k),
-                                             read(o.v),
-                                             read(out),
-                                             read(o.out_gradient),
-                                             log_sums.data_ptr<float>(),
-                                             rows(gradients[0]),
-                                             rows(gradients[1]),
-                                             rows(gradients[2]),
-                                             rotary};
-  const auto for_each_unit = [&](const auto& work) {
-    const AttentionScratch<float> scratch(shape, s.tokens);
-    for (int64_t b = 0; b < s.sequences; ++b) {
-      for (int64_t n = 0; n < s.kv_heads; ++n) {
-        work(AttentionUnit{b * s.tokens, s.tokens, n}, scratch);
-      }
-    }
-  };
-  return {milliseconds([&] {
-            for_each_unit([&](const AttentionUnit& unit, const auto& scratch) {
-              attention_forward(forward, unit, scratch, level);
-            });
-          }),
-          milliseconds([&] {
-            for_each_unit([&](const AttentionUnit& unit, const auto& scratch) {
-              attention_backward(backward, unit, scratch, level);
-            });
-          })};
-}
-
-// x [.., tokens, heads, dim], as trainer/arch/attention.cc turns it for products.
-Tensor turned(const Tensor& x, const Operands& o) {
-  const auto both = [](const Tensor& table) { return at::cat({table, table}, 1).unsqueeze(1); };
-  const std::vector<Tensor> halves = x.chunk(2, -1);
-  return x * both(o.cos) + at::cat({-halves[1], halves[0]}, -1) * both(o.sin);
-}
-
-// As trainer/arch/attention.cc does it by products.
-Times by_operations(const Shape& s, const Operands& o) {
-  const auto leaf = [](const Tensor& x) { return x.detach().set_requires_grad(true); };
-  const Tensor q = leaf(o.q);
-  const Tensor k = leaf(o.k);
-  const Tensor v = leaf(o.v);
-  const int64_t group = s.heads / s.kv_heads;
-  const Tensor hidden = at::full({s.tokens, s.tokens}, -std::numeric_limits<float>::infinity());
-  const Tensor mask = hidden.triu(1) + hidden.tril(-std::min(s.window, s.tokens));
-  Tensor out;
-  const double forward = milliseconds([&] {
-    const Tensor queries = s.turned ? turned(q, o) : q;
-    const Tensor keys = s.turned ? turned(k, o) : k;
-    const Tensor rows = (queries / std::sqrt(static_cast<double>(s.dim)))
-                            .view({s.sequences, s.tokens, s.kv_heads, group, s.dim})
-                            .permute({0, 2, 3, 1, 4})
-                            .reshape({s.sequences, s.kv_heads, group * s.tokens, s.dim});
-    const Tensor scores = at::matmul(rows, keys.permute({0, 2, 3, 1}))
-                              .view({s.sequences, s.kv_heads, group, s.tokens, s.tokens});
-    const Tensor weights =
-        at::softmax(scores + mask, -1).view({s.sequences, s.kv_heads, group * s.tokens, s.tokens});
-    out = at::matmul(weights, v.transpose(1, 2))
-              .view({s.sequences, s.kv_heads, group, s.tokens, s.dim})
-              .permute({0, 3, 1, 2, 4})
-              .reshape({s.sequences, s.tokens, s.heads, s.dim});
-  });
-  return {forward, milliseconds([&] { compat::backward(out, o.out_gradient); })};
+Times passes_of(const Operation& operation, const std::vector<Tensor>& operands,
+                const Tensor& gradient) {
+  std::vector<Tensor> leaves;
+  for (const Tensor& x : operands) leaves.push_back(x.detach().set_requires_grad(true));
+  Tensor result;
+  const double forward = milliseconds([&] { result = operation(leaves); });
+  return {forward, milliseconds([&] { compat::backward(result, gradient); })};
 }
 
 // Of both passes, by what did them.
@@ -186,7 +98,7 @@ void report(const std::string& kernel, const std::string& shape, double flops, c
     const auto [forward, backward] = middle(all);
     const double gflops = flops / (forward + backward) / 1e6;
     const double ratio = (peer.first + peer.second) / (forward + backward);
-    std::printf("%-15s %-21s %-12s %9.2f %9.2f ", kernel.c_str(), shape.c_str(), level.c_str(),
+    std::printf("%-19s %-21s %-12s %9.2f %9.2f ", kernel.c_str(), shape.c_str(), level.c_str(),
                 forward, backward);
     if (flops > 0) {
       std::printf("%9.1f %7.1f\n", gflops, ratio);
@@ -204,103 +116,183 @@ void report(const std::string& kernel, const std::string& shape, double flops, c
   std::fflush(stdout);
 }
 
-void measure(const Shape& s, nlohmann::ordered_json& cases) {
-  const Operands operands = operands_of(s);
+// One of those in which the kernels compute.
+struct Way {
+  std::string name;
+  KernelLevel level = kernel_level();
+  Bf16Products products = bf16_products();
+};
+
+std::vector<Way> all_levels() {
+  std::vector<Way> ways;
+  for (const KernelLevel level : kernel_levels()) ways.push_back({to_word(level), level});
+  return ways;
+}
+
+// Without units there is one.
+std::vector<Way> all_of_bf16() {
+  std::vector<Way> ways;
+  for (const Bf16Products products : {Bf16Products::kWidened, bf16_products()}) {
+    if (ways.empty() || ways.back().products != products) {
+      ways.push_back({to_word(products), kernel_level(), products});
+    }
+  }
+  return ways;
+}
+
+struct Compared {
+  std::string kernel;
+  std::string shape;
+  std::vector<Tensor> operands;
+  Operation ours;
+  Operation by_libtorch;
+  double flops = 0;  // 0: not counted
+};
+
+void compare(const Compared& c, const std::vector<Way>& ways, nlohmann::ordered_json& cases) {
+  const Tensor gradient = at::randn_like(c.by_libtorch(c.operands));
   Rounds times;
   for (int round = 0; round <= kRounds; ++round) {
-    times["libtorch"].push_back(by_operations(s, operands));
-    for (const KernelLevel level : kernel_levels()) {
-      times[to_word(level)].push_back(by_kernel(s, operands, level));
+    times["libtorch"].push_back(passes_of(c.by_libtorch, c.operands, gradient));
+    for (const Way& way : ways) {
+      const ScopedKernelLevel level(way.level);
+      const ScopedBf16Products products(way.products);
+      times[way.name].push_back(passes_of(c.ours, c.operands, gradient));
     }
     if (round == 0) times.clear();  // touches its memory for the first time
   }
+  report(c.kernel, c.shape, c.flops, times, cases);
+}
+
+std::string name_of(const std::string& kernel, at::ScalarType type) {
+  return type == at::kBFloat16 ? kernel + ", bf16" : kernel;
+}
+
+// x [.., tokens, heads, dim], as trainer/arch/attention.cc turns it for products.
+Tensor turned(const Tensor& x, const RotaryAngles& rotary) {
+  if (!rotary.cos.defined()) return x;
+  const auto both = [](const Tensor& table) { return at::cat({table, table}, 1).unsqueeze(1); };
+  const std::vector<Tensor> halves = x.to(at::kFloat).chunk(2, -1);
+  const Tensor quarter = at::cat({-halves[1], halves[0]}, -1);
+  return (x * both(rotary.cos) + quarter * both(rotary.sin)).to(x.scalar_type());
+}
+
+// As trainer/arch/attention.cc does it by products; `mask` [tokens, tokens] is added to scores.
+Tensor attention_by_products(const Shape& s, const std::vector<Tensor>& qkv, const Tensor& mask,
+                             const RotaryAngles& rotary) {
+  const int64_t group = s.heads / s.kv_heads;
+  const Tensor rows = (turned(qkv[0], rotary) / std::sqrt(static_cast<double>(s.dim)))
+                          .view({s.sequences, s.tokens, s.kv_heads, group, s.dim})
+                          .permute({0, 2, 3, 1, 4})
+                          .reshape({s.sequences, s.kv_heads, group * s.tokens, s.dim});
+  const Tensor scores = at::matmul(rows, turned(qkv[1], rotary).permute({0, 2, 3, 1}))
+                            .view({s.sequences, s.kv_heads, group, s.tokens, s.tokens});
+  const Tensor weights = at::softmax(scores + mask, -1, at::kFloat)
+                             .to(qkv[0].scalar_type())
+                             .view({s.sequences, s.kv_heads, group * s.tokens, s.tokens});
+  return at::matmul(weights, qkv[2].transpose(1, 2))
+      .view({s.sequences, s.kv_heads, group, s.tokens, s.dim})
+      .permute({0, 3, 1, 2, 4})
+      .reshape({s.sequences, s.tokens, s.heads * s.dim});
+}
+
+void measure_attention(const Shape& s, at::ScalarType type, nlohmann::ordered_json& cases) {
+  const auto of = [&](int64_t heads) {
+    return at::randn({s.sequences, s.tokens, heads, s.dim}).to(type);
+  };
+  const Tensor hidden = at::full({s.tokens, s.tokens}, -std::numeric_limits<float>::infinity());
+  const Tensor mask = hidden.triu(1) + hidden.tril(-std::min(s.window, s.tokens));
+  const Tensor angles = at::rand({s.tokens, s.dim / 2}) * 6;
+  const RotaryAngles rotary = s.turned ? RotaryAngles{angles.cos(), angles.sin()} : RotaryAngles{};
+  const AttentionRule rule = {1 / std::sqrt(static_cast<double>(s.dim)), s.window};
   const int64_t window = std::min(s.window, s.tokens);
   const int64_t seen = window * (window + 1) / 2 + (s.tokens - window) * window;
   const double pairs = static_cast<double>(s.sequences * s.heads * seen);
-  report(s.turned ? "with rotary" : "attention", s.what, 14 * pairs * static_cast<double>(s.dim),
-         times, cases);
+  compare({name_of(s.turned ? "with rotary" : "attention", type),
+           s.what,
+           {of(s.heads), of(s.kv_heads), of(s.kv_heads)},
+           [&](const auto& x) { return blocked_attention(x[0], x[1], x[2], {}, rule, rotary); },
+           [&](const auto& x) { return attention_by_products(s, x, mask, rotary); },
+           14 * pairs * static_cast<double>(s.dim)},
+          type == at::kBFloat16 ? all_of_bf16() : all_levels(), cases);
 }
 
-// An operation on `operands`, all with gradients, and the gradient of its result.
-using Operation = std::function<Tensor(const std::vector<Tensor>& operands)>;
-
-Times passes_of(const Operation& operation, const std::vector<Tensor>& operands,
-                const Tensor& gradient) {
-  std::vector<Tensor> leaves;
-  for (const Tensor& x : operands) leaves.push_back(x.detach().set_requires_grad(true));
-  Tensor result;
-  const double forward = milliseconds([&] { result = operation(leaves); });
-  return {forward, milliseconds([&] { compat::backward(result, gradient); })};
-}
-
-void compare(const std::string& kernel, const std::string& shape,
-             const std::vector<Tensor>& operands, const Operation& fused,
-             const Operation& by_libtorch, nlohmann::ordered_json& cases) {
-  const Tensor gradient = at::ones_like(by_libtorch(operands));
-  Rounds times;
-  for (int round = 0; round <= kRounds; ++round) {
-    times["libtorch"].push_back(passes_of(by_libtorch, operands, gradient));
-    times[to_word(kernel_level())].push_back(passes_of(fused, operands, gradient));
-    if (round == 0) times.clear();
-  }
-  report(kernel, shape, 0, times, cases);
-}
-
-void measure_rows(nlohmann::ordered_json& cases) {
+// As the engine has them: logits in a type that the loss does not take are widened first.
+void measure_rows(at::ScalarType type, nlohmann::ordered_json& cases) {
   constexpr double kEps = 1e-5;
-  compare(
-      "RMSNorm", "2048 x 256", {at::randn({2048, 256}), at::randn({256})},
-      [](const auto& x) { return fused_rms_norm(x[0], x[1], kEps); },
-      [](const auto& x) {
-        return x[0] * at::rsqrt(x[0].square().mean(-1, /*keepdim=*/true) + kEps) * x[1];
-      },
-      cases);
-  compare(
-      "SwiGLU", "2048 x 768", {at::randn({2048, 768}), at::randn({2048, 768})},
-      [](const auto& x) { return fused_swiglu(x[0], x[1]); },
-      [](const auto& x) { return at::silu(x[0]) * x[1]; }, cases);
+  const auto of = [type](at::IntArrayRef sizes) { return at::randn(sizes).to(type); };
+  compare({name_of("RMSNorm", type),
+           "2048 x 256",
+           {of({2048, 256}), of({256})},
+           [](const auto& x) { return fused_rms_norm(x[0], x[1], kEps); },
+           [](const auto& x) {
+             return x[0] * at::rsqrt(x[0].square().mean(-1, /*keepdim=*/true) + kEps) * x[1];
+           }},
+          all_levels(), cases);
+  compare({name_of("SwiGLU", type),
+           "2048 x 768",
+           {of({2048, 768}), of({2048, 768})},
+           [](const auto& x) { return fused_swiglu(x[0], x[1]); },
+           [](const auto& x) { return at::silu(x[0]) * x[1]; }},
+          all_levels(), cases);
   const Tensor targets = at::randint(2048, {2048}, at::kLong);
-  compare(
-      "cross entropy", "2048 x 2048", {at::randn({2048, 2048})},
-      [&](const auto& x) { return fused_cross_entropy(x[0], targets, 0).objective; },
-      [&](const auto& x) {
-        return at::nll_loss(at::log_softmax(x[0], -1), targets, {}, at::Reduction::Sum);
-      },
-      cases);
+  const at::ScalarType taken = has_fused_loss(at::kCPU, type) ? type : at::kFloat;
+  compare({name_of("cross entropy", type),
+           "2048 x 2048",
+           {of({2048, 2048})},
+           [&](const auto& x) { return fused_cross_entropy(x[0].to(taken), targets, 0).objective; },
+           [&](const auto& x) {
+             return at::nll_loss(at::log_softmax(x[0], -1, at::kFloat), targets, {},
+                                 at::Reduction::Sum);
+           }},
+          all_levels(), cases);
+}
+
+template <typename M>
+M* moments_of(const Tensor& x) {
+  if constexpr (std::is_same_v<M, uint16_t>) {
+    return reinterpret_cast<uint16_t*>(x.data_ptr<at::BFloat16>());
+  } else {
+    return x.data_ptr<M>();
+  }
 }
 
 // A step of AdamW out of place, as state is kept, beside PyTorch's operations of a step in place.
+// M is the type of moments; LibTorch's operations widen those of bf16, and round them.
+template <typename M>
 void measure_adamw(nlohmann::ordered_json& cases) {
   constexpr int64_t kCount = kModelElements;
-  const Tensor from[] = {at::randn({kCount}), at::randn({kCount}), at::rand({kCount})};
-  const Tensor to[] = {at::empty({kCount}), at::empty({kCount}), at::empty({kCount})};
+  const at::ScalarType type = std::is_same_v<M, uint16_t> ? at::kBFloat16 : at::kFloat;
+  const Tensor from[] = {at::randn({kCount}), at::randn({kCount}).to(type),
+                         at::rand({kCount}).to(type)};
+  const Tensor to[] = {at::empty({kCount}), at::empty({kCount}, type), at::empty({kCount}, type)};
   const Tensor gradient = at::randn({kCount});
   const AdamStep step(OptimizerSpec{}, 3, 1e-3, 1.0);
-  const auto data = [](const Tensor& x) { return x.data_ptr<float>(); };
-  const AdamFactors<float> factors = adam_factors<float>(step, /*decayed=*/true);
+  const auto by_libtorch = [&] {
+    from[0].mul_(step.decay);
+    const Tensor m = from[1].to(at::kFloat).mul_(step.beta1).add_(gradient, 1 - step.beta1);
+    const Tensor v =
+        from[2].to(at::kFloat).mul_(step.beta2).addcmul_(gradient, gradient, 1 - step.beta2);
+    const Tensor root = (v.sqrt() * step.inverse_root_correction2).add_(step.eps);
+    from[0].addcdiv_(m, root, -step.step_size);
+    from[1].copy_(m);  // nothing where they are wide
+    from[2].copy_(v);
+  };
+  const AdamSource<float, M> source = {from[0].data_ptr<float>(), moments_of<M>(from[1]),
+                                       moments_of<M>(from[2]), gradient.data_ptr<float>()};
+  const AdamTarget<float, M> target = {to[0].data_ptr<float>(), moments_of<M>(to[1]),
+                                       moments_of<M>(to[2])};
   Rounds times;
   for (int round = 0; round <= kRounds; ++round) {
-    times["libtorch"].emplace_back(
-        milliseconds([&] {
-          from[0].mul_(step.decay);
-          from[1].mul_(step.beta1).add_(gradient, 1 - step.beta1);
-          from[2].mul_(step.beta2).addcmul_(gradient, gradient, 1 - step.beta2);
-          const Tensor root = (from[2].sqrt() * step.inverse_root_correction2).add_(step.eps);
-          from[0].addcdiv_(from[1], root, -step.step_size);
-        }),
-        0);
+    times["libtorch"].emplace_back(milliseconds(by_libtorch), 0);
     for (const KernelLevel level : kernel_levels()) {
+      const ScopedKernelLevel scoped(level);
       times[to_word(level)].emplace_back(
-          milliseconds([&] {
-            optimizer_kernels<float>(level).adamw(
-                factors, kCount, {data(from[0]), data(from[1]), data(from[2]), data(gradient)},
-                {data(to[0]), data(to[1]), data(to[2])});
-          }),
-          0);
+          milliseconds([&] { adamw(step, /*decayed=*/true, kCount, source, target); }), 0);
     }
     if (round == 0) times.clear();
   }
-  report("AdamW", "6,160,384", 0, times, cases);
+  report(name_of("AdamW", type), "6,160,384", 0, times, cases);
 }
 
 // The sum of squares in fp64, beside PyTorch's norm for clipping, which adds in fp32.
@@ -349,8 +341,8 @@ void measure_weight_gradient(int64_t rows, at::ScalarType type, nlohmann::ordere
     if (round == 0) times.clear();
   }
   const std::string shape = std::to_string(rows) + " x 256 -> 768";
-  report(narrow ? "product, bf16" : "product", shape, 4.0 * static_cast<double>(rows * kIn * kOut),
-         times, cases);
+  report(name_of("product", type), shape, 4.0 * static_cast<double>(rows * kIn * kOut), times,
+         cases);
 }
 
 // The head without its norm, `chunk` rows of logits at a time, as trainer/parallel/fsdp.cc has it;
@@ -398,8 +390,9 @@ int main(int, char** argv) {
   hpctl::ask_for_huge_pages(argv);
   at::set_num_threads(1);
   nlohmann::ordered_json cases;
-  std::printf("%-15s %-21s %-12s %9s %9s %9s %7s\n", "kernel", "shape", "level", "fwd ms", "bwd ms",
+  std::printf("%-19s %-21s %-12s %9s %9s %9s %7s\n", "kernel", "shape", "level", "fwd ms", "bwd ms",
               "GFLOP/s", "x");
+  const at::ScalarType types[] = {at::kFloat, at::kBFloat16};
   for (const hpctl::Shape& shape :
        {hpctl::Shape{"16x128, 16/16x16", 16, 128, 16, 16, 16},
         hpctl::Shape{"4x512, 16/16x16", 4, 512, 16, 16, 16},
@@ -409,17 +402,16 @@ int main(int, char** argv) {
         hpctl::Shape{"same", 2, 1024, 8, 2, 64, hpctl::kNoWindow, true},
         hpctl::Shape{"1x2048, 8/2x128", 1, 2048, 8, 2, 128},
         hpctl::Shape{"same, window 256", 1, 2048, 8, 2, 128, 256}}) {
-    hpctl::measure(shape, cases);
+    for (const at::ScalarType type : types) hpctl::measure_attention(shape, type, cases);
   }
-  hpctl::measure_rows(cases);
+  for (const at::ScalarType type : types) hpctl::measure_rows(type, cases);
   for (const int64_t tokens : {128, 4096}) {
-    for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-      hpctl::measure_weight_gradient(tokens, type, cases);
-    }
+    for (const at::ScalarType type : types) hpctl::measure_weight_gradient(tokens, type, cases);
   }
   hpctl::measure_head(4096, 2048, 1024, cases);
   hpctl::measure_head(1024, 32000, 256, cases);
-  hpctl::measure_adamw(cases);
+  hpctl::measure_adamw<float>(cases);
+  hpctl::measure_adamw<uint16_t>(cases);
   hpctl::measure_gradient_norm(cases);
   std::printf("%s\n",
               nlohmann::ordered_json{{"bench", "kernels"}, {"cases", cases}}.dump().c_str());

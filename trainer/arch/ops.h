@@ -3,10 +3,10 @@
 // products in bf16, which ATen computes slower than those in fp32 where there are no matrix units.
 // They are computed in fp32 from the narrow operands and rounded once, forward and backward, which
 // is what the matrix units of a GPU do: products in fp16 overflow and vanish as on those. Products
-// of bf16 with weights are those of trainer/kernels/products.h where bf16_products() says so.
-// Products with weights on a CPU, but in fp16, add the weight's gradient to the one attached to it
-// (at::Tensor::grad(), fp32 or fp64), with which autograd then has nothing to do. All else is plain
-// ATen.
+// of bf16 with weights are those of trainer/kernels/products.h where bf16_products() says so, which
+// also has a bound of the error of sums in fp32. Products with weights on a CPU, but in fp16, add
+// the weight's gradient to the one attached to it (at::Tensor::grad(), fp32 or fp64), with which
+// autograd then has nothing to do. All else is plain ATen.
 #pragma once
 
 #include "trainer/compat/torch_compat.h"

@@ -16,12 +16,14 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "common/base/fd.h"
 #include "common/base/result.h"
 #include "common/base/worker_abi.h"
 
@@ -42,6 +44,10 @@ struct CommunicatorOptions {
   // Where this communicator counts by itself, at `group`; null = nowhere. Likewise.
   CollectiveCounts* counts = nullptr;
   size_t group = 0;
+  // In place of SharedSegment::map(), for tests whose ranks are threads and have one mapping; empty
+  // = every rank maps the memory of its node for itself.
+  std::function<Result<std::shared_ptr<std::byte>>(const UniqueFd& file, int ranks)> map_segment =
+      nullptr;
 };
 
 // Of collectives whose waits are a device's streams' and not the calling thread's.

@@ -333,11 +333,13 @@ Outcome SharedMemoryCommunicator::connect() {
   Result<UniqueFd> shared =
       peers_->meet(rank(), addresses_, std::move(file), deadline, first_rank_);
   if (!shared.ok()) return in_words(shared.error());
-  Result<SharedSegment> mapped = SharedSegment::map(*shared, rank(), world_size());
+  Result<std::shared_ptr<std::byte>> mapped = options_.map_segment
+                                                  ? options_.map_segment(*shared, world_size())
+                                                  : SharedSegment::map(*shared, world_size());
   if (!mapped.ok()) return in_words(mapped.error());
   {
     const std::lock_guard lock(mutex_);
-    segment_.emplace(std::move(*mapped));
+    segment_.emplace(std::move(*mapped), rank(), world_size());
   }
   const Outcome watched = peers_->watch([this] { segment_->wake(); });
   if (!watched.ok()) return in_words(watched.error());

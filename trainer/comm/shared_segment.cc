@@ -11,6 +11,7 @@
 #include <climits>
 #include <ctime>
 #include <string>
+#include <utility>
 
 #include "common/base/check.h"
 
@@ -89,8 +90,6 @@ SharedSegment::Layout::Layout(int ranks) {
   end = rooms + n * kRoomBytes;
 }
 
-void SharedSegment::Unmap::operator()(std::byte* memory) const { ::munmap(memory, bytes); }
-
 Result<UniqueFd> SharedSegment::create(int ranks) {
   HP_CHECK(ranks >= 2 && ranks <= kMostRanks);
   UniqueFd file(::memfd_create("hptrain-collectives", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -102,23 +101,26 @@ Result<UniqueFd> SharedSegment::create(int ranks) {
   return file;
 }
 
-Result<SharedSegment> SharedSegment::map(const UniqueFd& file, int rank, int ranks) {
-  HP_CHECK(ranks >= 2 && ranks <= kMostRanks && rank >= 0 && rank < ranks);
+Result<std::shared_ptr<std::byte>> SharedSegment::map(const UniqueFd& file, int ranks) {
+  HP_CHECK(ranks >= 2 && ranks <= kMostRanks);
   const size_t bytes = Layout(ranks).end;
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (memory == MAP_FAILED) {
     return errno_error("cannot map " + std::to_string(bytes >> 20) + " MiB for collectives");
   }
-  return SharedSegment(static_cast<std::byte*>(memory), rank, ranks);
+  return std::shared_ptr<std::byte>(static_cast<std::byte*>(memory),
+                                    [bytes](std::byte* mapped) { ::munmap(mapped, bytes); });
 }
 
-SharedSegment::SharedSegment(std::byte* memory, int rank, int ranks)
+SharedSegment::SharedSegment(std::shared_ptr<std::byte> memory, int rank, int ranks)
     : layout_(ranks),
-      memory_(memory, Unmap{layout_.end}),
+      memory_(std::move(memory)),
       rank_(rank),
       ranks_(ranks),
       spins_(spins_among(ranks)),
-      taken_(static_cast<size_t>(ranks)) {}
+      taken_(static_cast<size_t>(ranks)) {
+  HP_CHECK(rank >= 0 && rank < ranks);
+}
 
 // The kernel has zeroed the memory, which is how all of it begins.
 SharedSegment::Bell& SharedSegment::bell_of(int rank) const {

@@ -64,7 +64,9 @@ class SharedSegment {
   // A file for `ranks` ranks, 2 to kMostRanks; a page is taken when it is first written.
   static Result<UniqueFd> create(int ranks);
   // Maps what create() made; the descriptor is of no further use.
-  static Result<SharedSegment> map(const UniqueFd& file, int rank, int ranks);
+  static Result<std::shared_ptr<std::byte>> map(const UniqueFd& file, int ranks);
+  // What map() gave, as `rank` uses it. Ranks that are threads may have one mapping, or one each.
+  SharedSegment(std::shared_ptr<std::byte> memory, int rank, int ranks);
 
   // A slot of this rank's, of kSlotBytes; null while all have readers to come.
   std::byte* free_slot();
@@ -98,10 +100,6 @@ class SharedSegment {
   struct Bell;
   struct Readers;
   struct Queue;
-  struct Unmap {
-    size_t bytes;
-    void operator()(std::byte* memory) const;
-  };
   // Where things lie, in bytes.
   struct Layout {
     explicit Layout(int ranks);
@@ -111,8 +109,6 @@ class SharedSegment {
     size_t rooms;
     size_t end;
   };
-
-  SharedSegment(std::byte* memory, int rank, int ranks);
 
   Bell& bell_of(int rank) const;
   Readers& readers_of(int rank) const;
@@ -125,7 +121,7 @@ class SharedSegment {
   void ring(int rank, RankSet for_whom);
 
   Layout layout_;
-  std::unique_ptr<std::byte[], Unmap> memory_;
+  std::shared_ptr<std::byte> memory_;
   int rank_;
   int ranks_;
   int spins_;             // looks at the bell before sleeping

@@ -74,6 +74,11 @@ Bf16Products& chosen_products() {
   return chosen;
 }
 
+KernelLevel& chosen_level() {
+  static KernelLevel chosen = kernel_level_under(max_isa_of_process());
+  return chosen;
+}
+
 }  // namespace
 
 const char* to_word(KernelLevel level) {
@@ -118,9 +123,11 @@ KernelLevel kernel_level_under(const char* max_isa) {
   return std::min(kernel_levels().back(), limit_of(max_isa).level);
 }
 
-KernelLevel kernel_level() {
-  static const KernelLevel chosen = kernel_level_under(max_isa_of_process());
-  return chosen;
-}
+KernelLevel kernel_level() { return chosen_level(); }
+
+ScopedKernelLevel::ScopedKernelLevel(KernelLevel level)
+    : before_(std::exchange(chosen_level(), level)) {}
+
+ScopedKernelLevel::~ScopedKernelLevel() { chosen_level() = before_; }
 
 }  // namespace hpctl

@@ -27,6 +27,20 @@ KernelLevel kernel_level_under(const char* max_isa);
 // That of ONEDNN_MAX_CPU_ISA as the process began with it.
 KernelLevel kernel_level();
 
+// In place of that choice, until it ends. For tests and benchmarks: no thread may compute while it
+// changes.
+class ScopedKernelLevel {
+ public:
+  // One of kernel_levels().
+  explicit ScopedKernelLevel(KernelLevel level);
+  ~ScopedKernelLevel();
+  ScopedKernelLevel(const ScopedKernelLevel&) = delete;
+  ScopedKernelLevel& operator=(const ScopedKernelLevel&) = delete;
+
+ private:
+  KernelLevel before_;
+};
+
 // How a CPU computes with operands of bf16: widened to fp32, as everything else, or as tiles on its
 // matrix units (products.h). Bits differ.
 enum class Bf16Products { kWidened, kMatrixUnits };
@@ -42,7 +56,7 @@ Bf16Products bf16_products_under(const char* max_isa);
 // That of ONEDNN_MAX_CPU_ISA as the process began with it.
 Bf16Products bf16_products();
 
-// In place of that choice, until it ends. For tests: no thread may compute while it changes.
+// As ScopedKernelLevel.
 class ScopedBf16Products {
  public:
   // kMatrixUnits only where there are any.

@@ -14,6 +14,24 @@
 
 namespace hpctl {
 
+// Bound of the error of a step in fp32 beside the formula (trainer/optim/adamw.h) in exact numbers,
+// where nothing overflows or vanishes. A rounding is 2^-24 of what it rounds. Factors are rounded
+// once. There are 5 roundings in a first moment (its factor, two in the gradient, a product, the
+// sum), 8 in a second one, where the gradient counts twice, and 17 in what the parameter moves by:
+// those of the first moment, half of the second's and 4 in the denominator (root, factor, product,
+// sum), the quotient, two of the step size, the difference. One more is for what is of second
+// order. Relative to the magnitudes that a result is the sum of: |beta1 m| + |(1 - beta1) g|;
+// beta2 v + (1 - beta2) g^2; |p| + step size * the first of them / denominator. Moments in bf16 are
+// those rounded once more, by at most 2^-8 of themselves.
+inline constexpr double kAdamErrorFp32 = 18 * 0x1p-24;
+
+// Bound of the error of a sum of squares of `count` numbers in fp32, relative to the sum: squares
+// are exact in fp64, no addend is negative, and none passes through more than the additions of its
+// lane and of the lanes, 2^-53 each.
+constexpr double sum_of_squares_error(int64_t count) {
+  return static_cast<double>(count / 16 + 16) * 0x1p-53;
+}
+
 // M is the type in which the moments are kept: T, or uint16_t for bf16 (rounded to nearest on the
 // way into memory; the parameter moves by the unrounded ones).
 template <typename T, typename M = T>

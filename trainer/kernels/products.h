@@ -3,11 +3,10 @@
 // the processor has such units (level.h: has_bf16_matrix_units).
 //
 // Error: a sum of `depth` products is made of fp32 additions in an order that depends on `depth`
-// alone, so what is computed differs from the exact sum by at most depth * 2^-23 times the sum of
-// the products' magnitudes; subnormal numbers, of operands and of sums, count as 0. A result of
-// bf16 is rounded once, to nearest, ties to even. Infinite is what overflows; what is not a number
-// stays so. Rows of a result depend on nothing but their operands: divided among threads in any way
-// they have the same bits.
+// alone, and product_error() bounds it; subnormal numbers, of operands and of sums, count as 0. A
+// result of bf16 is rounded once, to nearest, ties to even. Infinite is what overflows; what is not
+// a number stays so. Rows of a result depend on nothing but their operands: divided among threads
+// in any way they have the same bits.
 //
 // Operands are copied, tile by tile, into memory that a call takes for itself: about 1 MiB.
 #pragma once
@@ -15,6 +14,12 @@
 #include <cstdint>
 
 namespace hpctl {
+
+// Bound of the error of a sum of `depth` products in fp32, and of what it begins with, relative to
+// the sum of their magnitudes: in whatever order they are added, each passes through the rounding
+// of the product, which is exact of bf16, and at most `depth` additions, 2^-24 each. It holds for
+// LibTorch's products in fp32 (trainer/arch/ops.h) as well.
+constexpr double product_error(int64_t depth) { return static_cast<double>(depth) * 0x1p-23; }
 
 // Element (i, j) is at data[i * stride + j], or where `transposed` at data[j * stride + i].
 struct Bf16Matrix {

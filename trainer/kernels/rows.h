@@ -20,6 +20,11 @@ namespace hpctl {
 // fp64 is what such differences are good for.
 inline constexpr double kRowErrorFp32 = 2e-6;
 inline constexpr double kRowErrorFp64 = 1e-8;
+// Beside those in fp32 of the same operands, relative to the largest number of its kind, for
+// operands of the size of a normal distribution's: a result is rounded once, and a gradient comes
+// from one of a result that was rounded, and is rounded. A rounding is 2^-8 in bf16, 2^-11 in fp16.
+inline constexpr double kRowErrorBf16 = 2 * 0x1p-8;
+inline constexpr double kRowErrorFp16 = 2 * 0x1p-11;
 
 // x, y and their gradients: [rows, dim].
 template <typename T>

@@ -4,26 +4,64 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <bit>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "common/base/check.h"
 #include "tests/support/temporary_directory.h"
 #include "trainer/comm/communicator.h"
 #include "trainer/comm/node_peers.h"
 #include "trainer/comm/rendezvous_communicator.h"
+#include "trainer/comm/shared_segment.h"
 
 namespace hpctl::test {
+
+#ifdef __SANITIZE_THREAD__
+// It knows memory by its address, and sees no order missing between two mappings of a file.
+constexpr bool kOneMapping = true;
+#else
+// As processes have them: nothing in a segment may depend on where it is mapped.
+constexpr bool kOneMapping = false;
+#endif
+
+// Maps a segment for a rank of this process.
+inline Result<std::shared_ptr<std::byte>> map_segment(const UniqueFd& file, int ranks) {
+  if (!kOneMapping) return SharedSegment::map(file, ranks);
+  static std::mutex mutex;
+  static std::map<ino_t, std::weak_ptr<std::byte>> mapped;
+  struct stat status {};
+  HP_CHECK(fstat(file.get(), &status) == 0);
+  const std::lock_guard lock(mutex);
+  std::weak_ptr<std::byte>& known = mapped[status.st_ino];
+  if (std::shared_ptr<std::byte> memory = known.lock()) return memory;
+  HP_TRY_ASSIGN(std::shared_ptr<std::byte> memory, SharedSegment::map(file, ranks));
+  known = memory;
+  return memory;
+}
+
+inline std::vector<SharedSegment> segments_of(int ranks) {
+  const UniqueFd file = SharedSegment::create(ranks).value();
+  std::vector<SharedSegment> segments;
+  for (int r = 0; r < ranks; ++r) {
+    segments.emplace_back(map_segment(file, ranks).value(), r, ranks);
+  }
+  return segments;
+}
 
 inline CommunicatorOptions options_for(const TemporaryDirectory& dir, int rank, int world_size) {
   CommunicatorOptions options;
   options.rank = rank;
   options.world_size = world_size;
   options.rendezvous_dir = dir / "rdzv";
+  options.map_segment = map_segment;
   return options;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trainer/compat/torch_compat.h"
+#include "trainer/kernels/rows.h"
 
 namespace hpctl {
 namespace {
@@ -43,7 +44,8 @@ void expect_rounded_once(const Operation& operation, const std::vector<Tensor>& 
       // The gradient that it comes from, the result, was rounded, and then it is itself.
       const double largest = wide[i].abs().max().item<double>();
       const double difference = (narrow[i].to(at::kFloat) - wide[i]).abs().max().item<double>();
-      EXPECT_LT(difference / largest, type == at::kHalf ? 1e-3 : 8e-3) << type << " " << i;
+      EXPECT_LT(difference / largest, type == at::kHalf ? kRowErrorFp16 : kRowErrorBf16)
+          << type << " " << i;
       EXPECT_GT(difference, 0) << type << " " << i << ": nothing was rounded";
     }
   }

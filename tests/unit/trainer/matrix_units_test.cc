@@ -53,7 +53,7 @@ class UnitOperands {
       sum += factor;
       magnitude += std::abs(factor);
     }
-    return {sum, static_cast<double>(depth_) * std::ldexp(magnitude, -23)};
+    return {sum, product_error(depth_) * magnitude};
   }
 
   void expect_multiplied(bool biased) const {

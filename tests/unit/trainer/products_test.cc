@@ -9,6 +9,7 @@
 #include "trainer/arch/fused_rows.h"
 #include "trainer/arch/ops.h"
 #include "trainer/kernels/level.h"
+#include "trainer/kernels/products.h"
 
 namespace hpctl {
 namespace {
@@ -37,6 +38,11 @@ double distance(const Tensor& a, const Tensor& b) {
   return (a - b).abs().max().item<double>() / b.abs().max().item<double>();
 }
 
+// In units of the magnitudes that each element is the sum of.
+double error_of(const Tensor& found, const Tensor& exact, const Tensor& magnitudes) {
+  return ((found.detach().to(at::kDouble) - exact) / magnitudes).abs().max().item<double>();
+}
+
 void backward_from(const Tensor& result) { result.backward(at::ones_like(result).cumsum(-1)); }
 
 TEST(Products, AreThoseOfAutograd) {
@@ -59,6 +65,26 @@ TEST(Products, AreThoseOfAutograd) {
   }
 }
 
+TEST(Products, OfFp32AreWithinTheirBound) {
+  const Layer ours = seeded(13, at::kFloat);
+  const Tensor result = ops::linear(ours.x, ours.weight, ours.bias);
+  const Tensor given = at::randn({2, 70, 33});
+  result.backward(given);
+  const auto wide = [](const Tensor& x) { return x.detach().to(at::kDouble); };
+  const Tensor x = wide(ours.x).view({140, 48});
+  const Tensor weight = wide(ours.weight);
+  const Tensor bias = wide(ours.bias);
+  const Tensor gradient = wide(given).view({140, 33});
+  EXPECT_LE(error_of(result.view({140, 33}), at::linear(x, weight, bias),
+                     at::linear(x.abs(), weight.abs(), bias.abs())),
+            product_error(48));
+  EXPECT_LE(
+      error_of(ours.x.grad().view({140, 48}), gradient.mm(weight), gradient.abs().mm(weight.abs())),
+      product_error(33));
+  EXPECT_LE(error_of(ours.weight.grad(), gradient.t().mm(x), gradient.abs().t().mm(x.abs())),
+            product_error(140));
+}
+
 TEST(Products, TakeWeightsOfTheOtherOrientation) {
   const Layer ours = seeded(4);
   const Layer theirs = seeded(4);
@@ -75,7 +101,7 @@ TEST(Products, TakeWeightsOfTheOtherOrientation) {
 TEST(Products, AddToTheGradientThatIsAttached) {
   for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
     const Layer ours = seeded(5, type);
-    const Layer theirs = seeded(5, type);
+    const Layer theirs = seeded(5);
     const Tensor memory = at::full({33, 48}, 2, type);
     ours.weight.mutable_grad() = memory;
     for (int pass = 0; pass < 2; ++pass) {
@@ -83,7 +109,10 @@ TEST(Products, AddToTheGradientThatIsAttached) {
       backward_from(at::linear(theirs.x, theirs.weight));
     }
     EXPECT_TRUE(ours.weight.grad().is_same(memory));
-    EXPECT_LT(distance(memory, theirs.weight.grad() + 2), type == at::kDouble ? 1e-13 : 1e-5);
+    const Tensor magnitudes =
+        2 * at::ones({33, 140}, at::kDouble).cumsum(0).mm(theirs.x.detach().view({140, 48}).abs());
+    EXPECT_LE(error_of(memory, theirs.weight.grad() + 2, magnitudes + 2),
+              type == at::kDouble ? 1e-13 : product_error(2 * 140));
   }
 }
 
@@ -161,7 +190,8 @@ TEST(Products, OfBf16WeightsAreAddedUnrounded) {
   const Tensor bias = Layer::leaf(wide.bias, at::kFloat);
   weight.mutable_grad() = at::ones({33, 48});
   const Tensor result = ops::linear(x, weight, bias);
-  result.backward(seeded(9, at::kBFloat16).x.detach().narrow(2, 0, 33).to(at::kFloat));
+  const Tensor gradient = seeded(9, at::kBFloat16).x.detach().narrow(2, 0, 33);
+  result.backward(gradient.to(at::kFloat));
   const NarrowGradients widened(Bf16Products::kWidened);
   EXPECT_TRUE(at::equal(widened.result, result.to(at::kBFloat16)));
   EXPECT_TRUE(at::equal(widened.weight, weight.grad()));
@@ -169,7 +199,10 @@ TEST(Products, OfBf16WeightsAreAddedUnrounded) {
   if (!has_bf16_matrix_units()) return;
   const NarrowGradients units(Bf16Products::kMatrixUnits);
   EXPECT_EQ(units.result.scalar_type(), at::kBFloat16);
-  EXPECT_LT(distance(units.weight, weight.grad()), 1e-6);  // rounded it would be 2e-3
+  const Tensor left = gradient.to(at::kDouble).reshape({140, 33}).t();
+  const Tensor right = x.detach().to(at::kDouble).view({140, 48});
+  EXPECT_LE(error_of(units.weight, left.mm(right) + 1, left.abs().mm(right.abs()) + 1),
+            product_error(140));  // rounded it would be 2e-3
   constexpr double kRounding = 1.0 / 256;
   EXPECT_LT(distance(units.result.to(at::kFloat), result), kRounding);
   EXPECT_LT(distance(units.x.to(at::kFloat), x.grad()), kRounding);

@@ -19,19 +19,11 @@
 namespace hpctl {
 namespace {
 
+using test::segments_of;
 using ::testing::HasSubstr;
 using Clock = SharedSegment::Clock;
 
 constexpr std::chrono::seconds kLong{60};
-
-std::vector<SharedSegment> segments_of(int ranks) {
-  const UniqueFd file = SharedSegment::create(ranks).value();
-  std::vector<SharedSegment> segments;
-  for (int r = 0; r < ranks; ++r) {
-    segments.push_back(SharedSegment::map(file, r, ranks).value());
-  }
-  return segments;
-}
 
 TEST(SharedSegment, APieceIsReadByEachOfItsReadersAndFreesItsSlotThen) {
   std::vector<SharedSegment> ranks = segments_of(3);
@@ -126,7 +118,7 @@ TEST(NodePeers, WhoIsNoRankIsNotCounted) {
   });
   const auto file = peers[1]->meet(1, addresses, UniqueFd(), Clock::now() + kLong);
   ASSERT_TRUE(file.ok()) << file.error().message;
-  EXPECT_TRUE(SharedSegment::map(*file, 1, 2).ok());
+  EXPECT_TRUE(SharedSegment::map(*file, 2).ok());
   ASSERT_TRUE(first.get().ok());
 }
 

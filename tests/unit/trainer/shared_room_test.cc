@@ -10,6 +10,7 @@
 #include <cstring>
 #include <future>
 #include <latch>
+#include <utility>
 #include <vector>
 
 #include "common/base/file.h"
@@ -39,9 +40,7 @@ void with_world(int ranks, const std::function<void(Communicator&)>& body) {
 }
 
 TEST(SharedSegment, WhatLiesInARoomIsReadThereAndHeldUntilAllHaveReadIt) {
-  const UniqueFd file = SharedSegment::create(3).value();
-  std::vector<SharedSegment> ranks;
-  for (int r = 0; r < 3; ++r) ranks.push_back(SharedSegment::map(file, r, 3).value());
+  std::vector<SharedSegment> ranks = test::segments_of(3);
   const size_t bytes = 2 * SharedSegment::kSlots * SharedSegment::kSlotBytes;
   std::byte* const own = ranks[1].allocate(bytes);
   std::byte* const other = ranks[1].allocate(8);
@@ -63,8 +62,7 @@ TEST(SharedSegment, WhatLiesInARoomIsReadThereAndHeldUntilAllHaveReadIt) {
 }
 
 TEST(SharedSegment, ARoomHasAnEndAndItsPiecesASlotEach) {
-  const UniqueFd file = SharedSegment::create(2).value();
-  SharedSegment sender = SharedSegment::map(file, 0, 2).value();
+  SharedSegment sender = std::move(test::segments_of(2).front());
   std::byte* const first = sender.allocate(SharedSegment::kRoomBytes - 4096);
   ASSERT_NE(first, nullptr);
   EXPECT_EQ(sender.allocate(4097), nullptr);

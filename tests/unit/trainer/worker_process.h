@@ -87,7 +87,6 @@ class WorkerProcess {
     rusage usage{};
     HP_CHECK(wait4(pid_, &status, 0, &usage) == pid_);
     peak_memory_bytes_ = int64_t{usage.ru_maxrss} * 1024;
-    minor_faults_ = usage.ru_minflt;
     pid_ = -1;
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }
@@ -135,7 +134,6 @@ class WorkerProcess {
   }
   // Of one that has ended.
   int64_t peak_memory_bytes() const { return peak_memory_bytes_; }
-  int64_t minor_faults() const { return minor_faults_; }
   pid_t pid() const { return pid_; }
   int arena_fd() const { return arena_fd_.get(); }
 
@@ -161,7 +159,6 @@ class WorkerProcess {
   std::vector<const ProgressPage*> pages_;
   UniqueFd arena_fd_;
   std::optional<PacketSocket> control_;
-  int64_t minor_faults_ = 0;
   int64_t peak_memory_bytes_ = 0;
   pid_t pid_ = -1;
 };
