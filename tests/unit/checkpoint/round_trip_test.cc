@@ -227,8 +227,9 @@ TEST(Resumable, AnotherModelSeedOrCorpusIsRefusedAloud) {
   RunIdentity run = same;
   run.model.heads = 4;
   run.model.ffn = 96;
-  EXPECT_THAT(refusal(run), HasSubstr("model.heads is 2 there and 4 here, model.ffn is " +
-                                      std::to_string(manifest.model.ffn) + " there and 96 here; "));
+  EXPECT_THAT(refusal(run),
+              HasSubstr("model.heads is 2 there and 4 here, model.head_dim is 6 there and 3 "
+                        "here, model.ffn is 20 there and 96 here; "));
   run = same;
   run.blocks.pop_back();
   EXPECT_THAT(refusal(run), HasSubstr("it holds a whole model, with another layout"));
