@@ -12,6 +12,7 @@ struct Avx512 {
 
 }  // namespace
 
-const RowKernels<float> kRowsAvx512 = RowLoops<float, Avx512>::table();
+const RowKernels<float> kRowsAvx512 = RowLoops<float, float, Avx512>::table();
+const RowKernels<float, uint16_t> kBf16RowsAvx512 = RowLoops<float, uint16_t, Avx512>::table();
 
 }  // namespace hpctl::kernels

@@ -13,7 +13,8 @@ struct Baseline {
 
 }  // namespace
 
-const RowKernels<float> kRowsBaseline = RowLoops<float, Baseline>::table();
-const RowKernels<double> kRowsBaselineDouble = RowLoops<double, Baseline>::table();
+const RowKernels<float> kRowsBaseline = RowLoops<float, float, Baseline>::table();
+const RowKernels<float, uint16_t> kBf16RowsBaseline = RowLoops<float, uint16_t, Baseline>::table();
+const RowKernels<double> kRowsBaselineDouble = RowLoops<double, double, Baseline>::table();
 
 }  // namespace hpctl::kernels

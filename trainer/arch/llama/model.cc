@@ -190,7 +190,16 @@ std::vector<Segment> Llama::make_segments() const {
 
 DecoderPart Llama::norm(LayerParameter weight) const {
   return {slots_.indices({weight}), [this, weight](const LayerCall& call, const Tensors& in) {
-            return Tensors{rms_norm(in[0], slots_.of(call.parameters, weight), call.recomputed)};
+            const Tensor factors = slots_.of(call.parameters, weight);
+            // Where norms are computed again, the residual stream stays.
+            if (fused_ && call.recomputed == nullptr) {
+              const Tensor addend = in.size() == 2 ? in[1] : Tensor();
+              const ResidualNorm both =
+                  fused_residual_rms_norm(in[0], addend, factors, model_.norm_eps);
+              return Tensors{both.residual, both.normed};
+            }
+            const Tensor x = residual_stream(in);
+            return Tensors{x, rms_norm(x, factors, call.recomputed)};
           }};
 }
 
