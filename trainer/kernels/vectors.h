@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Vectors of a level, by the compiler's own vector types: arithmetic between them, and between one
 // and a scalar, is lane by lane. `Level` is a type of the unnamed namespace of the one source that
-// uses it (level.h says why) with kBytes, the size of a vector.
+// uses it (level.h says why) with kBytes, the size of a vector, and where the instruction set has
+// them, widen() from 16 bits to 32 and narrow() back.
 #pragma once
 
 #include <cstdint>
@@ -31,15 +32,31 @@ struct Lanes {
   [[gnu::always_inline]] static Vector load(const uint16_t* from) {
     Halves halves;
     __builtin_memcpy(&halves, from, sizeof halves);
-    return (Vector)(__builtin_convertvector(halves, Words) << 16);
+    return (Vector)(widened(halves) << 16);
   }
 
   [[gnu::always_inline]] static void store(uint16_t* to, Vector v) {
     const Words quiet = Words{} + 0x7fc0U;
     const Words bits = (Words)v;
     const Words rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
-    const Halves halves = __builtin_convertvector(v == v ? rounded : quiet, Halves);
+    const Halves halves = narrowed(v == v ? rounded : quiet);
     __builtin_memcpy(to, &halves, sizeof halves);
+  }
+
+  [[gnu::always_inline]] static Words widened(Halves halves) {
+    if constexpr (requires { Level::widen(halves); }) {
+      return Level::widen(halves);
+    } else {
+      return __builtin_convertvector(halves, Words);
+    }
+  }
+
+  [[gnu::always_inline]] static Halves narrowed(Words words) {
+    if constexpr (requires { Level::narrow(words); }) {
+      return Level::narrow(words);
+    } else {
+      return __builtin_convertvector(words, Halves);
+    }
   }
 
   [[gnu::always_inline]] static T load_one(const T* from) { return *from; }
