@@ -4,9 +4,9 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
-#include <type_traits>
 
 #include "trainer/arch/device_rows.h"
+#include "trainer/arch/element_data.h"
 #include "trainer/arch/logits_gradient.h"
 #include "trainer/arch/model.h"
 #include "trainer/device/device_kernels.h"
@@ -41,15 +41,6 @@ void for_rows(int64_t rows, int64_t width, const Work& work) {
 
 // What passes through memory: bf16 as it is, and else what is computed with.
 Tensor in_memory(const Tensor& x) { return x.scalar_type() == at::kBFloat16 ? x : widened(x); }
-
-template <typename T>
-T* data_of(const Tensor& x) {
-  if constexpr (std::is_same_v<T, uint16_t>) {
-    return reinterpret_cast<uint16_t*>(x.data_ptr<at::BFloat16>());
-  } else {
-    return x.data_ptr<T>();
-  }
-}
 
 // One value of S, as the kernel sees it.
 double value_of(double value) { return value; }
@@ -102,20 +93,20 @@ variable_list norm_gradients(const variable_list& saved, const Tensor& y_gradien
   const Tensor x_gradient = at::empty(x.sizes(), x.options());
   const Tensor sums = at::zeros({chunks, dim}, weight.options());
   with_types(x, [&]<typename T, typename S>(T, S) {
-    RmsNormBackward<T, S> pass = {dim,
-                                  data_of<S>(x),
-                                  data_of<T>(weight),
-                                  data_of<T>(saved[2]),
-                                  data_of<S>(gradient),
-                                  data_of<S>(x_gradient),
-                                  nullptr,
-                                  data_if_any<S>(other)};
-    at::parallel_for(0, chunks, 1, [&, pass](int64_t first, int64_t end) mutable {
-      for (int64_t chunk = first; chunk < end; ++chunk) {
-        pass.weight_gradient = data_of<T>(sums) + chunk * dim;
-        row_kernels<T, S>().rms_norm_backward(pass, chunk * kRowsOfSum,
-                                              std::min(rows, (chunk + 1) * kRowsOfSum));
-      }
+    const auto add = [&](int64_t chunk) {
+      const RmsNormBackward<T, S> pass = {dim,
+                                          data_of<S>(x),
+                                          data_of<T>(weight),
+                                          data_of<T>(saved[2]),
+                                          data_of<S>(gradient),
+                                          data_of<S>(x_gradient),
+                                          data_of<T>(sums) + chunk * dim,
+                                          data_if_any<S>(other)};
+      row_kernels<T, S>().rms_norm_backward(pass, chunk * kRowsOfSum,
+                                            std::min(rows, (chunk + 1) * kRowsOfSum));
+    };
+    at::parallel_for(0, chunks, 1, [&](int64_t first, int64_t end) {
+      for (int64_t chunk = first; chunk < end; ++chunk) add(chunk);
     });
   });
   Tensor weight_gradient = sums[0];

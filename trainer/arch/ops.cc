@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "trainer/arch/element_data.h"
 #include "trainer/arch/model.h"
 #include "trainer/kernels/level.h"
 #include "trainer/kernels/products.h"
@@ -31,14 +32,12 @@ bool is_widened(const Tensor& x) {
          (x.device().is_cpu() && x.scalar_type() == at::kBFloat16 && !is_on_units(x));
 }
 
-uint16_t* bits(const Tensor& x) { return reinterpret_cast<uint16_t*>(x.data_ptr<at::BFloat16>()); }
-
 // x as an operand of trainer/kernels/products.h, copied where neither direction is contiguous;
 // `kept` then has the copy.
 Bf16Matrix matrix_of(const Tensor& x, Tensor& kept) {
   const bool across = x.stride(0) == 1 && x.stride(1) > 1;
   kept = across || x.stride(1) == 1 ? x : x.contiguous();
-  return {bits(kept), kept.stride(across ? 1 : 0), across};
+  return {data_of<uint16_t>(kept), kept.stride(across ? 1 : 0), across};
 }
 
 // work(product, first) for rows of a b from `first` on, on LibTorch's threads.
@@ -64,8 +63,8 @@ Tensor product_on_units(const Tensor& a, const Tensor& b, const Tensor& bias = {
   const Tensor result = at::empty({a.size(0), b.size(1)}, a.options());
   const Tensor addend = bias.defined() ? bias.contiguous() : bias;
   for_product_rows(a, b, [&](const Bf16Product& product, int64_t first) {
-    multiply(product, addend.defined() ? bits(addend) : nullptr,
-             bits(result) + first * result.size(1));
+    multiply(product, addend.defined() ? data_of<uint16_t>(addend) : nullptr,
+             data_of<uint16_t>(result) + first * result.size(1));
   });
   return result;
 }
@@ -77,7 +76,7 @@ void add_rounded_product_on_units(const Tensor& a, const Tensor& b, Tensor& sum)
     return;
   }
   for_product_rows(a, b, [&](const Bf16Product& product, int64_t first) {
-    add_rounded_product(product, bits(sum) + first * sum.size(1));
+    add_rounded_product(product, data_of<uint16_t>(sum) + first * sum.size(1));
   });
 }
 
