@@ -9,6 +9,16 @@ namespace {
 // SSE2 or NEON.
 struct Baseline {
   static constexpr int kBytes = 16;
+  // GCC 12 by itself goes lane by lane. The lower half of a word comes first, as everywhere here.
+  using Halves [[gnu::vector_size(8)]] = uint16_t;
+  using AllHalves [[gnu::vector_size(16)]] = uint16_t;
+  using Words [[gnu::vector_size(16)]] = uint32_t;
+  static Words widen(Halves halves) {
+    return (Words)__builtin_shufflevector(halves, Halves{}, 0, 4, 1, 5, 2, 6, 3, 7);
+  }
+  static Halves narrow(Words words) {
+    return __builtin_shufflevector((AllHalves)words, (AllHalves)words, 0, 2, 4, 6);
+  }
 };
 
 }  // namespace

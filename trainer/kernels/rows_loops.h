@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The source of rows.h at one level; `Level` as in attention_blocks.h. All is in vectors of our
 // own: sums, which the compiler may not reorder, and conversions of bf16, which belong beside the
-// arithmetic, in registers.
+// arithmetic, in registers. A pass is copied, because for the compiler a store may change what a
+// reference stands for.
 #pragma once
 
 #include "trainer/kernels/rows.h"
@@ -57,7 +58,8 @@ class RowLoops {
     });
   }
 
-  static void rms_norm(const RmsNormForward<T, S>& p, int64_t begin, int64_t end) {
+  static void rms_norm(const RmsNormForward<T, S>& pass, int64_t begin, int64_t end) {
+    const RmsNormForward<T, S> p = pass;
     for (int64_t row = begin; row < end; ++row) {
       const S* x = p.x + row * p.dim;
       S* y = p.y + row * p.dim;
@@ -83,7 +85,8 @@ class RowLoops {
 
   // With r the inverse root and g the gradient of y times the weight, the gradient of x is
   // r * (g - x * r^2 * mean(g * x)).
-  static void rms_norm_backward(const RmsNormBackward<T, S>& p, int64_t begin, int64_t end) {
+  static void rms_norm_backward(const RmsNormBackward<T, S>& pass, int64_t begin, int64_t end) {
+    const RmsNormBackward<T, S> p = pass;
     for (int64_t row = begin; row < end; ++row) {
       const S* x = p.x + row * p.dim;
       const S* y_gradient = p.y_gradient + row * p.dim;
@@ -126,7 +129,8 @@ class RowLoops {
     return kOne / (kOne + L::exp2(L::lesser(x * -kLog2E, L::all(126))));
   }
 
-  static void swiglu(const SwigluForward<T, S>& p, int64_t begin, int64_t end) {
+  static void swiglu(const SwigluForward<T, S>& pass, int64_t begin, int64_t end) {
+    const SwigluForward<T, S> p = pass;
     for_vectors(begin, end, [&](int64_t i, int64_t count) {
       const Vector gate = L::load_part(p.gate + i, count, 0);
       const Vector up = L::load_part(p.up + i, count, 0);
@@ -135,7 +139,8 @@ class RowLoops {
   }
 
   // The derivative of x * s(x) is s * (1 + x * (1 - s)).
-  static void swiglu_backward(const SwigluBackward<T, S>& p, int64_t begin, int64_t end) {
+  static void swiglu_backward(const SwigluBackward<T, S>& pass, int64_t begin, int64_t end) {
+    const SwigluBackward<T, S> p = pass;
     for_vectors(begin, end, [&](int64_t i, int64_t count) {
       const Vector gate = L::load_part(p.gate + i, count, 0);
       const Vector up = L::load_part(p.up + i, count, 0);
@@ -166,7 +171,8 @@ class RowLoops {
     return top;
   }
 
-  static void log_sums(const LogSums<T, S>& p, int64_t begin, int64_t end) {
+  static void log_sums(const LogSums<T, S>& pass, int64_t begin, int64_t end) {
+    const LogSums<T, S> p = pass;
     for (int64_t row = begin; row < end; ++row) {
       const S* logits = p.logits + row * p.vocab;
       const T top = greatest(logits, p.vocab);
@@ -186,8 +192,9 @@ class RowLoops {
     }
   }
 
-  static void cross_entropy_backward(const CrossEntropyBackward<T, S>& p, int64_t begin,
+  static void cross_entropy_backward(const CrossEntropyBackward<T, S>& pass, int64_t begin,
                                      int64_t end) {
+    const CrossEntropyBackward<T, S> p = pass;
     for (int64_t row = begin; row < end; ++row) {
       const S* logits = p.logits + row * p.vocab;
       S* gradient = p.logits_gradient + row * p.vocab;
