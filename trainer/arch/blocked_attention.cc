@@ -4,8 +4,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
-#include <type_traits>
 
+#include "trainer/arch/element_data.h"
 #include "trainer/arch/model.h"
 #include "trainer/kernels/attention.h"
 
@@ -54,15 +54,6 @@ template <typename Work>
 auto with_kernel_type(const Tensor& x, const Work& work) {
   if (x.scalar_type() == at::kDouble) return work(double{});
   return x.scalar_type() == at::kFloat ? work(float{}) : work(uint16_t{});
-}
-
-template <typename T>
-T* data_of(const Tensor& x) {
-  if constexpr (std::is_same_v<T, uint16_t>) {
-    return reinterpret_cast<uint16_t*>(x.data_ptr<at::BFloat16>());
-  } else {
-    return x.data_ptr<T>();
-  }
 }
 
 // Of a tensor that by_token() returned, or of results and their gradients, [B, T, H * h].

@@ -4,13 +4,13 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
-#include <array>
-#include <vector>
 
 #include "trainer/arch/device_rows.h"
+#include "trainer/arch/element_data.h"
 #include "trainer/arch/logits_gradient.h"
 #include "trainer/arch/model.h"
 #include "trainer/device/device_kernels.h"
+#include "trainer/kernels/bf16.h"
 #include "trainer/kernels/rows.h"
 
 namespace hpctl {
@@ -27,13 +27,11 @@ constexpr int64_t kRowsOfSum = 256;
 // Elements that are worth a thread.
 constexpr int64_t kElementsOfThread = 32768;
 
-// Elements of an operand of bf16 that are widened at a time.
-constexpr int64_t kElementsOfChunk = 2048;
-
-// work(T{}), T the type in which x is computed.
+// work(T{}, S{}): the type in which rows like x are computed, and that in memory (rows.h).
 template <typename Work>
-auto with_type(const Tensor& x, const Work& work) {
-  return x.scalar_type() == at::kDouble ? work(double{}) : work(float{});
+auto with_types(const Tensor& x, const Work& work) {
+  if (x.scalar_type() == at::kDouble) return work(double{}, double{});
+  return x.scalar_type() == at::kBFloat16 ? work(float{}, uint16_t{}) : work(float{}, float{});
 }
 
 template <typename Work>
@@ -44,110 +42,112 @@ void for_rows(int64_t rows, int64_t width, const Work& work) {
 // What passes through memory: bf16 as it is, and else what is computed with.
 Tensor in_memory(const Tensor& x) { return x.scalar_type() == at::kBFloat16 ? x : widened(x); }
 
+// One value of S, as the kernel sees it.
+double value_of(double value) { return value; }
+double value_of(uint16_t bf16) { return float_of_bf16(bf16); }
+
+// Null where x is undefined.
 template <typename T>
-T* element_of(const Tensor& x, int64_t at) {
-  return x.data_ptr<T>() + at;
+T* data_if_any(const Tensor& x) {
+  return x.defined() ? data_of<T>(x) : nullptr;
 }
 
-template <>
-uint16_t* element_of<uint16_t>(const Tensor& x, int64_t at) {
-  return reinterpret_cast<uint16_t*>(x.data_ptr<at::BFloat16>()) + at;
-}
-
-// What a kernel reads and writes, of rows from a certain one on.
-template <typename T>
-struct RowPointers {
-  std::array<T*, 3> in;
-  std::array<T*, 2> out;
+// RMSNorm of x, or where `addend` and `sum` are defined of their sum, which it writes. All are
+// in_memory() and contiguous.
+struct Normed {
+  Tensor y;
+  Tensor inverse_rms;
 };
+Normed norm_rows(const Tensor& x, const Tensor& narrow_weight, double eps,
+                 const Tensor& addend = {}, const Tensor& sum = {}) {
+  const Tensor weight = widened(narrow_weight);
+  const int64_t dim = x.size(-1);
+  const int64_t rows = x.numel() / dim;
+  Normed normed = {at::empty(x.sizes(), x.options()), at::empty({rows}, weight.options())};
+  with_types(x, [&]<typename T, typename S>(T, S) {
+    const RmsNormForward<T, S> pass = {dim,
+                                       eps,
+                                       data_of<S>(x),
+                                       data_of<T>(weight),
+                                       data_of<S>(normed.y),
+                                       data_of<T>(normed.inverse_rms),
+                                       data_if_any<S>(addend),
+                                       data_if_any<S>(sum)};
+    for_rows(rows, dim,
+             [&](int64_t begin, int64_t end) { row_kernels<T, S>().rms_norm(pass, begin, end); });
+  });
+  return normed;
+}
 
-// Rows of operands and results, which in_memory() gave, as T: work(pointers, first, rows). Those of
-// bf16 few at a time, as what a kernel reads and writes then stays in the cache.
-template <typename T, typename Work>
-void with_rows(const variable_list& in, const variable_list& out, int64_t width, int64_t begin,
-               int64_t end, const Work& work) {
-  RowPointers<T> p{};
-  if (in[0].scalar_type() != at::kBFloat16) {
-    for (size_t i = 0; i < in.size(); ++i) p.in[i] = element_of<T>(in[i], begin * width);
-    for (size_t i = 0; i < out.size(); ++i) p.out[i] = element_of<T>(out[i], begin * width);
-    work(p, begin, end - begin);
-    return;
-  }
-  const int64_t most = std::min(end - begin, std::max<int64_t>(1, kElementsOfChunk / width));
-  std::vector<T> chunks(static_cast<size_t>(most * width) * (in.size() + out.size()));
-  for (size_t i = 0; i < in.size() + out.size(); ++i) {
-    T* const chunk = chunks.data() + static_cast<size_t>(most * width) * i;
-    (i < in.size() ? p.in[i] : p.out[i - in.size()]) = chunk;
-  }
-  const RowKernels<T>& kernels = row_kernels<T>();
-  for (int64_t row = begin; row < end; row += most) {
-    const int64_t rows = std::min(most, end - row);
-    for (size_t i = 0; i < in.size(); ++i) {
-      kernels.widen(element_of<uint16_t>(in[i], row * width), p.in[i], rows * width);
-    }
-    work(p, row, rows);
-    for (size_t i = 0; i < out.size(); ++i) {
-      kernels.narrow(p.out[i], element_of<uint16_t>(out[i], row * width), rows * width);
-    }
-  }
+// Gradients of x and of the weight, of the type of x; `saved` are x, the weight and the inverse
+// roots. `other` is added to that of x where it is defined.
+variable_list norm_gradients(const variable_list& saved, const Tensor& y_gradient,
+                             const Tensor& other = {}) {
+  const at::ScalarType type = saved[0].scalar_type();
+  const Tensor x = in_memory(saved[0]);
+  const Tensor weight = widened(saved[1]);
+  const Tensor gradient = in_memory(y_gradient).contiguous();
+  const int64_t dim = x.size(-1);
+  const int64_t rows = x.numel() / dim;
+  const int64_t chunks = (rows + kRowsOfSum - 1) / kRowsOfSum;
+  const Tensor x_gradient = at::empty(x.sizes(), x.options());
+  const Tensor sums = at::zeros({chunks, dim}, weight.options());
+  with_types(x, [&]<typename T, typename S>(T, S) {
+    const auto add = [&](int64_t chunk) {
+      const RmsNormBackward<T, S> pass = {dim,
+                                          data_of<S>(x),
+                                          data_of<T>(weight),
+                                          data_of<T>(saved[2]),
+                                          data_of<S>(gradient),
+                                          data_of<S>(x_gradient),
+                                          data_of<T>(sums) + chunk * dim,
+                                          data_if_any<S>(other)};
+      row_kernels<T, S>().rms_norm_backward(pass, chunk * kRowsOfSum,
+                                            std::min(rows, (chunk + 1) * kRowsOfSum));
+    };
+    at::parallel_for(0, chunks, 1, [&](int64_t first, int64_t end) {
+      for (int64_t chunk = first; chunk < end; ++chunk) add(chunk);
+    });
+  });
+  Tensor weight_gradient = sums[0];
+  for (int64_t chunk = 1; chunk < chunks; ++chunk) weight_gradient.add_(sums[chunk]);
+  return {x_gradient.to(type), weight_gradient.to(type)};
 }
 
 struct RmsNorm : Function<RmsNorm> {
-  static Tensor forward(AutogradContext* context, const Tensor& operand,
-                        const Tensor& narrow_weight, double eps) {
-    const Tensor narrow = operand.contiguous();
-    const Tensor x = in_memory(narrow);
-    const Tensor weight = widened(narrow_weight);
-    const int64_t dim = x.size(-1);
-    const int64_t rows = x.numel() / dim;
-    const Tensor y = at::empty(x.sizes(), x.options());
-    const Tensor inverse_rms = at::empty({rows}, weight.options());
-    with_type(x, [&]<typename T>(T) {
-      const auto work = [&](const RowPointers<T>& p, int64_t first, int64_t count) {
-        const RmsNormForward<T> pass = {
-            dim, eps, p.in[0], weight.data_ptr<T>(), p.out[0], element_of<T>(inverse_rms, first)};
-        row_kernels<T>().rms_norm(pass, 0, count);
-      };
-      for_rows(rows, dim,
-               [&](int64_t begin, int64_t end) { with_rows<T>({x}, {y}, dim, begin, end, work); });
-    });
-    context->save_for_backward({narrow, narrow_weight, inverse_rms});
-    return y.to(narrow.scalar_type());
+  static Tensor forward(AutogradContext* context, const Tensor& operand, const Tensor& weight,
+                        double eps) {
+    const Tensor x = operand.contiguous();
+    const Normed normed = norm_rows(in_memory(x), weight, eps);
+    context->save_for_backward({x, weight, normed.inverse_rms});
+    return normed.y.to(x.scalar_type());
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const variable_list saved = context->get_saved_variables();
-    const at::ScalarType type = saved[0].scalar_type();
-    const Tensor x = in_memory(saved[0]);
-    const Tensor weight = widened(saved[1]);
-    const Tensor gradient = in_memory(gradients[0]).contiguous();
-    const int64_t dim = x.size(-1);
-    const int64_t rows = x.numel() / dim;
-    const int64_t chunks = (rows + kRowsOfSum - 1) / kRowsOfSum;
-    const Tensor x_gradient = at::empty(x.sizes(), x.options());
-    const Tensor sums = at::zeros({chunks, dim}, weight.options());
-    with_type(x, [&]<typename T>(T) {
-      const auto add = [&](int64_t chunk) {
-        const auto work = [&](const RowPointers<T>& p, int64_t first, int64_t count) {
-          const RmsNormBackward<T> pass = {dim,
-                                           p.in[0],
-                                           weight.data_ptr<T>(),
-                                           element_of<T>(saved[2], first),
-                                           p.in[1],
-                                           p.out[0],
-                                           element_of<T>(sums, chunk * dim)};
-          row_kernels<T>().rms_norm_backward(pass, 0, count);
-        };
-        with_rows<T>({x, gradient}, {x_gradient}, dim, chunk * kRowsOfSum,
-                     std::min(rows, (chunk + 1) * kRowsOfSum), work);
-      };
-      at::parallel_for(0, chunks, 1, [&](int64_t first, int64_t end) {
-        for (int64_t chunk = first; chunk < end; ++chunk) add(chunk);
-      });
-    });
-    Tensor weight_gradient = sums[0];
-    for (int64_t chunk = 1; chunk < chunks; ++chunk) weight_gradient.add_(sums[chunk]);
-    return {x_gradient.to(type), weight_gradient.to(type), Tensor()};
+    variable_list results = norm_gradients(context->get_saved_variables(), gradients[0]);
+    results.resize(3);
+    return results;
+  }
+};
+
+struct ResidualRmsNorm : Function<ResidualRmsNorm> {
+  static variable_list forward(AutogradContext* context, const Tensor& operand,
+                               const Tensor& addend, const Tensor& weight, double eps) {
+    const Tensor x = operand.contiguous();
+    const bool adds = addend.numel() > 0;
+    const Tensor residual = adds ? at::empty(x.sizes(), x.options()) : x;
+    const Normed normed =
+        adds ? norm_rows(x, weight, eps, addend.contiguous(), residual) : norm_rows(x, weight, eps);
+    context->save_for_backward({residual, weight, normed.inverse_rms});
+    context->saved_data["adds"] = adds;
+    return {residual, normed.y};
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list results =
+        norm_gradients(context->get_saved_variables(), gradients[1], gradients[0].contiguous());
+    const bool adds = context->saved_data["adds"].toBool();
+    return {results[0], adds ? results[0] : Tensor(), results[1], Tensor()};
   }
 };
 
@@ -158,13 +158,10 @@ struct Swiglu : Function<Swiglu> {
     const Tensor gate = in_memory(narrow[0]);
     const Tensor up = in_memory(narrow[1]);
     const Tensor y = at::empty(gate.sizes(), gate.options());
-    with_type(gate, [&]<typename T>(T) {
-      const auto work = [](const RowPointers<T>& p, int64_t, int64_t count) {
-        row_kernels<T>().swiglu({p.in[0], p.in[1], p.out[0]}, 0, count);
-      };
-      for_rows(gate.numel(), 1, [&](int64_t begin, int64_t end) {
-        with_rows<T>({gate, up}, {y}, 1, begin, end, work);
-      });
+    with_types(gate, [&]<typename T, typename S>(T, S) {
+      const SwigluForward<T, S> pass = {data_of<S>(gate), data_of<S>(up), data_of<S>(y)};
+      for_rows(gate.numel(), 1,
+               [&](int64_t begin, int64_t end) { row_kernels<T, S>().swiglu(pass, begin, end); });
     });
     context->save_for_backward(narrow);
     return y.to(narrow[0].scalar_type());
@@ -178,12 +175,11 @@ struct Swiglu : Function<Swiglu> {
     const Tensor gradient = in_memory(gradients[0]).contiguous();
     const Tensor gate_gradient = at::empty(gate.sizes(), gate.options());
     const Tensor up_gradient = at::empty(gate.sizes(), gate.options());
-    with_type(gate, [&]<typename T>(T) {
-      const auto work = [](const RowPointers<T>& p, int64_t, int64_t count) {
-        row_kernels<T>().swiglu_backward({p.in[0], p.in[1], p.in[2], p.out[0], p.out[1]}, 0, count);
-      };
+    with_types(gate, [&]<typename T, typename S>(T, S) {
+      const SwigluBackward<T, S> pass = {data_of<S>(gate), data_of<S>(up), data_of<S>(gradient),
+                                         data_of<S>(gate_gradient), data_of<S>(up_gradient)};
       for_rows(gate.numel(), 1, [&](int64_t begin, int64_t end) {
-        with_rows<T>({gate, up, gradient}, {gate_gradient, up_gradient}, 1, begin, end, work);
+        row_kernels<T, S>().swiglu_backward(pass, begin, end);
       });
     });
     return {gate_gradient.to(type), up_gradient.to(type)};
@@ -197,50 +193,49 @@ struct CrossEntropy : Function<CrossEntropy> {
     const Tensor targets = labels.contiguous();
     const int64_t rows = logits.size(0);
     const int64_t vocab = logits.size(1);
-    const Tensor log_sums = at::empty({rows}, logits.options());
+    const at::TensorOptions wide = logits.options().dtype(wide_type(logits.scalar_type()));
+    const Tensor log_sums = at::empty({rows}, wide);
     double entropy = 0;
     double squares = 0;
-    with_type(logits, [&]<typename T>(T) {
-      const LogSums<T> pass = {vocab, logits.data_ptr<T>(), log_sums.data_ptr<T>()};
+    with_types(logits, [&]<typename T, typename S>(T, S) {
+      const LogSums<T, S> pass = {vocab, data_of<S>(logits), data_of<T>(log_sums)};
       for_rows(rows, vocab,
-               [&](int64_t begin, int64_t end) { row_kernels<T>().log_sums(pass, begin, end); });
+               [&](int64_t begin, int64_t end) { row_kernels<T, S>().log_sums(pass, begin, end); });
       const int64_t* target = targets.data_ptr<int64_t>();
       for (int64_t row = 0; row < rows; ++row) {
         if (target[row] < 0) continue;
         TORCH_CHECK(target[row] < vocab, "target ", target[row], " of ", vocab, " words");
         const double log_sum = pass.log_sums[row];
-        entropy += log_sum - pass.logits[row * vocab + target[row]];
+        entropy += log_sum - value_of(pass.logits[row * vocab + target[row]]);
         squares += log_sum * log_sum;
       }
     });
     context->save_for_backward({logits, targets, log_sums});
     keep_whether_spent(context, logits);
     context->saved_data["z_loss"] = z_loss;
-    const Tensor reported = at::full({}, entropy, logits.options());
+    const Tensor reported = at::full({}, entropy, wide);
     context->mark_non_differentiable({reported});
-    return {reported, at::full({}, entropy + z_loss * squares, logits.options())};
+    return {reported, at::full({}, entropy + z_loss * squares, wide)};
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const Tensor& logits = saved[0];
     const int64_t vocab = logits.size(1);
-    const double weight = with_type(logits, [&]<typename T>(T) {
-      return static_cast<double>(*gradients[1].contiguous().data_ptr<T>());
-    });
-    const Tensor slopes =
-        saved[2] * (2 * context->saved_data["z_loss"].toDouble() * weight) * saved[1].ge(0);
     const Tensor gradient = gradient_of_logits(context, logits);
-    with_type(logits, [&]<typename T>(T) {
-      const CrossEntropyBackward<T> pass = {vocab,
-                                            logits.data_ptr<T>(),
-                                            saved[2].data_ptr<T>(),
-                                            saved[1].data_ptr<int64_t>(),
-                                            static_cast<T>(weight),
-                                            slopes.data_ptr<T>(),
-                                            gradient.data_ptr<T>()};
+    with_types(logits, [&]<typename T, typename S>(T, S) {
+      const double weight = *gradients[1].contiguous().data_ptr<T>();
+      const double z_slope = 2 * context->saved_data["z_loss"].toDouble() * weight;
+      const Tensor slopes = saved[2] * z_slope * saved[1].ge(0);
+      const CrossEntropyBackward<T, S> pass = {vocab,
+                                               data_of<S>(logits),
+                                               data_of<T>(saved[2]),
+                                               saved[1].data_ptr<int64_t>(),
+                                               static_cast<T>(weight),
+                                               data_of<T>(slopes),
+                                               data_of<S>(gradient)};
       for_rows(logits.size(0), vocab, [&](int64_t begin, int64_t end) {
-        row_kernels<T>().cross_entropy_backward(pass, begin, end);
+        row_kernels<T, S>().cross_entropy_backward(pass, begin, end);
       });
     });
     return {gradient, Tensor(), Tensor()};
@@ -256,12 +251,23 @@ bool has_fused_rows(at::Device device, at::ScalarType type) {
 }
 
 bool has_fused_loss(at::Device device, at::ScalarType type) {
-  return has_fused_rows(device, type) && (device.is_cuda() || wide_type(type) == type);
+  return has_fused_rows(device, type) && (device.is_cuda() || type != at::kHalf);
 }
 
 Tensor fused_rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   if (!x.is_cuda()) return RmsNorm::apply(x, weight, eps);
   return on_device::rms_norm(*device_kernels(), x, weight, eps);
+}
+
+ResidualNorm fused_residual_rms_norm(const Tensor& x, const Tensor& addend, const Tensor& weight,
+                                     double eps) {
+  if (x.is_cuda() || x.scalar_type() == at::kHalf) {
+    const Tensor residual = addend.defined() ? x + addend : x;
+    return {residual, fused_rms_norm(residual, weight, eps)};
+  }
+  const Tensor added = addend.defined() ? addend : x.detach().new_empty({0});
+  const variable_list both = ResidualRmsNorm::apply(x, added, weight, eps);
+  return {both[0], both[1]};
 }
 
 Tensor fused_swiglu(const Tensor& gate, const Tensor& up) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "trainer/arch/element_data.h"
 #include "trainer/arch/model.h"
 #include "trainer/kernels/level.h"
 #include "trainer/kernels/products.h"
@@ -36,8 +37,7 @@ bool is_widened(const Tensor& x) {
 Bf16Matrix matrix_of(const Tensor& x, Tensor& kept) {
   const bool across = x.stride(0) == 1 && x.stride(1) > 1;
   kept = across || x.stride(1) == 1 ? x : x.contiguous();
-  return {reinterpret_cast<const uint16_t*>(kept.data_ptr<at::BFloat16>()),
-          kept.stride(across ? 1 : 0), across};
+  return {data_of<uint16_t>(kept), kept.stride(across ? 1 : 0), across};
 }
 
 // work(product, first) for rows of a b from `first` on, on LibTorch's threads.
@@ -61,15 +61,23 @@ void for_product_rows(const Tensor& a, const Tensor& b, const Work& work) {
 // a [rows, depth] b [depth, columns] by the matrix units; bias [columns] or undefined.
 Tensor product_on_units(const Tensor& a, const Tensor& b, const Tensor& bias = {}) {
   const Tensor result = at::empty({a.size(0), b.size(1)}, a.options());
-  const auto bits = [](const Tensor& x) {
-    return reinterpret_cast<uint16_t*>(x.data_ptr<at::BFloat16>());
-  };
   const Tensor addend = bias.defined() ? bias.contiguous() : bias;
   for_product_rows(a, b, [&](const Bf16Product& product, int64_t first) {
-    multiply(product, addend.defined() ? bits(addend) : nullptr,
-             bits(result) + first * result.size(1));
+    multiply(product, addend.defined() ? data_of<uint16_t>(addend) : nullptr,
+             data_of<uint16_t>(result) + first * result.size(1));
   });
   return result;
+}
+
+// Rounded and added to `sum`, contiguous, which is made where it is undefined.
+void add_rounded_product_on_units(const Tensor& a, const Tensor& b, Tensor& sum) {
+  if (!sum.defined()) {
+    sum = product_on_units(a, b);
+    return;
+  }
+  for_product_rows(a, b, [&](const Bf16Product& product, int64_t first) {
+    add_rounded_product(product, data_of<uint16_t>(sum) + first * sum.size(1));
+  });
 }
 
 // Added to `sum`, contiguous and of fp32.
@@ -96,6 +104,20 @@ struct WidenedProduct : torch::autograd::Function<WidenedProduct> {
             at::matmul(widened(saved[0]).transpose(-1, -2), gradient).to(type)};
   }
 };
+
+// The gradient of a weight, a b; undefined where it has been added to the attached one.
+Tensor of_weight_on_units(const Tensor& weight, const Tensor& a, const Tensor& b) {
+  Tensor& attached = weight.mutable_grad();
+  const bool fits =
+      attached.defined() && attached.scalar_type() == at::kFloat && attached.is_contiguous();
+  if (!fits) return product_on_units(a, b);
+  add_product_on_units(a, b, attached);
+  return {};
+}
+
+Tensor of_bias(const Tensor& gradient) {
+  return widened(gradient).sum(0).to(gradient.scalar_type());
+}
 
 // x [rows, in] times a weight, [in, out] or, where `transposed`, [out, in]; bias [out] or
 // undefined.
@@ -149,16 +171,10 @@ struct Projection : torch::autograd::Function<Projection> {
       results[0] = product_on_units(gradient, transposed ? weight : weight.t());
     }
     if (weight.requires_grad()) {
-      const Tensor a = transposed ? gradient.t() : x.t();
-      const Tensor& b = transposed ? x : gradient;
-      Tensor& attached = weight.mutable_grad();
-      if (attached.defined() && attached.scalar_type() == at::kFloat && attached.is_contiguous()) {
-        add_product_on_units(a, b, attached);
-      } else {
-        results[1] = product_on_units(a, b);
-      }
+      results[1] = transposed ? of_weight_on_units(weight, gradient.t(), x)
+                              : of_weight_on_units(weight, x.t(), gradient);
     }
-    if (saved[2].requires_grad()) results[2] = widened(gradient).sum(0).to(gradient.scalar_type());
+    if (saved[2].requires_grad()) results[2] = of_bias(gradient);
     return results;
   }
 
@@ -169,6 +185,38 @@ struct Projection : torch::autograd::Function<Projection> {
     if (!fits || is_half_on_cpu(weight)) return at::mm(a, b).to(weight.scalar_type());
     attached.addmm_(a, b);
     return {};
+  }
+};
+
+// x [rows, in] times several weights [out, in], each with a bias [out] or an empty one.
+struct ProjectionsOnUnits : torch::autograd::Function<ProjectionsOnUnits> {
+  static variable_list forward(AutogradContext* context, const Tensor& x, at::TensorList weights,
+                               at::TensorList biases) {
+    variable_list saved = {x};
+    saved.insert(saved.end(), weights.begin(), weights.end());
+    saved.insert(saved.end(), biases.begin(), biases.end());
+    context->save_for_backward(saved);
+    variable_list results;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      results.push_back(
+          product_on_units(x, weights[i].t(), biases[i].numel() > 0 ? biases[i] : Tensor()));
+    }
+    return results;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const Tensor& x = saved[0];
+    const size_t count = gradients.size();
+    variable_list results(1 + 2 * count);
+    for (size_t i = count; i > 0; --i) {
+      const Tensor& gradient = gradients[i - 1];
+      const Tensor& weight = saved[i];
+      if (x.requires_grad()) add_rounded_product_on_units(gradient, weight, results[0]);
+      if (weight.requires_grad()) results[i] = of_weight_on_units(weight, gradient.t(), x);
+      if (saved[count + i].requires_grad()) results[count + i] = of_bias(gradient);
+    }
+    return results;
   }
 };
 
@@ -194,6 +242,13 @@ struct HalfSilu : torch::autograd::Function<HalfSilu> {
   }
 };
 
+Tensor as_rows(const Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+
+// No bias, as nodes take it.
+Tensor bias_or_empty(const Tensor& bias, const Tensor& weight) {
+  return bias.defined() ? bias : weight.detach().new_empty({0});
+}
+
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
@@ -205,10 +260,27 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
     return bias.defined() ? at::linear(x, weight, bias) : at::linear(x, weight);
   std::vector<int64_t> shape = x.sizes().vec();
   shape.back() = weight.size(0);
-  return Projection::apply(x.reshape({-1, x.size(-1)}), weight,
-                           bias.defined() ? bias : weight.detach().new_empty({0}),
-                           /*transposed=*/true)
+  return Projection::apply(as_rows(x), weight, bias_or_empty(bias, weight), /*transposed=*/true)
       .view(shape);
+}
+
+variable_list linears(const Tensor& x, const variable_list& weights, const variable_list& biases) {
+  variable_list results;
+  if (!is_on_units(x)) {
+    for (size_t i = 0; i < weights.size(); ++i) {
+      results.push_back(linear(x, weights[i], biases[i]));
+    }
+    return results;
+  }
+  variable_list addends = biases;
+  for (size_t i = 0; i < weights.size(); ++i) addends[i] = bias_or_empty(biases[i], weights[i]);
+  results = ProjectionsOnUnits::apply(as_rows(x), at::TensorList(weights), at::TensorList(addends));
+  std::vector<int64_t> shape = x.sizes().vec();
+  for (Tensor& result : results) {
+    shape.back() = result.size(-1);
+    result = result.view(shape);
+  }
+  return results;
 }
 
 Tensor addmm(const Tensor& bias, const Tensor& x, const Tensor& weight) {

@@ -9,6 +9,8 @@
 // autograd then has nothing to do. All else is plain ATen.
 #pragma once
 
+#include <vector>
+
 #include "trainer/compat/torch_compat.h"
 
 namespace hpctl::ops {
@@ -17,6 +19,10 @@ namespace hpctl::ops {
 at::Tensor matmul(const at::Tensor& a, const at::Tensor& b);
 // x [..., in], weight [out, in], bias [out] or undefined -> [..., out]
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
+// linear() of each, with the same bits; a bias may be undefined. On matrix units the gradient of x
+// is one array, to which each product is added, from the last to the first, as autograd adds them.
+std::vector<at::Tensor> linears(const at::Tensor& x, const std::vector<at::Tensor>& weights,
+                                const std::vector<at::Tensor>& biases);
 // bias [out], x [rows, in], weight [in, out] -> [rows, out]
 at::Tensor addmm(const at::Tensor& bias, const at::Tensor& x, const at::Tensor& weight);
 at::Tensor silu(const at::Tensor& x);

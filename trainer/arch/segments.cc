@@ -19,20 +19,16 @@ Segment branch(const char* name, DecoderPart part, Exchange after) {
           }};
 }
 
-// A branch begins from the residual stream, to which the one before is added where there is one.
 Segment norm(const char* name, DecoderPart part) {
   return {.name = name,
           .parameters = std::move(part.parameters),
           .after = Exchange::kGather,
-          .run = [run = std::move(part.run)](const LayerCall& call, const Tensors& in) {
-            at::Tensor x = in.size() == 1 ? in[0] : in[0] + in[1];
-            Tensors out = run(call, {x});
-            out.insert(out.begin(), std::move(x));
-            return out;
-          }};
+          .run = std::move(part.run)};
 }
 
 }  // namespace
+
+at::Tensor residual_stream(const Tensors& in) { return in.size() == 1 ? in[0] : in[0] + in[1]; }
 
 std::vector<Segment> segments_of(DecoderLayer layer) {
   std::vector<Segment> segments;
@@ -46,7 +42,7 @@ std::vector<Segment> segments_of(DecoderLayer layer) {
       {.name = "mlp_residual",
        .parameters = {},
        .after = Exchange::kNone,
-       .run = [](const LayerCall&, const Tensors& in) { return Tensors{in[0] + in[1]}; }});
+       .run = [](const LayerCall&, const Tensors& in) { return Tensors{residual_stream(in)}; }});
   return segments;
 }
 

@@ -62,20 +62,24 @@ struct Segment {
   std::function<Tensors(const LayerCall&, const Tensors&)> run;
 };
 
-// A part of a decoder layer, without the residual stream.
+// A part of a decoder layer: without the residual stream, but for the norms, which begin a branch
+// and so are the segment itself.
 struct DecoderPart {
   std::vector<size_t> parameters;
   std::function<Tensors(const LayerCall&, const Tensors&)> run;
 };
 
 struct DecoderLayer {
-  DecoderPart attention_norm;    // x -> a
+  DecoderPart attention_norm;    // x -> x, a
   DecoderPart qkv;               // a -> q [B, T, H, h], k, v [B, T, K, h]
   DecoderPart attention;         // q, k, v -> mixed [B, T, H * h]
   DecoderPart attention_output;  // mixed -> o [B, T, D]
-  DecoderPart mlp_norm;          // m -> b
+  DecoderPart mlp_norm;          // x, o -> m, b
   DecoderPart mlp;               // b -> d [B, T, D]
 };
+
+// Of what a norm is given: the branch before, where there is one, is added.
+at::Tensor residual_stream(const Tensors& in);
 
 std::vector<Segment> segments_of(DecoderLayer layer);
 

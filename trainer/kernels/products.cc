@@ -41,6 +41,11 @@ void multiply(const Bf16Product& product, const uint16_t* bias, uint16_t* c) {
   kernels::multiply_amx(product, panel, bias, c, memory_for(panel).get());
 }
 
+void add_rounded_product(const Bf16Product& product, uint16_t* c) {
+  const kernels::ProductPanel panel = panel_of(product, whole_blocks(product.depth));
+  kernels::add_rounded_product_amx(product, panel, c, memory_for(panel).get());
+}
+
 void add_product(const Bf16Product& product, float* c) {
   const kernels::ProductPanel panel =
       panel_of(product, std::min(whole_blocks(product.depth), kernels::kAddedDepth));
@@ -48,6 +53,7 @@ void add_product(const Bf16Product& product, float* c) {
 }
 #else
 void multiply(const Bf16Product&, const uint16_t*, uint16_t*) { __builtin_trap(); }
+void add_rounded_product(const Bf16Product&, uint16_t*) { __builtin_trap(); }
 void add_product(const Bf16Product&, float*) { __builtin_trap(); }
 #endif
 

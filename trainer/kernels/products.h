@@ -42,6 +42,9 @@ struct Bf16Product {
 
 // c [rows, columns] = a b, and `bias` [columns] added to each row where it is not null.
 void multiply(const Bf16Product& product, const uint16_t* bias, uint16_t* c);
+// c [rows, columns] = c + a b, where a b is rounded before it is added: the bits of a product and
+// an addition.
+void add_rounded_product(const Bf16Product& product, uint16_t* c);
 // c [rows, columns] += a b, all of it as one sum that begins with c.
 void add_product(const Bf16Product& product, float* c);
 

@@ -87,11 +87,13 @@ void add_steps(const uint16_t* a, const uint16_t* b, int64_t steps) {
   }
 }
 
-// What a block is, of a result whose rows lie `stride` apart.
+// What a block is, of a result whose rows lie `stride` apart. What lies there of bf16 is added to
+// where `adds`; sums in fp32 are in any case.
 struct Place {
   int64_t rows;
   int64_t columns;
   int64_t stride;
+  bool adds;
 };
 
 // Into sums, which `steps` are added to. A block at the edge passes through memory of its own.
@@ -120,6 +122,13 @@ __m512 widened(__m256i narrow) {
   return (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(narrow), 16);
 }
 
+// The sum of two rows of 32 numbers, rounded.
+__m512i rounded_sum(__m512i a, __m512i b) {
+  const auto low = [](__m512i x) { return widened(_mm512_castsi512_si256(x)); };
+  const auto high = [](__m512i x) { return widened(_mm512_extracti64x4_epi64(x, 1)); };
+  return T::narrow(_mm512_add_ps(low(a), low(b)), _mm512_add_ps(high(a), high(b)));
+}
+
 // Rounded, with the bias.
 void finish(const uint16_t* a, const uint16_t* b, int64_t steps, const Place& place,
             const uint16_t* bias, uint16_t* c) {
@@ -138,15 +147,16 @@ void finish(const uint16_t* a, const uint16_t* b, int64_t steps, const Place& pl
   for (int64_t i = 0; i < place.rows; ++i) {
     const __m512 low = _mm512_load_ps(sums + i * kBlock);
     const __m512 high = _mm512_load_ps(sums + i * kBlock + T::kLines);
-    _mm512_mask_storeu_epi16(
-        c + i * place.stride, mask,
-        T::narrow(_mm512_add_ps(low, low_bias), _mm512_add_ps(high, high_bias)));
+    uint16_t* const to = c + i * place.stride;
+    __m512i result = T::narrow(_mm512_add_ps(low, low_bias), _mm512_add_ps(high, high_bias));
+    if (place.adds) result = rounded_sum(_mm512_maskz_loadu_epi16(mask, to), result);
+    _mm512_mask_storeu_epi16(to, mask, result);
   }
 }
 
 template <typename Result>
-void compute(const Bf16Product& p, const ProductPanel& panel, const uint16_t* bias, Result* c,
-             uint16_t* memory) {
+void compute(const Bf16Product& p, const ProductPanel& panel, const uint16_t* bias, bool adds,
+             Result* c, uint16_t* memory) {
   uint16_t* const left = memory;
   uint16_t* const right = memory + kBlock * panel.depth;
   T::begin();
@@ -161,7 +171,7 @@ void compute(const Bf16Product& p, const ProductPanel& panel, const uint16_t* bi
         pack_operand<Side::kLeft>(p.a, row, d, rows, depth, left);
         T::publish();
         for (int64_t n = 0; n < columns; n += kBlock) {
-          const Place place = {rows, lesser(kBlock, columns - n), p.columns};
+          const Place place = {rows, lesser(kBlock, columns - n), p.columns, adds};
           finish(left, right + n * steps * T::kDepth, steps, place,
                  bias == nullptr ? nullptr : bias + first + n, c + row * p.columns + first + n);
         }
@@ -177,12 +187,17 @@ void compute(const Bf16Product& p, const ProductPanel& panel, const uint16_t* bi
 
 void multiply_amx(const Bf16Product& product, const ProductPanel& panel, const uint16_t* bias,
                   uint16_t* c, uint16_t* memory) {
-  amx_products::compute(product, panel, bias, c, memory);
+  amx_products::compute(product, panel, bias, false, c, memory);
+}
+
+void add_rounded_product_amx(const Bf16Product& product, const ProductPanel& panel, uint16_t* c,
+                             uint16_t* memory) {
+  amx_products::compute(product, panel, nullptr, true, c, memory);
 }
 
 void add_product_amx(const Bf16Product& product, const ProductPanel& panel, float* c,
                      uint16_t* memory) {
-  amx_products::compute(product, panel, nullptr, c, memory);
+  amx_products::compute(product, panel, nullptr, true, c, memory);
 }
 
 }  // namespace hpctl::kernels

@@ -21,6 +21,8 @@ struct ProductPanel {
 // `memory` has (columns + kProductBlock) * depth elements, and begins at a multiple of 64 bytes.
 void multiply_amx(const Bf16Product& product, const ProductPanel& panel, const uint16_t* bias,
                   uint16_t* c, uint16_t* memory);
+void add_rounded_product_amx(const Bf16Product& product, const ProductPanel& panel, uint16_t* c,
+                             uint16_t* memory);
 void add_product_amx(const Bf16Product& product, const ProductPanel& panel, float* c,
                      uint16_t* memory);
 

@@ -12,6 +12,12 @@ const RowKernels<float>& row_kernels<float>(KernelLevel level) {
 }
 
 template <>
+const RowKernels<float, uint16_t>& row_kernels<float, uint16_t>(KernelLevel level) {
+  return kernels::table_at<kernels::kBf16RowsBaseline, kernels::kBf16RowsAvx2,
+                           kernels::kBf16RowsAvx512>(level);
+}
+
+template <>
 const RowKernels<double>& row_kernels<double>(KernelLevel) {
   return kernels::kRowsBaselineDouble;
 }

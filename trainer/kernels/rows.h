@@ -4,6 +4,10 @@
 // depends on itself alone, so rows may be divided among threads in any way; only the gradient of a
 // norm's weight is a sum over rows, in their order. Between levels (level.h) bits differ.
 //
+// T is the type of what is computed, S that of rows in memory: T, or uint16_t for bf16. Those are
+// widened as they are read, and rounded once as they are written (to nearest, ties to even): the
+// bits are those of fp32's kernel on widened rows.
+//
 // Exponentials in fp32 have a relative error of at most 2^-22. No two operands overlap, but where
 // it is said. What a gradient is written over need not be initialised. What is not a number stays
 // so.
@@ -27,84 +31,89 @@ inline constexpr double kRowErrorBf16 = 2 * 0x1p-8;
 inline constexpr double kRowErrorFp16 = 2 * 0x1p-11;
 
 // x, y and their gradients: [rows, dim].
-template <typename T>
+template <typename T, typename S = T>
 struct RmsNormForward {
   int64_t dim;
   double eps;
-  const T* x;
+  const S* x;
   const T* weight;  // [dim]
-  T* y;             // x * inverse_rms * weight
+  S* y;             // x * inverse_rms * weight
   T* inverse_rms;   // [rows]: 1 / sqrt(mean(x^2) + eps)
+  // What is added to x first, or null. All is then of `sum`, as it is in memory.
+  const S* addend = nullptr;
+  S* sum = nullptr;
 };
 
-template <typename T>
+template <typename T, typename S = T>
 struct RmsNormBackward {
   int64_t dim;
-  const T* x;
+  const S* x;
   const T* weight;
   const T* inverse_rms;
-  const T* y_gradient;
-  T* x_gradient;
+  const S* y_gradient;
+  S* x_gradient;
   T* weight_gradient;  // [dim], increased
+  // Another gradient of x, added to what x_gradient would be in memory; or null.
+  const S* other_gradient = nullptr;
 };
 
 // gate, up and their gradients: as many elements as y.
-template <typename T>
+template <typename T, typename S = T>
 struct SwigluForward {
-  const T* gate;
-  const T* up;
-  T* y;  // gate / (1 + exp(-gate)) * up
+  const S* gate;
+  const S* up;
+  S* y;  // gate / (1 + exp(-gate)) * up
 };
 
-template <typename T>
+template <typename T, typename S = T>
 struct SwigluBackward {
-  const T* gate;
-  const T* up;
-  const T* y_gradient;
-  T* gate_gradient;
-  T* up_gradient;
+  const S* gate;
+  const S* up;
+  const S* y_gradient;
+  S* gate_gradient;
+  S* up_gradient;
 };
 
 // Of logits [rows, vocab].
-template <typename T>
+template <typename T, typename S = T>
 struct LogSums {
   int64_t vocab;
-  const T* logits;
+  const S* logits;
   T* log_sums;  // [rows]: log(sum(exp(logits)))
 };
 
 // The gradient of weight * (log_sum - logits[target]) + slope * log_sum: the row's softmax times
 // (weight + slope), less `weight` at the target.
-template <typename T>
+template <typename T, typename S = T>
 struct CrossEntropyBackward {
   int64_t vocab;
-  const T* logits;
+  const S* logits;
   const T* log_sums;
   const int64_t* targets;  // [rows]; below 0: the row is not counted
   T weight;
   const T* slopes;     // [rows]
-  T* logits_gradient;  // may be `logits`
+  S* logits_gradient;  // may be `logits`
 };
 
-// Each but the last two over `begin` to `end` of the rows, or of the elements.
-template <typename T>
+// Each over `begin` to `end` of the rows, or of the elements.
+template <typename T, typename S = T>
 struct RowKernels {
-  void (*rms_norm)(const RmsNormForward<T>& pass, int64_t begin, int64_t end);
-  void (*rms_norm_backward)(const RmsNormBackward<T>& pass, int64_t begin, int64_t end);
-  void (*swiglu)(const SwigluForward<T>& pass, int64_t begin, int64_t end);
-  void (*swiglu_backward)(const SwigluBackward<T>& pass, int64_t begin, int64_t end);
-  void (*log_sums)(const LogSums<T>& pass, int64_t begin, int64_t end);
-  void (*cross_entropy_backward)(const CrossEntropyBackward<T>& pass, int64_t begin, int64_t end);
-  // Of bf16, and to it: nearest, ties to even.
-  void (*widen)(const uint16_t* from, T* to, int64_t count);
-  void (*narrow)(const T* from, uint16_t* to, int64_t count);
+  void (*rms_norm)(const RmsNormForward<T, S>& pass, int64_t begin, int64_t end);
+  void (*rms_norm_backward)(const RmsNormBackward<T, S>& pass, int64_t begin, int64_t end);
+  void (*swiglu)(const SwigluForward<T, S>& pass, int64_t begin, int64_t end);
+  void (*swiglu_backward)(const SwigluBackward<T, S>& pass, int64_t begin, int64_t end);
+  void (*log_sums)(const LogSums<T, S>& pass, int64_t begin, int64_t end);
+  void (*cross_entropy_backward)(const CrossEntropyBackward<T, S>& pass, int64_t begin,
+                                 int64_t end);
 };
 
 // fp64 has the baseline alone.
-template <typename T>
-const RowKernels<T>& row_kernels(KernelLevel level = kernel_level());
+template <typename T, typename S = T>
+const RowKernels<T, S>& row_kernels(KernelLevel level = kernel_level());
 template <>
 const RowKernels<float>& row_kernels<float>(KernelLevel level);
+template <>
+const RowKernels<float, uint16_t>& row_kernels<float, uint16_t>(KernelLevel level);
 template <>
 const RowKernels<double>& row_kernels<double>(KernelLevel level);
 

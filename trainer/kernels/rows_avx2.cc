@@ -12,6 +12,7 @@ struct Avx2 {
 
 }  // namespace
 
-const RowKernels<float> kRowsAvx2 = RowLoops<float, Avx2>::table();
+const RowKernels<float> kRowsAvx2 = RowLoops<float, float, Avx2>::table();
+const RowKernels<float, uint16_t> kBf16RowsAvx2 = RowLoops<float, uint16_t, Avx2>::table();
 
 }  // namespace hpctl::kernels

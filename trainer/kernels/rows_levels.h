@@ -10,5 +10,8 @@ extern const RowKernels<float> kRowsBaseline;
 extern const RowKernels<double> kRowsBaselineDouble;
 extern const RowKernels<float> kRowsAvx2;
 extern const RowKernels<float> kRowsAvx512;
+extern const RowKernels<float, uint16_t> kBf16RowsBaseline;
+extern const RowKernels<float, uint16_t> kBf16RowsAvx2;
+extern const RowKernels<float, uint16_t> kBf16RowsAvx512;
 
 }  // namespace hpctl::kernels

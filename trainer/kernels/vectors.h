@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Vectors of a level, by the compiler's own vector types: arithmetic between them, and between one
 // and a scalar, is lane by lane. `Level` is a type of the unnamed namespace of the one source that
-// uses it (level.h says why) with kBytes, the size of a vector.
+// uses it (level.h says why) with kBytes, the size of a vector, and where the instruction set has
+// them, widen() from 16 bits to 32 and narrow() back.
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
+
+#include "trainer/kernels/bf16.h"
 
 namespace hpctl::kernels {
 
@@ -14,6 +17,7 @@ struct Lanes {
   using Vector [[gnu::vector_size(Level::kBytes)]] = T;
   using Word = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
   using Words [[gnu::vector_size(Level::kBytes)]] = Word;
+  using Halves [[gnu::vector_size(Level::kBytes / sizeof(T) * 2)]] = uint16_t;
   static constexpr int64_t kCount = Level::kBytes / sizeof(T);
 
   [[gnu::always_inline]] static Vector load(const T* from) {
@@ -24,17 +28,57 @@ struct Lanes {
 
   [[gnu::always_inline]] static void store(T* to, Vector v) { __builtin_memcpy(to, &v, sizeof v); }
 
-  // `count` elements, and `rest` in the other lanes.
-  [[gnu::always_inline]] static Vector load_part(const T* from, int64_t count, T rest) {
+  // Of bf16 in memory, and to it; as bf16.h does it for one value.
+  [[gnu::always_inline]] static Vector load(const uint16_t* from) {
+    Halves halves;
+    __builtin_memcpy(&halves, from, sizeof halves);
+    return (Vector)(widened(halves) << 16);
+  }
+
+  [[gnu::always_inline]] static void store(uint16_t* to, Vector v) {
+    const Words quiet = Words{} + 0x7fc0U;
+    const Words bits = (Words)v;
+    const Words rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+    const Halves halves = narrowed(v == v ? rounded : quiet);
+    __builtin_memcpy(to, &halves, sizeof halves);
+  }
+
+  [[gnu::always_inline]] static Words widened(Halves halves) {
+    if constexpr (requires { Level::widen(halves); }) {
+      return Level::widen(halves);
+    } else {
+      return __builtin_convertvector(halves, Words);
+    }
+  }
+
+  [[gnu::always_inline]] static Halves narrowed(Words words) {
+    if constexpr (requires { Level::narrow(words); }) {
+      return Level::narrow(words);
+    } else {
+      return __builtin_convertvector(words, Halves);
+    }
+  }
+
+  [[gnu::always_inline]] static T load_one(const T* from) { return *from; }
+  [[gnu::always_inline]] static T load_one(const uint16_t* from) { return float_of_bf16(*from); }
+  [[gnu::always_inline]] static void store_one(T* to, T value) { *to = value; }
+  [[gnu::always_inline]] static void store_one(uint16_t* to, T value) {
+    *to = bf16_of(static_cast<float>(value));
+  }
+
+  // `count` elements, of T or of bf16, and `rest` in the other lanes.
+  template <typename S>
+  [[gnu::always_inline]] static Vector load_part(const S* from, int64_t count, T rest) {
     if (count == kCount) return load(from);
     Vector v = all(rest);
-    for (int64_t i = 0; i < count; ++i) v[i] = from[i];
+    for (int64_t i = 0; i < count; ++i) v[i] = load_one(from + i);
     return v;
   }
 
-  [[gnu::always_inline]] static void store_part(T* to, Vector v, int64_t count) {
+  template <typename S>
+  [[gnu::always_inline]] static void store_part(S* to, Vector v, int64_t count) {
     if (count == kCount) return store(to, v);
-    for (int64_t i = 0; i < count; ++i) to[i] = v[i];
+    for (int64_t i = 0; i < count; ++i) store_one(to + i, v[i]);
   }
 
   // Of the lanes, in their order.

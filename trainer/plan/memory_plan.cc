@@ -98,11 +98,12 @@ bool offloads(const TrainSpec& train, Offload what) {
   return std::find(all.begin(), all.end(), what) != all.end();
 }
 
-// An element of the logits at the head's peak: a GPU's kernels take them as they are, those of a
-// CPU in fp32. Their gradient is written over them.
+// Whether the loss reads a copy of the logits in fp32: a CPU's kernels take all but fp16 as it is.
+bool copies_logits(const PlanSetting& s) { return !s.gpu && s.train.precision == Precision::kFp16; }
+
+// An element of the logits at the head's peak. Their gradient is written over what the loss reads.
 double logit_bytes(const PlanSetting& s) {
-  const double c = compute_bytes(s.train);
-  return s.gpu ? c : kFp32 + (c < kFp32 ? c : 0);
+  return compute_bytes(s.train) + (copies_logits(s) ? kFp32 : 0);
 }
 double head_bytes(const PlanSetting& s) {
   const TrainSpec& t = s.train;
@@ -232,7 +233,7 @@ void add_activations(MemoryPlan& plan, const PlanSetting& s) {
                                 ? std::to_string(s.train.loss.chunk_tokens) + " tokens at a time"
                                 : "all tokens of a micro-batch";
   if (head >= work) {
-    const char* type = s.gpu ? to_word(s.train.precision) : "fp32";
+    const char* type = copies_logits(s) ? "fp32" : to_word(s.train.precision);
     plan.parts.push_back({"logits", head, chunk + " in " + type + ", their gradient over them"});
   } else {
     plan.parts.push_back({"one layer's backward", work, "larger than the logits"});

@@ -57,6 +57,45 @@ TEST(FusedRows, NormsOfNarrowTypesAreRoundedOnce) {
                       {at::randn({3, 70, 48}), at::randn({48})});
 }
 
+// In the type of x, as operations of their own give them: the residual stream, its norm, and where
+// the gradients of those are themselves the gradients of the operands.
+std::vector<Tensor> branch_of(std::vector<Tensor> operands, bool fused) {
+  for (Tensor& operand : operands) operand = operand.detach().requires_grad_();
+  const bool adds = operands.size() == 3;
+  const Tensor& weight = operands.back();
+  const Tensor addend = adds ? operands[1] : Tensor();
+  ResidualNorm both;
+  if (fused) {
+    both = fused_residual_rms_norm(operands[0], addend, weight, 1e-5);
+  } else {
+    both.residual = adds ? operands[0] + addend : operands[0];
+    both.normed = fused_rms_norm(both.residual, weight, 1e-5);
+  }
+  torch::autograd::backward({both.residual * 1, both.normed},
+                            {both.residual.detach(), both.normed.detach()});
+  std::vector<Tensor> results = {both.residual.detach(), both.normed.detach()};
+  for (const Tensor& operand : operands) results.push_back(operand.grad());
+  return results;
+}
+
+TEST(FusedRows, ABranchBeginsWithTheBitsOfASumAndANorm) {
+  at::manual_seed(4);
+  const Tensor x = at::randn({3, 170, 48});
+  const Tensor addend = at::randn({3, 170, 48});
+  const Tensor weight = at::randn({48});
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf, at::kFloat, at::kDouble}) {
+    for (std::vector<Tensor> operands :
+         {std::vector<Tensor>{x, weight}, std::vector<Tensor>{x, addend, weight}}) {
+      for (Tensor& operand : operands) operand = operand.to(type);
+      const std::vector<Tensor> found = branch_of(operands, true);
+      const std::vector<Tensor> expected = branch_of(operands, false);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_TRUE(at::equal(found[i], expected[i])) << type << " " << i;
+      }
+    }
+  }
+}
+
 TEST(FusedRows, SwigluOfNarrowTypesIsRoundedOnce) {
   at::manual_seed(2);
   expect_rounded_once([](const auto& x) { return fused_swiglu(x[0], x[1]); },
@@ -69,9 +108,10 @@ struct LossOfLogits {
   Tensor gradient;
   Tensor logits;
 };
-LossOfLogits loss_of(const std::function<Tensor(const Tensor&)>& make, bool twice = false) {
+LossOfLogits loss_of(const std::function<Tensor(const Tensor&)>& make, bool twice = false,
+                     at::ScalarType type = at::kFloat) {
   at::manual_seed(3);
-  const Tensor leaf = at::randn({5, 70}).requires_grad_();
+  const Tensor leaf = at::randn({5, 70}).to(type).requires_grad_();
   const Tensor targets = at::randint(70, {5}, at::kLong);
   const Tensor logits = make(leaf);
   const Tensor objective = fused_cross_entropy(logits, targets, 1e-4).objective;
@@ -89,6 +129,14 @@ TEST(FusedRows, TheGradientOfLogitsReplacesThoseThatAnOperationMade) {
   EXPECT_TRUE(at::equal(made.logits, made.gradient)) << "no array beside them";
   EXPECT_TRUE(at::equal(view.logits, leaf.logits)) << "a leaf is its owner's";
   EXPECT_FALSE(at::equal(leaf.logits, leaf.gradient));
+}
+
+TEST(FusedRows, LossOfBf16IsThatOfFp32WithItsGradientRounded) {
+  const LossOfLogits narrow = loss_of([](const Tensor& x) { return x * 1; }, false, at::kBFloat16);
+  const LossOfLogits wide =
+      loss_of([](const Tensor& x) { return x.to(at::kFloat); }, false, at::kBFloat16);
+  EXPECT_TRUE(at::equal(narrow.gradient, wide.gradient));
+  EXPECT_TRUE(at::equal(narrow.logits, narrow.gradient)) << "no array beside them";
 }
 
 TEST(FusedRows, LogitsThatAreReplacedHaveNoSecondGradient) {

@@ -153,9 +153,9 @@ TEST(MemoryPlan, BetweenProductsNothingWideIsKept) {
   EXPECT_EQ(parts_of(s)["activations"], 8192.0 * 32 * (products * 2 + 32 * 4));
 }
 
-// A GPU's loss takes them as they are (trainer/arch/fused_rows.h), a CPU's in fp32; their gradient
-// is written over them.
-TEST(MemoryPlan, LogitsOnAGpuAreAsNarrowAsTheModel) {
+// The loss takes them as they are (trainer/arch/fused_rows.h), but a CPU's those of fp16 in fp32;
+// their gradient is written over them.
+TEST(MemoryPlan, LogitsAreAsNarrowAsTheModel) {
   PlanSetting s = setting_of("llama3-8b", 1, 8);
   const double logits = 8192.0 * 128256;
   EXPECT_EQ(parts_of(s)["logits"], logits * 2);
@@ -164,6 +164,8 @@ TEST(MemoryPlan, LogitsOnAGpuAreAsNarrowAsTheModel) {
   EXPECT_EQ(parts_of(s)["logits"], 64.0 * 128256 * 4);
   s = setting_of("llama3-8b", 1, 8);
   s.gpu = false;
+  EXPECT_EQ(parts_of(s)["logits"], logits * 2);
+  s.train.precision = Precision::kFp16;
   EXPECT_EQ(parts_of(s)["logits"], logits * (2 + 4))
       << "a copy in fp32, which their gradient replaces";
 }

@@ -225,6 +225,43 @@ TEST(Products, OfBf16WithoutAnAttachedGradientAreRounded) {
   }
 }
 
+// Results, and gradients of all operands, of three products of one x, by linears() or by linear().
+std::vector<Tensor> three_products(at::ScalarType type, bool at_once) {
+  const Layer first = seeded(12, type);
+  const Tensor& x = first.x;
+  std::vector<Tensor> weights = {first.weight};
+  for (const int64_t out : {16, 70}) {
+    weights.push_back(Layer::leaf(at::randn({out, 48}), type));
+    weights.back().mutable_grad() = at::ones({out, 48}, type == at::kBFloat16 ? at::kFloat : type);
+  }
+  const std::vector<Tensor> biases = {first.bias, Tensor(), Tensor()};
+  std::vector<Tensor> results;
+  if (at_once) {
+    results = ops::linears(x, weights, biases);
+  } else {
+    for (size_t i = 0; i < 3; ++i) results.push_back(ops::linear(x, weights[i], biases[i]));
+  }
+  std::vector<Tensor> found;
+  for (const Tensor& result : results) found.push_back(result.detach());
+  torch::autograd::backward({results[0], results[1], results[2]}, {found[0], found[1], found[2]});
+  found.insert(found.end(), {x.grad(), first.bias.grad()});
+  for (const Tensor& weight : weights) found.push_back(weight.grad());
+  return found;
+}
+
+TEST(Products, OfOneOperandHaveTheBitsOfEach) {
+  for (const Bf16Products products : {Bf16Products::kWidened, bf16_products()}) {
+    const ScopedBf16Products scoped(products);
+    for (const at::ScalarType type : {at::kDouble, at::kFloat, at::kBFloat16}) {
+      const std::vector<Tensor> found = three_products(type, true);
+      const std::vector<Tensor> expected = three_products(type, false);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_TRUE(at::equal(found[i], expected[i])) << to_word(products) << type << " " << i;
+      }
+    }
+  }
+}
+
 TEST(Products, OnMatrixUnitsHaveTheSameBitsWithTwoThreads) {
   if (!has_bf16_matrix_units()) GTEST_SKIP() << "this processor has no matrix units";
   const ScopedBf16Products scoped(Bf16Products::kMatrixUnits);

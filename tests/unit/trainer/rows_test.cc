@@ -10,6 +10,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "trainer/kernels/bf16.h"
@@ -104,6 +105,49 @@ void compare(const Run& run, const Results& expected, const std::string& what) {
   }
 }
 
+template <typename T, typename S>
+struct Normed {
+  std::vector<S> sum;  // of x and the addend; empty without one
+  std::vector<S> y;
+  std::vector<T> inverse_rms;
+  std::vector<S> x_gradient;
+  std::vector<T> weight_gradient;
+};
+
+// Forward and backward, two rows and then the others. `addend` and `other_gradient` may be empty.
+template <typename T, typename S>
+Normed<T, S> norm(const RowKernels<T, S>& kernels, const std::vector<T>& weight,
+                  const std::vector<S>& x, const std::vector<S>& y_gradient,
+                  const std::vector<S>& addend = {}, const std::vector<S>& other_gradient = {}) {
+  const auto dim = static_cast<int64_t>(weight.size());
+  const int64_t rows = static_cast<int64_t>(x.size()) / dim;
+  Normed<T, S> of = {std::vector<S>(addend.size()), std::vector<S>(x.size()),
+                     std::vector<T>(static_cast<size_t>(rows)), std::vector<S>(x.size()),
+                     std::vector<T>(weight.size())};
+  const bool adds = !addend.empty();
+  const RmsNormForward<T, S> forward = {dim,
+                                        kEps,
+                                        x.data(),
+                                        weight.data(),
+                                        of.y.data(),
+                                        of.inverse_rms.data(),
+                                        adds ? addend.data() : nullptr,
+                                        adds ? of.sum.data() : nullptr};
+  kernels.rms_norm(forward, 0, 2);
+  kernels.rms_norm(forward, 2, rows);
+  const RmsNormBackward<T, S> backward = {dim,
+                                          adds ? of.sum.data() : x.data(),
+                                          weight.data(),
+                                          of.inverse_rms.data(),
+                                          y_gradient.data(),
+                                          of.x_gradient.data(),
+                                          of.weight_gradient.data(),
+                                          other_gradient.empty() ? nullptr : other_gradient.data()};
+  kernels.rms_norm_backward(backward, 0, 2);
+  kernels.rms_norm_backward(backward, 2, rows);
+  return of;
+}
+
 TEST(Rows, RmsNormIsItsDefinitionAndItsGradientItsSlope) {
   for (const int64_t dim : {3, 16, 63, 64, 65, 200}) {
     Values x = random_values(kRows * dim, 1);
@@ -125,27 +169,9 @@ TEST(Rows, RmsNormIsItsDefinitionAndItsGradientItsSlope) {
     const Results expected = {
         {"y", define()}, {"gradient of x", slopes}, {"gradient of the weight", weight_slopes}};
     const auto run = [&]<typename T>(T, const RowKernels<T>& kernels) -> Results {
-      const std::vector<T> in = rounded<T>(x);
-      const std::vector<T> factors = rounded<T>(weight);
-      const std::vector<T> out_gradient = rounded<T>(gradient);
-      std::vector<T> y(in.size());
-      std::vector<T> inverse(kRows);
-      std::vector<T> x_gradient(in.size());
-      std::vector<T> weight_gradient(factors.size());
-      const RmsNormForward<T> forward = {dim,      kEps,          in.data(), factors.data(),
-                                         y.data(), inverse.data()};
-      kernels.rms_norm(forward, 0, 2);
-      kernels.rms_norm(forward, 2, kRows);
-      const RmsNormBackward<T> backward = {dim,
-                                           in.data(),
-                                           factors.data(),
-                                           inverse.data(),
-                                           out_gradient.data(),
-                                           x_gradient.data(),
-                                           weight_gradient.data()};
-      kernels.rms_norm_backward(backward, 0, 2);
-      kernels.rms_norm_backward(backward, 2, kRows);
-      return {{"", widened(y)}, {"", widened(x_gradient)}, {"", widened(weight_gradient)}};
+      const Normed<T, T> of =
+          norm(kernels, rounded<T>(weight), rounded<T>(x), rounded<T>(gradient));
+      return {{"", widened(of.y)}, {"", widened(of.x_gradient)}, {"", widened(of.weight_gradient)}};
     };
     compare(run, expected, "dim " + std::to_string(dim));
   }
@@ -277,26 +303,156 @@ TEST(Rows, WhatIsNotANumberIsNotHidden) {
   }
 }
 
-// All that there are; those that lie between two are tested where bf16.h is.
+std::vector<uint16_t> narrow(const std::vector<float>& values) {
+  std::vector<uint16_t> bits;
+  for (const float value : values) bits.push_back(bf16_of(value));
+  return bits;
+}
+
+std::vector<uint16_t> random_bf16(int64_t count, uint32_t seed, double spread = 2) {
+  return narrow(rounded<float>(random_values(count, seed, spread)));
+}
+
+std::vector<float> wide(const std::vector<uint16_t>& bits) {
+  std::vector<float> values;
+  for (const uint16_t value : bits) values.push_back(float_of_bf16(value));
+  return values;
+}
+
+template <typename T>
+std::vector<T> sums(const std::vector<T>& a, const std::vector<T>& b) {
+  std::vector<T> all;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if constexpr (std::is_same_v<T, uint16_t>) {
+      all.push_back(bf16_of(float_of_bf16(a[i]) + float_of_bf16(b[i])));
+    } else {
+      all.push_back(a[i] + b[i]);
+    }
+  }
+  return all;
+}
+
+// `run` is called with the kernels of each kind and a maker of values for them.
+template <typename Run>
+void for_all_kernels(const Run& run) {
+  run(row_kernels<double>(), [](const Values& v) { return v; });
+  for (const KernelLevel level : kernel_levels()) {
+    SCOPED_TRACE(to_word(level));
+    run(row_kernels<float>(level), [](const Values& v) { return rounded<float>(v); });
+    run(row_kernels<float, uint16_t>(level),
+        [](const Values& v) { return narrow(rounded<float>(v)); });
+  }
+}
+
+TEST(Rows, NormOfASumHasTheBitsOfTheTwo) {
+  for (const int64_t dim : {3, 16, 63, 64, 65, 200}) {
+    for_all_kernels([&]<typename T, typename S>(const RowKernels<T, S>& kernels, const auto& make) {
+      const std::vector<T> weight = rounded<T>(random_values(dim, 2));
+      const std::vector<S> x = make(random_values(kRows * dim, 1));
+      const std::vector<S> addend = make(random_values(kRows * dim, 3));
+      const std::vector<S> gradient = make(random_values(kRows * dim, 4));
+      const std::vector<S> other = make(random_values(kRows * dim, 5));
+      const Normed<T, S> both = norm(kernels, weight, x, gradient, addend, other);
+      const Normed<T, S> alone = norm(kernels, weight, sums(x, addend), gradient);
+      EXPECT_EQ(both.sum, sums(x, addend));
+      EXPECT_EQ(both.y, alone.y);
+      EXPECT_EQ(both.inverse_rms, alone.inverse_rms);
+      EXPECT_EQ(both.x_gradient, sums(alone.x_gradient, other));
+      EXPECT_EQ(both.weight_gradient, alone.weight_gradient);
+    });
+  }
+}
+
+TEST(Rows, NormsOfBf16HaveTheBitsOfFp32Rounded) {
+  for (const int64_t dim : {3, 16, 63, 64, 65, 200}) {
+    const std::vector<uint16_t> x = random_bf16(kRows * dim, 1);
+    const std::vector<uint16_t> gradient = random_bf16(kRows * dim, 3);
+    const std::vector<float> weight = rounded<float>(random_values(dim, 2));
+    for (const KernelLevel level : kernel_levels()) {
+      const auto exact = norm(row_kernels<float>(level), weight, wide(x), wide(gradient));
+      const auto found = norm(row_kernels<float, uint16_t>(level), weight, x, gradient);
+      EXPECT_EQ(found.y, narrow(exact.y)) << to_word(level);
+      EXPECT_EQ(found.inverse_rms, exact.inverse_rms) << to_word(level);
+      EXPECT_EQ(found.x_gradient, narrow(exact.x_gradient)) << to_word(level);
+      EXPECT_EQ(found.weight_gradient, exact.weight_gradient) << to_word(level);
+    }
+  }
+}
+
+TEST(Rows, SwigluOfBf16HasTheBitsOfFp32Rounded) {
+  for (const int64_t count : {1, 3, 16, 1000}) {
+    const std::vector<uint16_t> in[] = {random_bf16(count, 1, 12), random_bf16(count, 2),
+                                        random_bf16(count, 3)};
+    const std::vector<float> exact_in[] = {wide(in[0]), wide(in[1]), wide(in[2])};
+    for (const KernelLevel level : kernel_levels()) {
+      std::vector<float> exact[3];
+      std::vector<uint16_t> found[3];
+      for (auto& result : exact) result.resize(static_cast<size_t>(count));
+      for (auto& result : found) result.resize(static_cast<size_t>(count));
+      const auto run = [&](const auto& kernels, const auto& from, auto& to) {
+        kernels.swiglu({from[0].data(), from[1].data(), to[0].data()}, 0, count);
+        kernels.swiglu_backward(
+            {from[0].data(), from[1].data(), from[2].data(), to[1].data(), to[2].data()}, 0, count);
+      };
+      run(row_kernels<float>(level), exact_in, exact);
+      run(row_kernels<float, uint16_t>(level), in, found);
+      for (int i = 0; i < 3; ++i) EXPECT_EQ(found[i], narrow(exact[i])) << to_word(level) << i;
+    }
+  }
+}
+
+// Also where the gradient replaces the logits.
+TEST(Rows, CrossEntropyOfBf16HasTheBitsOfFp32Rounded) {
+  for (const int64_t vocab : {1, 5, 16, 250}) {
+    const std::vector<uint16_t> logits = random_bf16(kRows * vocab, 1, 20);
+    const std::vector<float> exact_logits = wide(logits);
+    const std::vector<int64_t> targets = {0, vocab - 1, -100, vocab / 2, 0};
+    const std::vector<float> slopes = {0.25F, 0.5F, 0, 0.125F, 1};
+    for (const KernelLevel level : kernel_levels()) {
+      const auto run = [&]<typename S>(const RowKernels<float, S>& kernels,
+                                       const std::vector<S>& in, std::vector<float>& log_sums) {
+        std::vector<S> gradient = in;
+        log_sums.resize(kRows);
+        kernels.log_sums({vocab, in.data(), log_sums.data()}, 0, kRows);
+        kernels.cross_entropy_backward({vocab, gradient.data(), log_sums.data(), targets.data(),
+                                        0.3F, slopes.data(), gradient.data()},
+                                       0, kRows);
+        return gradient;
+      };
+      std::vector<float> exact_sums;
+      std::vector<float> sums;
+      const std::vector<float> exact = run(row_kernels<float>(level), exact_logits, exact_sums);
+      EXPECT_EQ(run(row_kernels<float, uint16_t>(level), logits, sums), narrow(exact))
+          << to_word(level);
+      EXPECT_EQ(sums, exact_sums) << to_word(level);
+    }
+  }
+}
+
+// All that there are; the tests above have those that lie between two.
 TEST(Rows, EveryBf16IsWidenedAndNarrowedBack) {
   constexpr int64_t kAll = 1 << 16;
-  std::vector<uint16_t> narrow;
-  for (int64_t bits = 0; bits < kAll; ++bits) narrow.push_back(static_cast<uint16_t>(bits));
+  constexpr int64_t kWritten = kAll - 3;
+  std::vector<uint16_t> all;
+  for (int64_t bits = 0; bits < kAll; ++bits) all.push_back(static_cast<uint16_t>(bits));
+  const std::vector<uint16_t> nothing(kAll, 0x8000);  // -0, which changes no number
+  const std::vector<float> weight(kAll, 1);
   for (const KernelLevel level : kernel_levels()) {
-    std::vector<float> wide(kAll);
-    std::vector<uint16_t> back(kAll);
-    row_kernels<float>(level).widen(narrow.data(), wide.data(), kAll - 3);
-    row_kernels<float>(level).narrow(wide.data(), back.data(), kAll - 3);
-    for (size_t i = 0; i < kAll - 3; ++i) {
-      if (std::isnan(wide[i])) {
-        EXPECT_TRUE(std::isnan(float_of_bf16(narrow[i])) && std::isnan(float_of_bf16(back[i])));
+    std::vector<uint16_t> y(kAll);
+    std::vector<uint16_t> sum(kAll);
+    float inverse = 0;
+    row_kernels<float, uint16_t>(level).rms_norm(
+        {kWritten, kEps, all.data(), weight.data(), y.data(), &inverse, nothing.data(), sum.data()},
+        0, 1);
+    for (size_t i = 0; i < kWritten; ++i) {
+      if (std::isnan(float_of_bf16(all[i]))) {
+        EXPECT_TRUE(std::isnan(float_of_bf16(sum[i]))) << i;
       } else {
-        EXPECT_EQ(wide[i], float_of_bf16(narrow[i]));
-        EXPECT_EQ(back[i], narrow[i]);
+        EXPECT_EQ(sum[i], all[i]);
       }
     }
-    EXPECT_EQ(wide[kAll - 3], 0) << "written behind the end";
-    EXPECT_EQ(back[kAll - 3], 0);
+    EXPECT_EQ(sum[kWritten], 0) << "written behind the end";
+    EXPECT_EQ(y[kWritten], 0);
   }
 }
 

@@ -99,8 +99,9 @@ std::vector<Segment> Gpt::make_segments() const {
 
 DecoderPart Gpt::norm(LayerParameter weight) const {
   return {{weight, weight + 1U}, [this, weight](const LayerCall& call, const Tensors& in) {
-            return Tensors{layer_norm(in[0], call.parameters[weight], call.parameters[weight + 1],
-                                      call.recomputed)};
+            const Tensor x = residual_stream(in);
+            return Tensors{x, layer_norm(x, call.parameters[weight], call.parameters[weight + 1],
+                                         call.recomputed)};
           }};
 }
 

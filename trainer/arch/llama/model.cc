@@ -58,6 +58,8 @@ constexpr std::array<std::string_view, kLayerParameters> kNames = {
     "mlp.up_proj.weight",
     "mlp.down_proj.weight"};
 
+bool has_bias(LayerParameter weight) { return weight == kQ || weight == kK || weight == kV; }
+
 // A layer's parameters by their names, in whatever order the layout has those that there are, and
 // behind them those of adapters, the two of a matrix next to each other.
 class LayerSlots {
@@ -125,6 +127,9 @@ class Llama : public Model {
   // With bias and adapter, where the layer has them.
   Tensor linear(const LayerCall& call, const Tensor& x, size_t weight,
                 const Tensor& bias = {}) const;
+  // Of projections of the same x, with biases and adapters.
+  Tensors linears(const LayerCall& call, const Tensor& x,
+                  std::initializer_list<LayerParameter> weights) const;
   Tensors qkv(const LayerCall& call, const Tensor& a) const;
   Tensor mlp(const LayerCall& call, const Tensor& b) const;
 
@@ -191,7 +196,16 @@ std::vector<Segment> Llama::make_segments() const {
 
 DecoderPart Llama::norm(LayerParameter weight) const {
   return {slots_.indices({weight}), [this, weight](const LayerCall& call, const Tensors& in) {
-            return Tensors{rms_norm(in[0], slots_.of(call.parameters, weight), call.recomputed)};
+            const Tensor factors = slots_.of(call.parameters, weight);
+            // Where norms are computed again, the residual stream stays.
+            if (fused_ && call.recomputed == nullptr) {
+              const Tensor addend = in.size() == 2 ? in[1] : Tensor();
+              const ResidualNorm both =
+                  fused_residual_rms_norm(in[0], addend, factors, model_.norm_eps);
+              return Tensors{both.residual, both.normed};
+            }
+            const Tensor x = residual_stream(in);
+            return Tensors{x, rms_norm(x, factors, call.recomputed)};
           }};
 }
 
@@ -203,25 +217,39 @@ Tensor Llama::linear(const LayerCall& call, const Tensor& x, size_t weight,
   return product + ops::linear(ops::linear(x, down), up) * lora_scale_;
 }
 
+Tensors Llama::linears(const LayerCall& call, const Tensor& x,
+                       std::initializer_list<LayerParameter> weights) const {
+  Tensors each;
+  Tensors factors;
+  Tensors biases;
+  bool adapted = false;
+  for (const LayerParameter weight : weights) {
+    factors.push_back(slots_.of(call.parameters, weight));
+    biases.push_back(has_bias(weight) ? slots_.of(call.parameters, weight + 1) : Tensor());
+    adapted = adapted || slots_.adapter(call.parameters, weight).first.defined();
+  }
+  if (!adapted) return ops::linears(x, factors, biases);
+  for (const LayerParameter weight : weights) {
+    each.push_back(linear(call, x, weight, biases[each.size()]));
+  }
+  return each;
+}
+
 Tensors Llama::qkv(const LayerCall& call, const Tensor& a) const {
-  // [B, T, heads, h]
-  const auto heads = [&](LayerParameter weight) {
-    return linear(call, a, weight, slots_.of(call.parameters, weight + 1))
-        .view({a.size(0), a.size(1), -1, model_.head_size()});
-  };
+  Tensors parts = linears(call, a, {kQ, kK, kV});
+  for (Tensor& part : parts) {
+    part = part.view({a.size(0), a.size(1), -1, model_.head_size()});  // [B, T, heads, h]
+  }
   const auto normed = [&](const Tensor& y, LayerParameter norm) {
     const Tensor weight = slots_.of(call.parameters, norm);
     return weight.defined() ? rms_norm(y, weight, call.recomputed) : y;
   };
-  const Tensor q = normed(heads(kQ), kQNorm);
-  const Tensor k = normed(heads(kK), kKNorm);
-  return {q, k, heads(kV)};
+  return {normed(parts[0], kQNorm), normed(parts[1], kKNorm), parts[2]};
 }
 
 Tensor Llama::mlp(const LayerCall& call, const Tensor& b) const {
-  const Tensor gate = linear(call, b, kGate);
-  const Tensor up = linear(call, b, kUp);
-  const Tensor hidden = run(call.recomputed, [=, this] {
+  const Tensors both = linears(call, b, {kGate, kUp});
+  const Tensor hidden = run(call.recomputed, [gate = both[0], up = both[1], this] {
     if (fused_) return std::vector<Tensor>{fused_swiglu(gate, up)};
     const Tensor active = ops::silu(gate);
     return std::vector<Tensor>{active, active * up};
