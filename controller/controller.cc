@@ -11,6 +11,7 @@
 
 #include "common/base/descriptor_limit.h"
 #include "common/base/file.h"
+#include "common/base/host_port.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/node_address.h"
@@ -192,7 +193,7 @@ Outcome Controller::build_server() {
   if (server_ == nullptr) return Error{ErrorCode::kUnavailable, "gRPC did not start"};
   if (tcp_listener_ == nullptr) return Ok{};
   tcp_listener_->start(std::move(accepted));
-  address_ = listen.substr(0, listen.rfind(':') + 1) + std::to_string(tcp_listener_->port());
+  address_ = HostPort::parse(listen).value().with_port(tcp_listener_->port());
   return Ok{};
 }
 
