@@ -81,8 +81,7 @@ Outcome Run::load_state(const Workload& workload, const Environment& environment
   if (!model_) {
     const at::Device device(device_.name());
     if (!device_.is_host()) HP_TRY(check_gpu_attention(train_, compute_type(train_), device));
-    model_ = make_model(train_.model, train_.data.seq_len, compute_type(train_), train_.loss.z_loss,
-                        device, train_.lora, train_.gpu.attention);
+    model_ = make_model(train_, compute_type(train_), device);
   }
   const bool divided_anew = workload.from_memory && workload.former_parts > 0;
   if (workload.from_memory && state_ && !divided_anew) {
