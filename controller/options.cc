@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/options.h"
+#include "common/base/host_port.h"
 #include "common/base/node_address.h"
 
 #include <unistd.h>
@@ -183,8 +184,8 @@ Outcome check(const ControllerOptions& options) {
   if (options.cluster && !(options.job_dir.empty() && options.home.empty())) {
     return wrong("--cluster excludes --home and --job-dir");
   }
-  if (options.cluster && options.listen.find(':') == std::string::npos) {
-    return wrong("--cluster wants --listen IP:PORT");
+  if (const auto listen = HostPort::parse(options.listen); options.cluster && !listen.ok()) {
+    return wrong("--cluster wants --listen IP:PORT: " + listen.error().message);
   }
   if (options.cluster && options.ca_dir.empty() && !options.plain_listen.empty()) {
     return wrong(

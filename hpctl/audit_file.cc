@@ -15,6 +15,7 @@
 #include "common/base/clock.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
+#include "common/base/host_port.h"
 #include "common/base/user_name.h"
 
 namespace hpctl {
@@ -164,9 +165,10 @@ std::string what_became_of_it(const AuditLine& line) {
 }
 
 std::string where_from(const AuditLine& line) {
-  std::string from = line.text("from");
-  for (const std::string_view family : {"ipv4:", "ipv6:"}) {
-    if (from.starts_with(family)) return from.substr(5, from.rfind(':') - 5);
+  const std::string from = line.text("from");
+  // Of a machine whose further calls were counted there is no port.
+  for (const std::string& peer : {from, from + ":0"}) {
+    if (const auto caller = CallPeer::parse(peer)) return caller->end.host;
   }
   return from;
 }

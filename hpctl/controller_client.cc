@@ -17,10 +17,9 @@ namespace {
 
 constexpr std::chrono::milliseconds kPingTimeout{1000};
 constexpr std::chrono::milliseconds kStartTimeout{10'000};
-constexpr std::chrono::milliseconds kCallTimeout{5000};
 constexpr std::chrono::milliseconds kSubmitTimeout{20'000};
 
-void set_deadline(grpc::ClientContext& context, std::chrono::milliseconds timeout = kCallTimeout) {
+void set_deadline(grpc::ClientContext& context, std::chrono::milliseconds timeout) {
   context.set_deadline(std::chrono::system_clock::now() + timeout);
 }
 
@@ -146,11 +145,18 @@ Outcome ControllerClient::check(const grpc::Status& status) const {
                          " (its log: " + log_ + ")"};
 }
 
-Result<std::vector<JobSummary>> ControllerClient::list_jobs() {
+template <typename Request, typename Response>
+Result<Response> ControllerClient::call(Method<Request, Response> method, const Request& request,
+                                        std::chrono::milliseconds timeout) const {
   grpc::ClientContext context;
-  set_deadline(context);
-  v1::ListJobsResponse response;
-  HP_TRY(check(stub_->ListJobs(&context, {}, &response)));
+  set_deadline(context, timeout);
+  Response response;
+  HP_TRY(check((stub_.get()->*method)(&context, request, &response)));
+  return response;
+}
+
+Result<std::vector<JobSummary>> ControllerClient::list_jobs() {
+  HP_TRY_ASSIGN(const auto response, call(&Stub::ListJobs, v1::ListJobsRequest()));
   std::vector<JobSummary> jobs;
   for (const auto& job : response.jobs()) jobs.push_back(to_job_summary(job));
   std::sort(jobs.begin(), jobs.end(), [](const auto& a, const auto& b) { return a.job < b.job; });
@@ -158,18 +164,15 @@ Result<std::vector<JobSummary>> ControllerClient::list_jobs() {
 }
 
 Result<JobView> ControllerClient::get_job(JobId job) {
-  grpc::ClientContext context;
-  set_deadline(context);
   v1::GetJobRequest request;
   request.set_job(to_string(job));
-  v1::JobStatus response;
-  HP_TRY(check(stub_->GetJob(&context, request, &response)));
+  HP_TRY_ASSIGN(const auto response, call(&Stub::GetJob, request));
   return to_view(response);
 }
 
 Result<std::vector<EventView>> ControllerClient::events(JobId job, uint64_t after_seq) {
   grpc::ClientContext context;
-  set_deadline(context);
+  set_deadline(context, kCallTimeout);
   v1::WatchEventsRequest request;
   request.set_job(to_string(job));
   request.set_after_seq(after_seq);
@@ -181,12 +184,9 @@ Result<std::vector<EventView>> ControllerClient::events(JobId job, uint64_t afte
 }
 
 Result<Explanation> ControllerClient::why(JobId job) {
-  grpc::ClientContext context;
-  set_deadline(context);
   v1::WhyRequest request;
   request.set_job(to_string(job));
-  v1::WhyResponse response;
-  HP_TRY(check(stub_->Why(&context, request, &response)));
+  HP_TRY_ASSIGN(const auto response, call(&Stub::Why, request));
   Explanation explanation{response.summary(), {}};
   for (const auto& event : response.chain()) explanation.chain.push_back(to_view(event));
   return explanation;
@@ -194,92 +194,69 @@ Result<Explanation> ControllerClient::why(JobId job) {
 
 Result<JobId> ControllerClient::submit(const std::string& spec_json,
                                        const std::string& submit_key) {
-  grpc::ClientContext context;
-  set_deadline(context, kSubmitTimeout);
   v1::SubmitRequest request;
   request.set_spec_json(spec_json);
   request.set_submit_key(submit_key);
-  v1::SubmitResponse response;
-  HP_TRY(check(stub_->Submit(&context, request, &response)));
+  HP_TRY_ASSIGN(const auto response, call(&Stub::Submit, request, kSubmitTimeout));
   return JobId{response.job()};
 }
 
 Result<std::string> ControllerClient::cancel(JobId job) {
-  grpc::ClientContext context;
-  set_deadline(context);
   v1::CancelRequest request;
   request.set_job(to_string(job));
-  v1::CancelResponse response;
-  HP_TRY(check(stub_->Cancel(&context, request, &response)));
+  HP_TRY_ASSIGN(const auto response, call(&Stub::Cancel, request));
   return response.state();
 }
 
 Outcome ControllerClient::quarantine_node(JobId job, const std::string& node,
                                           const std::string& reason, int64_t for_ms) {
-  grpc::ClientContext context;
-  set_deadline(context);
   v1::QuarantineNodeRequest request;
   request.set_job(to_string(job));
   request.set_node(node);
   request.set_reason(reason);
   request.set_for_ms(for_ms);
-  v1::QuarantineNodeResponse response;
-  return check(stub_->QuarantineNode(&context, request, &response));
+  HP_TRY(call(&Stub::QuarantineNode, request));
+  return Ok{};
 }
 
 Outcome ControllerClient::release_node(JobId job, const std::string& node) {
-  grpc::ClientContext context;
-  set_deadline(context);
   v1::ReleaseNodeRequest request;
   request.set_job(to_string(job));
   request.set_node(node);
-  v1::ReleaseNodeResponse response;
-  return check(stub_->ReleaseNode(&context, request, &response));
+  HP_TRY(call(&Stub::ReleaseNode, request));
+  return Ok{};
 }
 
 Outcome ControllerClient::recover_node(JobId job, const std::string& node,
                                        const std::string& reason, bool reboot) {
-  grpc::ClientContext context;
-  set_deadline(context);
   v1::RecoverNodeRequest request;
   request.set_job(to_string(job));
   request.set_node(node);
   request.set_reason(reason);
   request.set_reboot(reboot);
-  v1::RecoverNodeResponse response;
-  return check(stub_->RecoverNode(&context, request, &response));
+  HP_TRY(call(&Stub::RecoverNode, request));
+  return Ok{};
 }
 
 Result<uint64_t> ControllerClient::inject(JobId job, InjectedFault fault, int32_t rank,
                                           const std::string& node) {
-  grpc::ClientContext context;
-  set_deadline(context);
   v1::InjectRequest request;
   request.set_job(to_string(job));
   request.set_fault(to_word(fault));
   request.set_rank(rank);
   request.set_node(node);
-  v1::InjectResponse response;
-  HP_TRY(check(stub_->Inject(&context, request, &response)));
+  HP_TRY_ASSIGN(const auto response, call(&Stub::Inject, request));
   return response.seq();
 }
 
 Result<v1::OpenPageResponse> ControllerClient::open_page(const std::string& job) {
-  grpc::ClientContext context;
-  set_deadline(context);
   v1::OpenPageRequest request;
   request.set_job(job);
-  v1::OpenPageResponse response;
-  HP_TRY(check(stub_->OpenPage(&context, request, &response)));
-  return response;
+  return call(&Stub::OpenPage, request);
 }
 
 Result<v1::GetVersionResponse> ControllerClient::version() {
-  grpc::ClientContext context;
-  set_deadline(context);
-  v1::GetVersionResponse response;
-  HP_TRY(check(stub_->GetVersion(&context, {}, &response)));
-  return response;
+  return call(&Stub::GetVersion, v1::GetVersionRequest());
 }
 
 }  // namespace hpctl

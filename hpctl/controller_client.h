@@ -49,8 +49,17 @@ class ControllerClient final : public JobSource {
   Result<v1::GetVersionResponse> version();
 
  private:
+  using Stub = v1::Controller::Stub;
+  template <typename Request, typename Response>
+  using Method = grpc::Status (Stub::*)(grpc::ClientContext*, const Request&, Response*);
+
   // Nothing when `status` is OK.
   Outcome check(const grpc::Status& status) const;
+  static constexpr std::chrono::milliseconds kCallTimeout{5000};
+  // A call and its answer.
+  template <typename Request, typename Response>
+  Result<Response> call(Method<Request, Response> method, const Request& request,
+                        std::chrono::milliseconds timeout = kCallTimeout) const;
 
   std::string home_;
   std::string log_;  // of the controller

@@ -5,6 +5,7 @@
 #include "common/base/json.h"
 #include "common/rpc/job_yaml.h"
 #include "hpctl/exit_codes.h"
+#include "hpctl/job_file.h"
 #include "hpctl/verbs.h"
 #include "hpctl/worker_memory.h"
 #include "trainer/arch/lora.h"
@@ -349,13 +350,9 @@ int run(Invocation& invocation) {
   if (!told.ok()) return report_usage(terminal, "plan", told.error().message);
   const auto nodes = number_option(invocation, "--nodes", 1, 100'000);
   if (!nodes.ok()) return report_usage(terminal, "plan", nodes.error().message);
-  const std::string& file = invocation.arguments[0];
-  const JobYaml parsed = load_job_yaml(file);
-  if (!parsed.spec) {
-    terminal.err << describe_problems(printable(file), parsed.problems);
-    return kExitUsage;
-  }
-  JobSpec spec = *parsed.spec;
+  const auto read = read_job_file(terminal, invocation.arguments[0]);
+  if (!read) return kExitUsage;
+  JobSpec spec = *read;
   if (const std::string chosen = choose_workers(spec, {.device = *told}); !chosen.empty()) {
     terminal.err << "hpctl: " << chosen << "\n";
   }
@@ -364,8 +361,8 @@ int run(Invocation& invocation) {
                         "the job has no workload.train, so its needs are unknown");
   }
   if (*nodes) set_nodes(spec, static_cast<int32_t>(**nodes));
-  if (const auto problems = find_problems(spec); !problems.empty()) {
-    return report_usage(terminal, "plan", problems[0].key + ": " + problems[0].message);
+  if (const std::string problem = first_problem(spec); !problem.empty()) {
+    return report_usage(terminal, "plan", problem);
   }
   const GpuModel* const device = told->value_or(gpu_of_gres(spec.slurm.gres));
   const bool is_cpu = device == nullptr;

@@ -12,6 +12,7 @@
 #include "hpctl/cluster_placement.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/home_access.h"
+#include "hpctl/job_file.h"
 #include "hpctl/prepare_at_submit.h"
 #include "hpctl/slurm_environment.h"
 #include "hpctl/submit_checks.h"
@@ -108,9 +109,8 @@ Outcome take_environment(const Terminal& terminal, JobSpec& spec) {
   HP_TRY_ASSIGN(const auto notices, take_slurm_environment(variables, spec.slurm));
   for (const std::string& notice : notices) terminal.err << "hpctl: " << notice << std::endl;
   // A value of the environment is checked as one of the job file.
-  if (const auto problems = find_problems(spec); !problems.empty()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 problems.front().key + ": " + problems.front().message};
+  if (const std::string problem = first_problem(spec); !problem.empty()) {
+    return Error{ErrorCode::kInvalidArgument, problem};
   }
   return Ok{};
 }
@@ -209,9 +209,8 @@ Outcome take_workers(const Invocation& invocation, JobSpec& spec, const JobPlace
   const std::string chosen = choose_workers(spec, place);
   if (chosen.empty()) return Ok{};
   invocation.terminal.err << "hpctl: " << chosen << std::endl;
-  if (const auto problems = find_problems(spec); !problems.empty()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 problems.front().key + ": " + problems.front().message};
+  if (const std::string problem = first_problem(spec); !problem.empty()) {
+    return Error{ErrorCode::kInvalidArgument, problem};
   }
   return Ok{};
 }
@@ -259,12 +258,9 @@ int attack(const Invocation& invocation, const HomePaths& paths, const JobSpec& 
 int run(Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
   const std::string& file = invocation.arguments[0];
-  const JobYaml parsed = load_job_yaml(file);
-  if (!parsed.spec) {
-    terminal.err << describe_problems(printable(file), parsed.problems);
-    return kExitUsage;
-  }
-  JobSpec spec = *parsed.spec;
+  const auto read = read_job_file(terminal, file);
+  if (!read) return kExitUsage;
+  JobSpec spec = *read;
   const bool local = invocation.has("--local");
   const auto paths = home_from_environment();
   if (!paths.ok()) return report(terminal, paths.error());

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/base/socket_address.h"
-#include "common/base/printable.h"
 
 #include <arpa/inet.h>
 
 #include <array>
-#include <charconv>
+
+#include "common/base/host_port.h"
+#include "common/base/printable.h"
 
 namespace hpctl {
 namespace {
@@ -27,17 +28,10 @@ Result<SocketAddress> SocketAddress::parse_listener(const std::string& text) {
 }
 
 Result<SocketAddress> SocketAddress::parse_from(const std::string& text, uint16_t least_port) {
-  const size_t colon = text.rfind(':');
-  if (colon == std::string::npos) return no_address(text);
-  uint16_t port = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data() + colon + 1, end, port);
-  if (error != std::errc() || rest != end || port < least_port) return no_address(text);
-  std::string ip = text.substr(0, colon);
-  const bool has_brackets = ip.size() > 2 && ip.front() == '[' && ip.back() == ']';
-  if (has_brackets) ip = ip.substr(1, ip.size() - 2);
-  auto address = of(ip, port);
-  if (!address.ok() || (address->family() == AF_INET6) != has_brackets) return no_address(text);
+  const auto parsed = HostPort::parse(text);
+  if (!parsed.ok() || parsed->port < least_port) return no_address(text);
+  auto address = of(parsed->bare_host(), parsed->port);
+  if (!address.ok()) return no_address(text);
   return address;
 }
 

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "common/base/file.h"
+#include "common/base/host_port.h"
 #include "common/base/hyperpod.h"
 #include "common/base/printable.h"
 
@@ -29,14 +30,10 @@ struct ClusterConf {
 };
 
 bool is_host_and_port(const std::string& text) {
-  const size_t colon = text.rfind(':');
   const bool is_plain =
       std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~' && c != '/'; });
-  if (colon == std::string::npos || colon == 0 || !is_plain) return false;
-  const std::string port = text.substr(colon + 1);
-  return !port.empty() && port.size() <= 5 &&
-         port.find_first_not_of("0123456789") == std::string::npos && std::stoul(port) > 0 &&
-         std::stoul(port) <= 65535;
+  const auto parsed = HostPort::parse(text);
+  return is_plain && parsed.ok() && parsed->port > 0;
 }
 
 Result<std::string> checked_addresses(const Told& told) {

@@ -54,7 +54,9 @@ struct Finding {
   std::string action;    // what to do, one line
 };
 
-// The section of the runbook about it: "docs/runbook.md#hpctljobfailed".
+// Where the package has the runbook, as the runbook_url of alerts has it.
+inline constexpr const char* kRunbook = "file:///usr/share/doc/hpctl/runbook.md";
+// The section about it: kRunbook + "#hpctljobfailed".
 std::string runbook_of(FindingKind kind);
 
 // What makes two findings the same one, whatever their words.

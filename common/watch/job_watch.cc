@@ -25,7 +25,7 @@ std::string why_of(const std::string& reason) { return reason.empty() ? "" : ": 
 }  // namespace
 
 std::string runbook_of(FindingKind kind) {
-  const std::string page = "docs/runbook.md#";
+  const std::string page = std::string(kRunbook) + "#";
   switch (kind) {
     case FindingKind::kFailed:
       return page + "hpctljobfailed";

@@ -4,7 +4,8 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
-#include <charconv>
+
+#include "common/base/host_port.h"
 
 namespace hpctl {
 
@@ -17,15 +18,10 @@ void Handshakes::begin(uint16_t port, Clock::time_point now) {
 }
 
 void Handshakes::end(const std::string& peer) {
-  uint16_t port = 0;
-  const size_t colon = peer.rfind(':');
-  const char* const last = peer.data() + peer.size();
-  if (colon == std::string::npos ||
-      std::from_chars(peer.data() + colon + 1, last, port).ec != std::errc()) {
-    return;
-  }
+  const auto caller = CallPeer::parse(peer);
+  if (!caller) return;
   const std::lock_guard lock(mutex_);
-  const auto found = begun_.find(port);
+  const auto found = begun_.find(caller->end.port);
   if (found == begun_.end()) return;
   const bool was_full = begun_.size() >= kMost;
   begun_.erase(found);

@@ -11,6 +11,7 @@
 #include <cstdlib>
 
 #include "common/base/file.h"
+#include "common/base/host_port.h"
 #include "common/base/paths.h"
 #include "controller/cluster/child_protocol.h"
 #include "controller/cluster/identity.h"
@@ -71,8 +72,8 @@ Outcome begin(ControllerOptions& options) {
   HP_TRY_ASSIGN(ChildOrder order, order_from_line(line));
   set_environment(order);
   options.metrics = order.metrics;  // not the service's, whose environment we had when it was read
-  // The service's page is on that port.
-  if (!options.page.empty()) options.page = options.page.substr(0, options.page.rfind(':')) + ":0";
+  // The service's page is on that port. What is no address is told when the page is opened.
+  if (const auto page = HostPort::parse(options.page); page.ok()) options.page = page->with_port(0);
   options.cluster_token = std::move(order.token);
   options.older_agents = order.older_agents;
   options.fleet_lemons = std::move(order.lemons);

@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/descriptor_limit.h"
 #include "common/base/file.h"
+#include "common/base/host_port.h"
 #include "common/base/log.h"
 #include "common/base/node_address.h"
 #include "common/base/paths.h"
@@ -31,8 +32,8 @@ constexpr auto kShutdownGrace = std::chrono::milliseconds(500);
 
 // Where the jobs' controllers listen: on the same address, unless that is all of them.
 std::string listen_of_jobs(const std::string& listen) {
-  const std::string address = listen.substr(0, listen.rfind(':'));
-  return address == "0.0.0.0" ? "" : address + ":0";
+  const HostPort at = HostPort::parse(listen).value();
+  return at.host == "0.0.0.0" ? "" : at.with_port(0);
 }
 
 // Where it is asked, and how it proves there who it is.
@@ -63,7 +64,7 @@ class Doors {
     return Ok{};
   }
   std::string address() const {
-    return listen_.substr(0, listen_.rfind(':') + 1) + std::to_string(port_);
+    return HostPort::parse(listen_).value().with_port(static_cast<uint16_t>(port_));
   }
   void close() {
     server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
@@ -87,18 +88,12 @@ class Doors {
 
 int64_t now_s() { return SystemClock().wall_ms() / 1'000; }
 
-// "10.0.0.1" of "10.0.0.1:7300"; brackets go.
-std::string host_of(const std::string& address) {
-  std::string host = address.substr(0, address.rfind(':'));
-  std::erase_if(host, [](char c) { return c == '[' || c == ']'; });
-  return host;
-}
-
 // By which others may call this machine.
 LeafNames names_of(const ControllerOptions& options) {
   LeafNames names{{options.node, host_name()}, own_addresses()};
   for (const std::string& address : {options.listen, options.metrics}) {
-    if (!address.empty()) names.addresses.push_back(host_of(address));
+    const auto parsed = HostPort::parse(address);
+    if (parsed.ok()) names.addresses.push_back(parsed->bare_host());
   }
   for (auto* list : {&names.hosts, &names.addresses}) {
     std::sort(list->begin(), list->end());
@@ -115,7 +110,7 @@ Result<std::unique_ptr<LeafKeeper>> open_keeper(const ControllerOptions& options
 
 // Of the host that the service's own metrics are on.
 std::string metrics_of_jobs(const std::string& metrics, uint16_t port) {
-  return metrics.empty() ? "" : metrics.substr(0, metrics.rfind(':') + 1) + std::to_string(port);
+  return metrics.empty() ? "" : HostPort::parse(metrics).value().with_port(port);
 }
 
 // The service's own and those of its jobs' controllers; `metrics` "" = the service ends, and with

@@ -59,6 +59,7 @@ Outcome Supervisor::start() {
     const auto job = std::make_shared<Job>();
     job->row = row;
     job->process = JobProcess::find(row);
+    job->serves = job->process.has_value();
     job->has_served = true;  // nobody waits for it; it is started again like any other
     job->began_ms = clock_.monotonic_ms();
     log_info(to_text(row.key) + (job->process
@@ -100,6 +101,7 @@ Outcome Supervisor::check_limits(uid_t uid) const {
 
 Outcome Supervisor::begin_life(Job& job) {
   job.began_ms = clock_.monotonic_ms();
+  job.serves = false;
   HP_TRY_ASSIGN(job.process, JobProcess::start(settings_, job.row));
   Outcome ready = rows_.write(job.row);
   if (ready.ok()) ready = job.process->order(settings_, job.row);
@@ -270,7 +272,7 @@ void Supervisor::read_report(const JobPtr& job) {
   job->row.certificate = (*report)->certificate;
   job->row.metrics_port = (*report)->metrics_port;
   job->row.takes_roles = (*report)->takes_roles;
-  job->has_served = true;
+  job->has_served = job->serves = true;
   if (const auto written = rows_.write(job->row); !written.ok()) log_error(written.error().message);
   log_info(to_text(job->row.key) + ": process " + std::to_string(job->row.pid) + " serves on " +
            job->row.address);
@@ -347,7 +349,7 @@ void Supervisor::show() {
     told_ports_ = std::move(ports);
   }
   const auto serving = std::count_if(jobs_.begin(), jobs_.end(), [](const auto& entry) {
-    return entry.second->process && entry.second->has_served;
+    return entry.second->process && entry.second->serves;
   });
   metrics_->cluster(jobs_.size(), static_cast<size_t>(serving));
 }

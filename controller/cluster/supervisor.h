@@ -75,9 +75,10 @@ class Supervisor {
     JobRow row;
     std::optional<JobProcess> process;  // nullopt = a pause
     LifePolicy policy;
-    int64_t began_ms = 0;  // this life
-    int64_t due_ms = 0;    // the next one; without a process
-    bool has_served = false;
+    int64_t began_ms = 0;     // this life
+    int64_t due_ms = 0;       // the next one; without a process
+    bool has_served = false;  // in whatever life
+    bool serves = false;      // in this one, as it has said; one that was found alive is taken to
     std::optional<Error> refusal;  // why the admission failed; the job is forgotten then
   };
   using JobPtr = std::shared_ptr<Job>;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/host_port.h"
 #include "common/base/random_hex.h"
 #include "controller/page/page.h"
 
@@ -103,13 +104,11 @@ std::string cookie_value(mg_connection* connection, const std::string& name) {
 
 Result<std::unique_ptr<PageServer>> PageServer::open(const std::string& address, PageAccess& access,
                                                      Answer answer) {
-  const auto colon = address.rfind(':');
-  if (colon == std::string::npos || colon == 0) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "HPCTL_PAGE or --page wants HOST:PORT, got \"" + address + "\""};
+  const auto parsed = HostPort::parse(address);
+  if (!parsed.ok()) {
+    return Error{parsed.error().code, "HPCTL_PAGE or --page: " + parsed.error().message};
   }
-  std::unique_ptr<PageServer> server(
-      new PageServer(address.substr(0, colon), access, std::move(answer)));
+  std::unique_ptr<PageServer> server(new PageServer(parsed->host, access, std::move(answer)));
   const std::vector<const char*> options = {"listening_ports",
                                             address.c_str(),
                                             "num_threads",
@@ -137,8 +136,8 @@ Result<std::unique_ptr<PageServer>> PageServer::open(const std::string& address,
                      " (HPCTL_PAGE or --page); it is not an address of this machine, or the port "
                      "is in use: with port 0 any free one is taken"};
   }
-  server->port_ = ports[0].port;
-  server->url_ = "http://" + server->host_ + ":" + std::to_string(server->port_);
+  server->port_ = static_cast<uint16_t>(ports[0].port);
+  server->url_ = "http://" + parsed->with_port(server->port_);
   return server;
 }
 
@@ -155,11 +154,9 @@ std::string PageServer::cookie_name() const { return "hpctl_" + std::to_string(p
 bool PageServer::has_our_host(mg_connection* connection) const {
   const char* header = mg_get_header(connection, "Host");
   if (header == nullptr) return false;
-  std::string host = header;
-  // The port may be that of ssh's forwarding.
-  if (const auto colon = host.rfind(':'); colon != std::string::npos && !host.ends_with(']')) {
-    host.resize(colon);
-  }
+  // The port may be that of ssh's forwarding, or left out.
+  const auto parsed = HostPort::parse(header);
+  const std::string host = parsed.ok() ? parsed->host : header;
   return host == "localhost" || host == "127.0.0.1" || host == "[::1]" || host == host_;
 }
 

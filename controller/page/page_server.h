@@ -62,7 +62,7 @@ class PageServer {
   PageAccess& access_;
   const Answer answer_;
   std::string url_;
-  std::atomic<int> port_{0};  // requests may come before open() has returned
+  std::atomic<uint16_t> port_{0};  // requests may come before open() has returned
   std::atomic<uint64_t> requests_{0};
   mg_context* context_ = nullptr;
 };

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "common/base/file.h"
+#include "common/base/host_port.h"
 #include "common/base/hyperpod.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
@@ -34,8 +35,8 @@ UniqueFd open_socket() {
 
 // The machine, without the port that differs with each connection.
 std::string origin_of(const AuditEntry& entry) {
-  const size_t colon = entry.from.rfind(':');
-  return colon == std::string::npos ? entry.from : entry.from.substr(0, colon);
+  const auto peer = CallPeer::parse(entry.from);
+  return peer ? peer->origin() : entry.from;
 }
 
 std::string cut(const std::string& text) {

@@ -84,10 +84,10 @@ struct Metrics::Parts {
   }
 
   // Once, with the port that is listened on; nullopt where it cannot be (civetweb says no more).
-  std::optional<int> serve(const std::string& address, const ServedIdentity* served) {
+  std::optional<uint16_t> serve(const std::string& address, const ServedIdentity* served) {
     if (served == nullptr) {
       http = MetricsServer::open(address, [this](const auto& path) { return answer(path); });
-      return http == nullptr ? std::nullopt : std::optional<int>(http->port());
+      return http == nullptr ? std::nullopt : std::optional<uint16_t>(http->port());
     }
     auto opened = HttpsServer::open(address, *served, [this](const auto& path) {
       std::optional<std::string> text;
@@ -116,27 +116,23 @@ struct Metrics::Parts {
 
 Result<std::unique_ptr<Metrics>> Metrics::open(const std::string& address, const Scraped& scraped,
                                                const ServedIdentity* served) {
-  const auto colon = address.rfind(':');
-  if (colon == std::string::npos || colon == 0) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "there are no metrics: HPCTL_METRICS or --metrics "
-                 "wants HOST:PORT, got \"" +
-                     address + "\""};
+  const auto parsed = HostPort::parse(address);
+  if (!parsed.ok()) {
+    return Error{parsed.error().code,
+                 "there are no metrics: HPCTL_METRICS or --metrics: " + parsed.error().message};
   }
-  const std::string host = address.substr(0, colon + 1);
-  for (const std::string& wanted : {address, host + "0"}) {
+  for (const std::string& wanted : {address, parsed->with_port(0)}) {
     auto parts = std::make_unique<Parts>(scraped);
     const auto port = parts->serve(wanted, served);
     if (!port) continue;
-    const std::string bound = host + std::to_string(*port);
-    std::unique_ptr<Metrics> metrics(new Metrics(bound, std::move(parts)));
+    std::unique_ptr<Metrics> metrics(new Metrics(HostPort{parsed->host, *port}, std::move(parts)));
     if (wanted != address) {
-      metrics->moved_ = "the metrics are on " + bound + ": " + address + " is in use";
+      metrics->moved_ = "the metrics are on " + metrics->address() + ": " + address + " is in use";
     }
     return metrics;
   }
   return Error{ErrorCode::kUnavailable,
-               "there are no metrics: " + host.substr(0, colon) +
+               "there are no metrics: " + parsed->host +
                    " is not an address of this machine (HPCTL_METRICS or --metrics; 0.0.0.0 is "
                    "right on every one)"};
 }
@@ -152,14 +148,10 @@ OpenedMetrics open_metrics(const std::string& address, const Metrics::Scraped& s
   return opened;
 }
 
-Metrics::Metrics(std::string address, std::unique_ptr<Parts> parts)
-    : address_(std::move(address)), parts_(std::move(parts)) {}
+Metrics::Metrics(HostPort bound, std::unique_ptr<Parts> parts)
+    : bound_(std::move(bound)), parts_(std::move(parts)) {}
 
 Metrics::~Metrics() = default;
-
-uint16_t Metrics::port() const {
-  return static_cast<uint16_t>(std::stoul(address_.substr(address_.rfind(':') + 1)));
-}
 
 void Metrics::transaction(double seconds, size_t events) {
   parts_

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "common/authority/served_identity.h"
+#include "common/base/host_port.h"
 #include "common/base/node_record.h"
 #include "common/base/result.h"
 #include "common/watch/finding.h"
@@ -41,8 +42,8 @@ class Metrics {
   Metrics& operator=(const Metrics&) = delete;
 
   // HOST:PORT with the port that was taken.
-  const std::string& address() const { return address_; }
-  uint16_t port() const;
+  std::string address() const { return bound_.text(); }
+  uint16_t port() const { return bound_.port; }
   // Why that is not what was asked for; "" = it is.
   const std::string& moved() const { return moved_; }
 
@@ -74,9 +75,9 @@ class Metrics {
 
  private:
   struct Parts;
-  Metrics(std::string address, std::unique_ptr<Parts> parts);
+  Metrics(HostPort bound, std::unique_ptr<Parts> parts);
 
-  std::string address_;
+  const HostPort bound_;
   std::string moved_;
   std::unique_ptr<Parts> parts_;
 };

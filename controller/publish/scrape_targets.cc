@@ -12,6 +12,7 @@
 #include "common/base/controller_beat.h"
 #include "common/base/endpoint.h"
 #include "common/base/file.h"
+#include "common/base/host_port.h"
 #include "common/base/job_files.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
@@ -73,10 +74,9 @@ std::string scrape_targets(const std::vector<ScrapeTarget>& targets, const std::
   ordered_json document = ordered_json::array();
   for (const auto& [bound, labels] : targets) {
     if (bound.empty()) continue;
-    const size_t colon = bound.rfind(':');
-    const std::string host = bound.substr(0, colon);
-    const bool is_any = host == "0.0.0.0" || host == "[::]" || host == "+";
-    const std::string target = (is_any ? reachable : host) + bound.substr(colon);
+    const HostPort at = HostPort::parse(bound).value();
+    const bool is_any = at.host == "0.0.0.0" || at.host == "[::]" || at.host == "+";
+    const std::string target = is_any ? HostPort{reachable, at.port}.text() : bound;
     document.push_back({{"targets", {target}}, {"labels", labels}});
   }
   return document.dump() + "\n";

@@ -21,6 +21,7 @@
 #include "common/base/check.h"
 #include "common/base/descriptor_limit.h"
 #include "common/base/file.h"
+#include "common/base/host_port.h"
 #include "common/base/json.h"
 #include "tests/bench/figures.h"
 #include "tests/bench/fleet_agents.h"
@@ -148,7 +149,7 @@ class Bench {
     const auto record = read_file(cluster_.job_dir() + "/metrics-targets.json");
     HP_CHECK(record.ok());
     const std::string target = nlohmann::json::parse(*record)[0]["targets"][0];
-    const auto port = static_cast<uint16_t>(std::stoul(target.substr(target.rfind(':') + 1)));
+    const uint16_t port = HostPort::parse(target).value().port;
     std::vector<double> took_ms;
     size_t bytes = 0;
     for (int i = 0; i < kScrapes; ++i) {

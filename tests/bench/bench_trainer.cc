@@ -10,11 +10,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/json.h"
+#include "tests/bench/trainer_comparison.h"
 #include "tests/bench/trainer_runs.h"
 #include "trainer/arch/registry.h"
 #include "trainer/kernels/level.h"
@@ -24,69 +25,34 @@
 namespace hpctl {
 namespace {
 
-double tokens_per_s(const Run& run, int world_size) {
-  return world_size * kBenchTokens / run.step_ms * 1e3;
-}
-
 // PyTorch's side.
 struct Peer {
   std::string scripts;  // the directory of ddp_llama.py; "" = there is none
   std::string python = "/usr/bin/python3";
 };
 
-// The same model, batch, text and BLAS kernel under PyTorch's DistributedDataParallel.
-Run run_ddp(const Peer& peer, int world_size) {
-  pin_environment();  // as hptrain does for itself
-  return run_python(peer.python, peer.scripts + "/ddp_llama.py", world_size,
-                    {std::to_string(kBenchSteps)});
-}
-
-nlohmann::ordered_json to_json(int world_size, const std::string& what, const Run& run) {
-  return {{"workers", world_size},   {"what", what},
-          {"step_ms", run.step_ms},  {"comm_ms", run.comm_ms},
-          {"data_ms", run.data_ms},  {"tokens_per_s", tokens_per_s(run, world_size)},
-          {"peak_mib", run.peak_mib}};
-}
-
-// Strategies and the peer in turn, `rounds` times; medians of each and of the ratios.
-bool compare(const std::string& program, const Peer& peer, int world_size,
-             nlohmann::ordered_json& cases) {
-  constexpr int kRounds = 3;
-  const std::vector<std::string> strategies = {"full", "shard_grad_op", "no_shard"};
-  std::map<std::string, std::vector<Run>> runs;
-  bool good = true;
-  for (int round = 0; round < kRounds; ++round) {
-    for (const std::string& strategy : strategies) {
-      runs[strategy].push_back(run_hptrain(program, world_size, [&](Workload& w) {
-        w.train.strategy = *from_word<Strategy>(strategy);
-      }));
-      good = good && runs[strategy].back().good;
+// Each strategy beside the same model, batch, text and BLAS kernel under PyTorch's
+// DistributedDataParallel.
+bool compare_strategies(const std::string& program, const Peer& peer,
+                        nlohmann::ordered_json& cases) {
+  std::vector<Comparison> comparisons;
+  for (const int workers : {1, 2, 4}) {
+    Comparison comparison = {workers, kBenchTokens, 1, {}};
+    const auto run_ddp = [peer, workers] {
+      pin_environment();  // as hptrain does for itself
+      return run_python(peer.python, peer.scripts + "/ddp_llama.py", workers,
+                        {std::to_string(kBenchSteps)});
+    };
+    if (!peer.scripts.empty()) comparison.contestants.push_back({"ddp", run_ddp});
+    for (const Strategy strategy : {Strategy::kFull, Strategy::kShardGradOp, Strategy::kNoShard}) {
+      const auto run = [=] {
+        return run_hptrain(program, workers, [&](Workload& w) { w.train.strategy = strategy; });
+      };
+      comparison.contestants.push_back({to_word(strategy), run});
     }
-    if (!peer.scripts.empty()) runs["ddp"].push_back(run_ddp(peer, world_size));
+    comparisons.push_back(std::move(comparison));
   }
-  for (const auto& [what, all] : runs) {
-    const double ratio = peer.scripts.empty() ? 0 : median_speedup(runs["ddp"], all);
-    Run middle = all.front();
-    middle.step_ms = median_of(all, &Run::step_ms);
-    middle.comm_ms = median_of(all, &Run::comm_ms);
-    middle.data_ms = median_of(all, &Run::data_ms);
-    std::printf("%7d %-14s %9.1f %9.1f %9.2f %9.0f %9.0f %8.2f\n", world_size, what.c_str(),
-                middle.step_ms, middle.comm_ms, middle.data_ms, tokens_per_s(middle, world_size),
-                middle.peak_mib, ratio);
-    cases.push_back(to_json(world_size, what, middle));
-    if (!peer.scripts.empty()) cases.back()["times_ddp"] = ratio;
-  }
-  return good;
-}
-
-bool compare_all(const std::string& program, const Peer& peer, nlohmann::ordered_json& cases) {
-  std::printf("%7s %-14s %9s %9s %9s %9s %9s %8s\n", "workers", "what", "step ms", "comm ms",
-              "data ms", "tokens/s", "peak MiB", "x ddp");
-  bool good = true;
-  for (const int world_size : {1, 2, 4}) {
-    good = compare(program, peer, world_size, cases) && good;
-  }
-  return good;
+  return compare_in_turn(comparisons, cases);
 }
 
 // What full sharding should take of a rank's memory, in MiB, beyond a process with a tiny model and
@@ -197,90 +163,57 @@ bool measure_steady(const std::string& program, nlohmann::ordered_json& cases) {
   return good;
 }
 
-// bf16 beside fp32, with kManyTokens for each worker, in turn: medians of three rounds, and of the
-// ratios within a round.
+// What the long steps of a comparison have in common.
+constexpr int kComparedWorkers = 2;
+constexpr int kComparedSteps = 8;
+
+// With kManyTokens for each worker.
+Comparison steps_of(int64_t tokens) { return {kComparedWorkers, tokens, kManyTokens / tokens, {}}; }
+
+Contestant trainer(const std::string& name, const std::string& program, Precision precision,
+                   const Comparison& of) {
+  const auto change = many_tokens(precision, of.tokens, of.sequences, kComparedSteps);
+  return {name, [=] { return run_hptrain(program, kComparedWorkers, change); }};
+}
+
 bool compare_precisions(const std::string& program, nlohmann::ordered_json& cases) {
-  constexpr int kWorkers = 2;
-  constexpr int kRounds = 3;
-  constexpr int kSteps = 8;
   if (bf16_products() != Bf16Products::kMatrixUnits) {
     std::printf("bf16 beside fp32: left out, as this process has no matrix units for bf16\n");
     return true;
   }
-  std::printf("%6s x %2s of each %9s %9s %9s %9s %9s\n", "tokens", "", "precision", "step ms",
-              "data ms", "tokens/s", "x fp32");
+  std::vector<Comparison> comparisons;
   for (const int64_t tokens : kLengths) {
-    const int64_t sequences = kManyTokens / tokens;
-    std::map<Precision, std::vector<Run>> runs;
-    for (int round = 0; round < kRounds; ++round) {
-      for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
-        runs[precision].push_back(
-            run_hptrain(program, kWorkers, many_tokens(precision, tokens, sequences, kSteps)));
-      }
+    Comparison comparison = steps_of(tokens);
+    for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+      comparison.contestants.push_back(trainer(to_word(precision), program, precision, comparison));
     }
-    for (const auto& [precision, all] : runs) {
-      if (!std::ranges::all_of(all, &Run::good)) return false;
-      const double step_ms = median_of(all, &Run::step_ms);
-      const double data_ms = median_of(all, &Run::data_ms);
-      const double tokens_per_s = kWorkers * kManyTokens / step_ms * 1e3;
-      const double ratio = median_speedup(runs[Precision::kFp32], all);
-      std::printf("%6ld x %2ld         %9s %9.0f %9.2f %9.0f %9.2f\n", static_cast<long>(tokens),
-                  static_cast<long>(sequences), to_word(precision), step_ms, data_ms, tokens_per_s,
-                  ratio);
-      cases.push_back({{"tokens", tokens},
-                       {"sequences_of_each", sequences},
-                       {"precision", to_word(precision)},
-                       {"step_ms", step_ms},
-                       {"data_ms", data_ms},
-                       {"tokens_per_s", tokens_per_s},
-                       {"times_fp32", ratio}});
-    }
-    std::fflush(stdout);
+    comparisons.push_back(std::move(comparison));
   }
-  return true;
+  return compare_in_turn(comparisons, cases);
 }
 
-// Each program beside PyTorch's FSDP2 as `python` has it, in turn, with kManyTokens for each
-// worker: medians of three rounds, and of the ratios within a round. In fp32, as PyTorch's Gloo
-// gathers no bf16 ("Invalid scalar type" in 2.14).
+// Each program beside PyTorch's FSDP2 as `python` has it. In fp32, as PyTorch's Gloo gathers no
+// bf16 ("Invalid scalar type" in 2.14).
 bool compare_fsdp2(const std::string& peers, const std::string& python,
                    const std::vector<std::string>& programs) {
-  constexpr int kWorkers = 2;
-  constexpr int kRounds = 3;
-  constexpr int kSteps = 8;
-  nlohmann::ordered_json cases;
-  std::printf("%6s  %-14s %8s %9s %9s %8s\n", "tokens", "what", "step ms", "tokens/s", "peak MiB",
-              "x FSDP2");
+  std::vector<Comparison> comparisons;
   for (const int64_t tokens : kLengths) {
-    const int64_t sequences = kManyTokens / tokens;
-    const std::vector<std::string> words = {std::to_string(kSteps), std::to_string(tokens),
-                                            std::to_string(sequences)};
-    std::map<std::string, std::vector<Run>> runs;
-    for (int round = 0; round < kRounds; ++round) {
-      runs[python].push_back(run_python(python, peers + "/fsdp2_llama.py", kWorkers, words));
-      for (const std::string& program : programs) {
-        runs[program].push_back(run_hptrain(
-            program, kWorkers, many_tokens(Precision::kFp32, tokens, sequences, kSteps)));
-      }
+    Comparison comparison = steps_of(tokens);
+    const std::vector<std::string> words = {std::to_string(kComparedSteps), std::to_string(tokens),
+                                            std::to_string(comparison.sequences)};
+    const auto run_peer = [=] {
+      return run_python(python, peers + "/fsdp2_llama.py", kComparedWorkers, words);
+    };
+    comparison.contestants.push_back({"fsdp2", run_peer});
+    for (const std::string& program : programs) {
+      comparison.contestants.push_back(
+          trainer(program.substr(program.rfind('/') + 1), program, Precision::kFp32, comparison));
     }
-    for (const auto& [what, all] : runs) {
-      if (!std::ranges::all_of(all, &Run::good)) return false;
-      const double step_ms = median_of(all, &Run::step_ms);
-      const double peak_mib = median_of(all, &Run::peak_mib);
-      const double ratio = median_speedup(runs[python], all);
-      const std::string name = what.substr(what.rfind('/') + 1);
-      std::printf("%6ld  %-14s %8.0f %9.0f %9.0f %8.2f\n", static_cast<long>(tokens), name.c_str(),
-                  step_ms, kWorkers * kManyTokens / step_ms * 1e3, peak_mib, ratio);
-      cases.push_back({{"tokens", tokens},
-                       {"what", name},
-                       {"step_ms", step_ms},
-                       {"peak_mib", peak_mib},
-                       {"times_fsdp2", ratio}});
-    }
-    std::fflush(stdout);
   }
+  nlohmann::ordered_json cases;
+  const bool good = compare_in_turn(comparisons, cases);
   std::printf("%s\n", nlohmann::ordered_json{{"bench", "fsdp2"}, {"cases", cases}}.dump().c_str());
-  return true;
+  return good;
 }
 
 }  // namespace
@@ -299,7 +232,8 @@ int main(int argc, char** argv) {
   }
   nlohmann::ordered_json cases;
   if (argc == 5 && std::strcmp(argv[1], "--ddp") == 0) {
-    return hpctl::compare_all(argv[4], {.scripts = argv[2], .python = argv[3]}, cases) ? 0 : 1;
+    const hpctl::Peer peer = {.scripts = argv[2], .python = argv[3]};
+    return hpctl::compare_strategies(argv[4], peer, cases) ? 0 : 1;
   }
   const char* directory = std::getenv("HPCTL_BIN");
   if (directory == nullptr) {
@@ -321,7 +255,7 @@ int main(int argc, char** argv) {
     return run.good ? 0 : 1;
   }
   if (argc > 2 && std::strcmp(argv[1], "--ddp") == 0) {
-    return hpctl::compare_all(program, {.scripts = argv[2]}, cases) ? 0 : 1;
+    return hpctl::compare_strategies(program, {.scripts = argv[2]}, cases) ? 0 : 1;
   }
   if (argc > 1 && std::strcmp(argv[1], "--precisions") == 0) {
     return hpctl::compare_precisions(program, cases) ? 0 : 1;
@@ -332,7 +266,7 @@ int main(int argc, char** argv) {
   for (const int world_size : {1, 2, 4}) {
     good = hpctl::measure_memory(program, world_size, cases) && good;
   }
-  good = hpctl::compare_all(program, {.scripts = argc > 1 ? argv[1] : ""}, cases) && good;
+  good = hpctl::compare_strategies(program, {.scripts = argc > 1 ? argv[1] : ""}, cases) && good;
   const hpctl::Run start = hpctl::run_hptrain(program, 4, [](hpctl::Workload&) {});
   for (const auto& [phase, ms] : start.phases) {
     std::printf("start of 4 workers: %s done after %.0f ms\n", phase.c_str(), ms);

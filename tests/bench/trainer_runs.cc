@@ -124,18 +124,6 @@ void write_text(const std::string& path) {
 
 }  // namespace
 
-double median_of(const std::vector<Run>& runs, double Run::*field) {
-  std::vector<double> values;
-  for (const Run& run : runs) values.push_back(run.*field);
-  return testing::median(values);
-}
-
-double median_speedup(const std::vector<Run>& base, const std::vector<Run>& runs) {
-  std::vector<double> ratios;
-  for (size_t i = 0; i < runs.size(); ++i) ratios.push_back(base[i].step_ms / runs[i].step_ms);
-  return testing::median(ratios);
-}
-
 Run run_hptrain(const std::string& program, int world_size,
                 const std::function<void(Workload&)>& change) {
   const Directory directory;

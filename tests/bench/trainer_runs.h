@@ -27,11 +27,6 @@ struct Run {
   std::map<std::string, double> phases;  // of rank 0's start: what was done, ms after exec
 };
 
-// Of the runs' values of `field`. Precondition: there is a run.
-double median_of(const std::vector<Run>& runs, double Run::*field);
-// Of base[i].step_ms / runs[i].step_ms: how much faster each was than the one of its round.
-double median_speedup(const std::vector<Run>& base, const std::vector<Run>& runs);
-
 // The debugmodel in fp32 with kBenchSteps steps of one sequence per worker, and no checkpoints;
 // `change` adapts that.
 Run run_hptrain(const std::string& program, int world_size,

@@ -64,15 +64,13 @@ TEST_F(ClusterController, StartsControllersWhereItServesMetrics) {
   ASSERT_TRUE(targets.ok()) << log_text();
   EXPECT_THAT(*targets, HasSubstr(metrics.address()));
   start_job();
-  const auto port =
-      static_cast<uint16_t>(std::stoul(metrics.address().substr(metrics.address().rfind(':') + 1)));
   const std::string labels = "{job=\"" + to_string(cluster_.job()) + "\",name=\"cluster\",user=\"";
   const auto is_scraped = [&] {
-    const std::string text = http_get(port, "/metrics");
+    const std::string text = http_get(metrics.port(), "/metrics");
     return text.find("hpctl_cluster_job_nodes" + labels) != std::string::npos &&
            text.find("state=\"RUNNING\"} 1\n") != std::string::npos;
   };
-  EXPECT_TRUE(test::eventually(is_scraped, kPatienceMs)) << http_get(port, "/metrics");
+  EXPECT_TRUE(test::eventually(is_scraped, kPatienceMs)) << http_get(metrics.port(), "/metrics");
   expect_finish_undisturbed();
 }
 

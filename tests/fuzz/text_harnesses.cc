@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "common/base/clock.h"
+#include "common/base/host_port.h"
 #include "common/base/injected_fault.h"
 #include "common/base/lineage.h"
 #include "common/base/node_ranges.h"
@@ -56,6 +57,25 @@ void run_address(std::string_view input) {
   const auto second = SocketAddress::parse(again);
   require(second.ok() && second->ip() == address->ip() && second->port() == address->port(),
           "written, it is another address: " + again);
+}
+
+void run_host_port(std::string_view input) {
+  if (const auto parsed = HostPort::parse(input); parsed.ok()) {
+    const auto again = HostPort::parse(parsed->text());
+    require(again.ok() && again->host == parsed->host && again->port == parsed->port,
+            "written, it is another: " + parsed->text());
+  } else {
+    require_explained(parsed.error());
+  }
+  if (const auto peer = CallPeer::parse(input)) {
+    const auto again = CallPeer::parse(peer->family + ":" + peer->end.text());
+    require(again && again->origin() == peer->origin() && again->end.port == peer->end.port,
+            "written, it is another peer");
+  }
+}
+
+std::vector<std::string> host_port_seeds() {
+  return {"n1:7300", "[2001:db8::1]:0", "ipv4:192.0.2.1:4711", "ipv6:%5B2001:db8::1%5D:1"};
 }
 
 std::vector<std::string> address_seeds() {
@@ -147,6 +167,7 @@ std::vector<std::string> command_seeds() {
 std::vector<Harness> text_harnesses() {
   return {{"node_ranges", run_node_ranges, node_range_seeds},
           {"address", run_address, address_seeds},
+          {"host_port", run_host_port, host_port_seeds},
           {"quantity", run_quantity, quantity_seeds},
           {"time", run_time, time_seeds},
           {"word", run_word, word_seeds},

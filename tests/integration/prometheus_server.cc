@@ -72,10 +72,6 @@ std::string percent_encoded(const std::string& text) {
   return made;
 }
 
-uint16_t port_number(const test::LoopbackPort& port) {
-  return static_cast<uint16_t>(std::stoul(port.address().substr(port.address().rfind(':') + 1)));
-}
-
 }  // namespace
 
 std::string firing(const std::string& alert, const std::string& job) {
@@ -100,7 +96,7 @@ PrometheusServer::PrometheusServer(const std::string& home, const std::string& c
   HP_CHECK(pid.ok());
   pid_ = *pid;
   const auto is_ready = [&] {
-    return http_get(port_number(port_), "/-/ready").find(" 200 ") != std::string::npos;
+    return http_get(port_.port(), "/-/ready").find(" 200 ") != std::string::npos;
   };
   EXPECT_TRUE(wait_until(directory_.path(), is_ready, kPatience)) << log();
 }
@@ -111,7 +107,7 @@ PrometheusServer::~PrometheusServer() {
 }
 
 json PrometheusServer::call(const std::string& path) const {
-  const std::string answer = http_get(port_number(port_), path);
+  const std::string answer = http_get(port_.port(), path);
   const size_t body = answer.find("\r\n\r\n");
   const json parsed =
       json::parse(body == std::string::npos ? "" : answer.substr(body + 4), nullptr, false);
@@ -137,7 +133,7 @@ json PrometheusServer::rules() const {
 }
 
 std::string PrometheusServer::console(const std::string& page) const {
-  return http_get(port_number(port_), "/consoles/" + page);
+  return http_get(port_.port(), "/consoles/" + page);
 }
 
 std::string PrometheusServer::url(const std::string& page) const {

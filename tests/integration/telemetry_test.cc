@@ -9,6 +9,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "common/base/host_port.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/support/http_get.h"
 #include "trainer/data/sample_order.h"
@@ -59,8 +60,7 @@ class Telemetry : public ::testing::Test {
   std::string metrics() const {
     const auto version = json::parse(cluster_.hpctl({"version", "--json"}).out);
     const std::string address = version["controller"]["metrics"];
-    return http_get(static_cast<uint16_t>(std::stoul(address.substr(address.rfind(':') + 1))),
-                    "/metrics");
+    return http_get(HostPort::parse(address).value().port, "/metrics");
   }
   // The causes of the job's events of this type.
   std::vector<std::string> told(JobId job, const std::string& type) const {

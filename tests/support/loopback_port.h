@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <cstdint>
 #include <string>
 
 #include "common/base/fd.h"
@@ -25,13 +26,16 @@ class LoopbackPort {
     socklen_t size = sizeof address;
     EXPECT_EQ(::bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
     EXPECT_EQ(::getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-    address_ = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+    port_ = ntohs(address.sin_port);
+    address_ = "127.0.0.1:" + std::to_string(port_);
   }
   int fd() const { return fd_.get(); }
   const std::string& address() const { return address_; }
+  uint16_t port() const { return port_; }
 
  private:
   const UniqueFd fd_;
+  uint16_t port_ = 0;
   std::string address_;
 };
 

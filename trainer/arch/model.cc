@@ -41,15 +41,13 @@ Model::Loss Model::loss(const at::Tensor& logits, const at::Tensor& targets) con
   return {entropy, entropy + z_loss_ * squares.sum()};
 }
 
-std::unique_ptr<Model> make_model(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
-                                  double z_loss, at::Device device, const LoraSpec& lora,
-                                  GpuAttention attention) {
+std::unique_ptr<Model> make_model(const TrainSpec& train, at::ScalarType compute,
+                                  at::Device device) {
 #define HPCTL_ADDRESS(name, forward, ...) &forward::make_model,
   static constexpr std::array<MakeModel*, kArchitectureTraits.size()> kMake = {
       HPCTL_ARCHITECTURES(HPCTL_ADDRESS)};
 #undef HPCTL_ADDRESS
-  return kMake[static_cast<size_t>(model.arch)](model, seq_len, compute, z_loss, device, lora,
-                                                attention);
+  return kMake[static_cast<size_t>(train.model.arch)](train, compute, device);
 }
 
 }  // namespace hpctl

@@ -72,16 +72,14 @@ class Model {
   double z_loss_;
 };
 
-// Of model.arch. With `lora` the parameters of a layer are followed by those of its adapters
-// (lora.h). `compute` is at::kFloat, at::kBFloat16, at::kHalf or at::kDouble, the type of
-// parameters and activations. `z_loss` as in LossSpec. Its own tensors, and what it is given, are
-// on `device`; `attention` is of a GPU.
-using MakeModel = std::unique_ptr<Model>(const ModelSpec& model, int64_t seq_len,
-                                         at::ScalarType compute, double z_loss, at::Device device,
-                                         const LoraSpec& lora, GpuAttention attention);
-std::unique_ptr<Model> make_model(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
-                                  double z_loss = 0, at::Device device = at::kCPU,
-                                  const LoraSpec& lora = {},
-                                  GpuAttention attention = GpuAttention::kAuto);
+// Of train.model.arch, for sequences of train.data.seq_len, as train.loss.z_loss, train.lora and
+// train.gpu.attention say; the rest of `train` is not looked at. With LoRA the parameters of a
+// layer are followed by those of its adapters (lora.h). `compute` is at::kFloat, at::kBFloat16,
+// at::kHalf or at::kDouble, the type of parameters and activations. Its own tensors, and what it is
+// given, are on `device`.
+using MakeModel = std::unique_ptr<Model>(const TrainSpec& train, at::ScalarType compute,
+                                         at::Device device);
+std::unique_ptr<Model> make_model(const TrainSpec& train, at::ScalarType compute,
+                                  at::Device device = at::kCPU);
 
 }  // namespace hpctl

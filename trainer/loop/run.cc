@@ -85,8 +85,7 @@ Outcome Run::load_model() {
   if (model_) return Ok{};
   const at::Device device(device_.name());
   if (!device_.is_host()) HP_TRY(check_gpu_attention(train_, compute_type(train_), device));
-  model_ = make_model(train_.model, train_.data.seq_len, compute_type(train_), train_.loss.z_loss,
-                      device, train_.lora, train_.gpu.attention);
+  model_ = make_model(train_, compute_type(train_), device);
   if (!device_.is_host()) {
     log_info(std::string("attention: ") + to_word(model_->attention_by()));
   }

@@ -10,6 +10,7 @@
 #include "common/base/file.h"
 #include "common/base/json.h"
 #include "controller/publish/audit_log.h"
+#include "hpctl/audit_file.h"
 #include "tests/support/command_run.h"
 #include "tests/support/hand_clock.h"
 #include "tests/unit/cli/scripted_controller.h"
@@ -81,6 +82,15 @@ TEST_F(AuditVerb, SaysInWordsWhoDidWhat) {
   EXPECT_EQ(lines_of(of_job.out), 3U) << of_job.out;
   EXPECT_THAT(of_job.out, Not(HasSubstr("quarantine")));
   EXPECT_THAT(run_hpctl({"audit", "another"}).err, HasSubstr("no job \"another\""));
+}
+
+TEST(AuditLine, WhereACallCameFromIsAMachine) {
+  const auto from = [](const char* text) { return where_from({0, {{"from", text}}}); };
+  EXPECT_EQ(from("ipv4:10.0.0.7:4711"), "10.0.0.7");
+  EXPECT_EQ(from("ipv4:10.0.0.7"), "10.0.0.7") << "of calls that were only counted";
+  EXPECT_EQ(from("ipv6:%5B2001:db8::1%5D:4711"), "[2001:db8::1]");
+  EXPECT_EQ(from("ipv6:[2001:db8::1]"), "[2001:db8::1]");
+  EXPECT_EQ(from("local socket"), "local socket");
 }
 
 TEST_F(AuditVerb, FiltersAreAnds) {

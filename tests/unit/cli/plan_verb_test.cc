@@ -16,10 +16,10 @@ namespace {
 
 using nlohmann::json;
 using test::CommandRun;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
-class PlanVerb : public testing::Test {
+class PlanVerb : public ::testing::Test {
  protected:
   CommandRun plan(const std::string& preset, std::vector<std::string> options) {
     const std::string file = dir_ / "job.yaml";
@@ -208,7 +208,7 @@ TEST_F(PlanVerb, OnACpuThereIsNoGuessOfTime) {
   const CommandRun text = plan("debugmodel", {});
   EXPECT_EQ(text.status, 0) << text.err;
   EXPECT_THAT(text.out, HasSubstr("two slots"));
-  EXPECT_THAT(text.out, testing::Not(HasSubstr("MFU")));
+  EXPECT_THAT(text.out, ::testing::Not(HasSubstr("MFU")));
   EXPECT_FALSE(json::parse(plan("debugmodel", {"--json"}).out).contains("step_s"));
 }
 
@@ -220,7 +220,7 @@ TEST_F(PlanVerb, WhatStandbysHoldIsTold) {
   EXPECT_EQ(standbys["per_node"], 3);
   EXPECT_EQ(standbys["bytes_per_node"], 3 * 60.0 * (1 << 20));
   more_ = "recovery: {standbys: 0}\n";
-  EXPECT_THAT(plan("tiny", {}).out, testing::Not(HasSubstr("standby")));
+  EXPECT_THAT(plan("tiny", {}).out, ::testing::Not(HasSubstr("standby")));
 }
 
 TEST_F(PlanVerb, BadWordsAreStatus2) {

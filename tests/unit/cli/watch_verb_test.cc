@@ -57,7 +57,7 @@ TEST_F(WatchVerb, TheWorstIsTheExitStatus) {
   EXPECT_EQ(warn.status, kWatchWarn);
   EXPECT_THAT(warn.out,
               AllOf(HasSubstr("warn      job 1 quick"), HasSubstr("no spare is left of 1"),
-                    HasSubstr("docs/runbook.md#spares_exhausted]\n")));
+                    HasSubstr("; file:///usr/share/doc/hpctl/runbook.md#spares_exhausted]\n")));
   EXPECT_EQ(run_hpctl({"watch", "other", "--once"}).status, kWatchNothing);
   margins(1).set_recent_restarts(20);
   const CommandRun critical = run_hpctl({"watch", "--once"});
@@ -81,7 +81,7 @@ TEST_F(WatchVerb, Json) {
               "name": "quick", "user": "", "uid": "4000000001", "node": "n1",
               "what": "n1 is in quarantine",
               "do": "`hpctl nodes 1`: why; `hpctl nodes release` when it is mended",
-              "runbook": "docs/runbook.md#node_quarantined"})"));
+              "runbook": "file:///usr/share/doc/hpctl/runbook.md#node_quarantined"})"));
 }
 
 TEST_F(WatchVerb, OfOneJobItEndsWithIt) {

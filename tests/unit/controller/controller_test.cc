@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "common/base/file.h"
+#include "common/base/host_port.h"
 #include "common/base/json.h"
 #include "common/rpc/controller_process.h"
 #include "common/rpc/status.h"
@@ -98,9 +99,7 @@ TEST(Controller, AStartThatFailsSaysWhy) {
       << message_of(started.status());
 }
 
-uint16_t port_of(const std::string& address) {
-  return static_cast<uint16_t>(std::stoul(address.substr(address.rfind(':') + 1)));
-}
+uint16_t port_of(const std::string& address) { return HostPort::parse(address).value().port; }
 
 TEST(Controller, ServesMetricsWhereAskedAndElsewhereWhenThePortIsTaken) {
   LiveController controller;

@@ -9,6 +9,7 @@
 
 #include <regex>
 
+#include "common/base/host_port.h"
 #include "common/base/json.h"
 #include "common/rpc/job_summary_wire.h"
 #include "tests/support/hand_clock.h"
@@ -166,7 +167,8 @@ class FleetPageTest : public ::testing::Test {
   std::string jobs_for(uid_t uid) {
     const std::string url = page_.link(uid, uid).value();
     const size_t path = url.find("/open?");
-    const auto port = static_cast<uint16_t>(std::stoul(url.substr(url.rfind(':') + 1)));
+    const size_t host = std::string_view("http://").size();
+    const uint16_t port = HostPort::parse(url.substr(host, path - host)).value().port;
     const std::string answer = http_get(port, url.substr(path));
     std::smatch cookie;
     EXPECT_TRUE(std::regex_search(answer, cookie, std::regex("Set-Cookie: ([^;]*);"))) << answer;

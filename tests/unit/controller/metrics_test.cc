@@ -30,11 +30,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-uint16_t port_of(const Metrics& metrics) {
-  const std::string& address = metrics.address();
-  return static_cast<uint16_t>(std::stoul(address.substr(address.rfind(':') + 1)));
-}
-
 UniqueFd connect_to(uint16_t port) {
   UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
@@ -53,13 +48,22 @@ TEST(Metrics, APortThatIsTakenIsReplacedByAFreeOne) {
   ASSERT_TRUE(second.ok()) << second.error().message;
   EXPECT_NE((*second)->address(), (*first)->address());
   EXPECT_THAT((*second)->moved(), HasSubstr((*first)->address() + " is in use"));
-  EXPECT_THAT(http_get(port_of(**second), "/healthz"), HasSubstr("200 OK"));
+  EXPECT_THAT(http_get((*second)->port(), "/healthz"), HasSubstr("200 OK"));
 }
 
 TEST(Metrics, AnAddressOfAnotherMachineIsAnError) {
   const auto metrics = Metrics::open("203.0.113.1:9400");
   ASSERT_FALSE(metrics.ok());
   EXPECT_THAT(metrics.error().message, HasSubstr("not an address of this machine"));
+}
+
+TEST(Metrics, WhatIsNoAddressIsSaidToBeNone) {
+  for (const char* address : {"9400", ":9400", "127.0.0.1:", "127.0.0.1:x", "::1:9400"}) {
+    const auto metrics = Metrics::open(address);
+    ASSERT_FALSE(metrics.ok()) << address;
+    EXPECT_THAT(metrics.error().message,
+                HasSubstr("HPCTL_METRICS or --metrics: expected HOST:PORT"));
+  }
 }
 
 // Its series end with the node.
@@ -72,7 +76,7 @@ TEST(Metrics, TellWhoStandsByOnEachNode) {
   view.nodes.push_back({"n0", "active", "up", "i-0", "b-0", 10, 11, "", StandbyView{1, 0, 1, 0}});
   view.nodes.push_back({"n1", "spare", "up", "i-1", "b-1", 12, 13, "", StandbyView{2, 2, 0, 512}});
   (*metrics)->job(view);
-  const std::string text = http_get(port_of(**metrics), "/metrics");
+  const std::string text = http_get((*metrics)->port(), "/metrics");
   const std::string n0 = R"({job="3",name="t",node="n0")";
   const std::string n1 = R"({job="3",name="t",node="n1")";
   EXPECT_THAT(text, HasSubstr("hpctl_standbys" + n0 + R"(,state="ready"} 0)"));
@@ -83,7 +87,7 @@ TEST(Metrics, TellWhoStandsByOnEachNode) {
   EXPECT_THAT(text, Not(HasSubstr("hpctl_standbys_memory_bytes" + n0)));
   view.nodes[0].standbys.reset();
   (*metrics)->job(view);
-  const std::string after = http_get(port_of(**metrics), "/metrics");
+  const std::string after = http_get((*metrics)->port(), "/metrics");
   EXPECT_THAT(after, Not(HasSubstr("hpctl_standbys" + n0)));
   EXPECT_THAT(after, HasSubstr("hpctl_job_node_info" + n0 + R"(,role="active"} 1)"));
   EXPECT_THAT(after, HasSubstr("hpctl_job_node_info" + n1 + R"(,role="spare"} 1)"));
@@ -105,11 +109,11 @@ TEST(Metrics, TellWhatIsFound) {
   lemon.node = "n1";
   (*metrics)->findings(view, {budget, lemon});
   const std::string job = R"(hpctl_job_finding{job="3",name="t",)";
-  std::string text = http_get(port_of(**metrics), "/metrics");
+  std::string text = http_get((*metrics)->port(), "/metrics");
   EXPECT_THAT(text, HasSubstr(job + R"(kind="budget_low",severity="critical",node=""} 1)"));
   EXPECT_THAT(text, HasSubstr(job + R"(kind="node_lemon",severity="warn",node="n1"} 1)"));
   (*metrics)->findings(view, {lemon});
-  text = http_get(port_of(**metrics), "/metrics");
+  text = http_get((*metrics)->port(), "/metrics");
   EXPECT_THAT(text, Not(HasSubstr("budget_low")));
   EXPECT_THAT(text, HasSubstr("node_lemon"));
 }
@@ -124,7 +128,7 @@ TEST(Metrics, TellHowAJobEnded) {
   view.restarts = 4;
   view.nodes.push_back({"n0", "active", "up", "i-0", "b-0", 10, 11, "", {}});
   (*metrics)->job(view);
-  std::string text = http_get(port_of(**metrics), "/metrics");
+  std::string text = http_get((*metrics)->port(), "/metrics");
   EXPECT_THAT(text, HasSubstr("# TYPE hpctl_job_restarts_total counter\n"));
   EXPECT_THAT(text, HasSubstr(R"(hpctl_job_restarts_total{job="3",name="t"} 4)"));
   EXPECT_THAT(text, HasSubstr("hpctl_build_info{version=\""));
@@ -132,7 +136,7 @@ TEST(Metrics, TellHowAJobEnded) {
   view.state = "FAILED";
   view.ended_wall_ms = 1'700'000'000'500;
   (*metrics)->job(view);
-  text = http_get(port_of(**metrics), "/metrics");
+  text = http_get((*metrics)->port(), "/metrics");
   EXPECT_THAT(text, HasSubstr("hpctl_job_ended_timestamp_seconds"
                               R"({job="3",name="t",state="FAILED"} 1700000000.5)"));
   EXPECT_THAT(text, Not(HasSubstr("hpctl_job_node_info"))) << "it has none any more";
@@ -155,7 +159,7 @@ TEST(Metrics, CountFaultsByKindAndNode) {
   fault.in_order = true;
   (*metrics)->fault(3, "t", fault);
   (*metrics)->detection(3, "t", 0.2);
-  const std::string text = http_get(port_of(**metrics), "/metrics");
+  const std::string text = http_get((*metrics)->port(), "/metrics");
   const auto counted = [&](const std::string& kind, const std::string& node, int times) {
     return HasSubstr("hpctl_job_faults_total{job=\"3\",kind=\"" + kind + "\",name=\"t\",node=\"" +
                      node + "\"} " + std::to_string(times) + "\n");
@@ -172,7 +176,7 @@ TEST(Metrics, CountFaultsByKindAndNode) {
 TEST(LossCounter, TellsEachLossOnce) {
   const auto metrics = Metrics::open("127.0.0.1:0");
   ASSERT_TRUE(metrics.ok());
-  const auto scrape = [&] { return http_get(port_of(**metrics), "/metrics"); };
+  const auto scrape = [&] { return http_get((*metrics)->port(), "/metrics"); };
   core::Job job;
   job.id = JobId{3};
   job.spec.name = "t";
@@ -210,9 +214,9 @@ TEST(Metrics, TellThatTheyAreScraped) {
   std::atomic<int> scraped = 0;
   const auto metrics = Metrics::open("127.0.0.1:0", [&] { ++scraped; });
   ASSERT_TRUE(metrics.ok());
-  http_get(port_of(**metrics), "/healthz");
+  http_get((*metrics)->port(), "/healthz");
   EXPECT_EQ(scraped, 0);
-  http_get(port_of(**metrics), "/metrics");
+  http_get((*metrics)->port(), "/metrics");
   EXPECT_EQ(scraped, 1);
 }
 
@@ -221,15 +225,15 @@ TEST(Metrics, SilentClientsDoNotHoldOthers) {
   const auto metrics = Metrics::open("127.0.0.1:0");
   ASSERT_TRUE(metrics.ok());
   std::vector<UniqueFd> silent;
-  for (int i = 0; i < 3; ++i) silent.push_back(connect_to(port_of(**metrics)));
-  EXPECT_THAT(http_get(port_of(**metrics), "/healthz"), HasSubstr("200 OK"));
+  for (int i = 0; i < 3; ++i) silent.push_back(connect_to((*metrics)->port()));
+  EXPECT_THAT(http_get((*metrics)->port(), "/healthz"), HasSubstr("200 OK"));
 }
 
 TEST(Metrics, OfOtherPathsThereAreNone) {
   const auto metrics = Metrics::open("127.0.0.1:0");
   ASSERT_TRUE(metrics.ok());
-  EXPECT_THAT(http_get(port_of(**metrics), "/"), HasSubstr("404 Not Found"));
-  EXPECT_THAT(http_get(port_of(**metrics), "/healthz"), HasSubstr("\nhpctl_controller_up 1\n"));
+  EXPECT_THAT(http_get((*metrics)->port(), "/"), HasSubstr("404 Not Found"));
+  EXPECT_THAT(http_get((*metrics)->port(), "/healthz"), HasSubstr("\nhpctl_controller_up 1\n"));
 }
 
 TEST(MetricFamilies, AreTextOfPrometheus) {
@@ -272,7 +276,7 @@ FleetJob fleet_job(uint64_t id) {
 TEST(FleetMetrics, TellOfEveryJob) {
   const auto metrics = Metrics::open("127.0.0.1:0");
   ASSERT_TRUE(metrics.ok());
-  const auto scrape = [&] { return http_get(port_of(**metrics), "/metrics"); };
+  const auto scrape = [&] { return http_get((*metrics)->port(), "/metrics"); };
   EXPECT_THAT(scrape(), Not(HasSubstr("hpctl_cluster_job")));
   FleetJob little = fleet_job(8);
   little.summary.taken_wall_ms = 0;

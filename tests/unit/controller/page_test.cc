@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/host_port.h"
 #include "controller/page/page_access.h"
 #include "controller/page/page_history.h"
 #include "controller/page/page_server.h"
@@ -107,7 +108,7 @@ class PageServerTest : public ::testing::Test {
     });
     ASSERT_TRUE(server.ok()) << server.error().message;
     server_ = std::move(*server);
-    port_ = static_cast<uint16_t>(std::stoul(server_->url().substr(server_->url().rfind(':') + 1)));
+    port_ = HostPort::parse(server_->url().substr(std::string_view("http://").size()))->port;
   }
   // The Cookie header that a browser sends after following a link.
   std::string signed_in() {
@@ -177,7 +178,9 @@ TEST_F(PageServerTest, NobodyElseIsToldAnything) {
               StartsWith("HTTP/1.1 403 "));
   EXPECT_TRUE(asked_.empty());
   // A forwarded port is another than ours.
-  EXPECT_THAT(ask("GET /api/jobs", "127.0.0.1:9"), StartsWith("HTTP/1.1 200 "));
+  for (const char* host : {"127.0.0.1:9", "localhost", "[::1]:9", "[::1]"}) {
+    EXPECT_THAT(ask("GET /api/jobs", host), StartsWith("HTTP/1.1 200 ")) << host;
+  }
 }
 
 TEST_F(PageServerTest, WhatIsTooLongOrNoRequestIsRefused) {

@@ -153,12 +153,14 @@ TEST(Notice, TheDocument) {
   EXPECT_EQ(notice_json(told[0]),
             R"x({"text":"tiny (job 3): it failed: worker 0 said &lt;!channel&gt; &amp; left )x"
             "\xEF\xBF\xBD"
-            R"x(; `hpctl why 3` (docs/runbook.md#hpctljobfailed)","hpctl":{"version":1,)x"
+            R"x(; `hpctl why 3` (file:///usr/share/doc/hpctl/runbook.md#hpctljobfailed)",)x"
+            R"x("hpctl":{"version":1,)x"
             R"x("kind":"failure","severity":"critical","finding":"","over":false,"job":3,)x"
             R"x("name":"tiny","uid":"1000","state":"RUNNING","generation":2,"step":31,"node":"",)x"
             R"x("what":"it failed: worker 0 said <!channel> & left )x"
             "\xEF\xBF\xBD"
-            R"x(","do":"`hpctl why 3`","runbook":"docs/runbook.md#hpctljobfailed",)x"
+            R"x(","do":"`hpctl why 3`",)x"
+            R"x("runbook":"file:///usr/share/doc/hpctl/runbook.md#hpctljobfailed",)x"
             R"x("time":"2026-11-18T11:06:40.000Z","repeats":0}})x"
             "\n");
 }

@@ -24,21 +24,26 @@ namespace {
 constexpr uint64_t kStepSamples = 12;
 constexpr int64_t kWindow = 24;
 
+TrainSpec tiny_on(const std::string& data) {
+  TrainSpec train;
+  train.model = *model_preset("tiny");
+  train.data.path = data;
+  train.data.format = DataFormat::kSft;
+  train.data.seq_len = kWindow;
+  return train;
+}
+
 // One step of a job: the sum of the loss and of its gradient over any part of the step's samples.
 class Step {
  public:
   Step() {
     test::put_answers(dir_ / "sums", test::sums(60));
-    DataSpec data;
-    data.path = dir_ / "sums";
-    data.format = DataFormat::kSft;
-    data.seq_len = kWindow;
-    auto opened = SampleReader::open(data, 3, 256);
+    auto opened = SampleReader::open(train_.data, 3, 256);
     HP_CHECK(opened.ok());
     reader_ = std::make_unique<SampleReader>(std::move(opened).value());
-    for (const Block& block : model_layout(spec_)) {
+    for (const Block& block : model_layout(train_.model)) {
       std::vector<float> flat(static_cast<size_t>(block.numel));
-      fill_initial_values(spec_, block, 3, {0, block.numel}, flat.data());
+      fill_initial_values(train_.model, block, 3, {0, block.numel}, flat.data());
       blocks_.emplace_back();
       for (const TensorSlot& slot : block.tensors) {
         at::Tensor leaf =
@@ -84,9 +89,9 @@ class Step {
 
  private:
   TemporaryDirectory dir_;
-  ModelSpec spec_ = *model_preset("tiny");
+  TrainSpec train_ = tiny_on(dir_ / "sums");
   std::unique_ptr<SampleReader> reader_;
-  std::unique_ptr<Model> model_ = make_model(spec_, kWindow, at::kDouble);
+  std::unique_ptr<Model> model_ = make_model(train_, at::kDouble);
   std::vector<std::vector<at::Tensor>> blocks_;
 };
 

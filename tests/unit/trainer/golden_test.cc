@@ -34,6 +34,7 @@ Workload golden_workload() {
   Workload w;
   w.generation = 1;
   w.train.model = *model_preset("tiny");
+  w.train.data.seq_len = kLength;
   w.train.steps = static_cast<int64_t>(testing::kGoldenLosses.size());
   w.train.seed = 11;
   w.train.optimizer.lr = 5e-3;
@@ -49,7 +50,7 @@ TEST(Golden, FiveStepsAgreeWithPyTorch) {
   ASSERT_TRUE(created.ok()) << created.error().message;
   TrainingState state = std::move(created).value();
   MeshCommunicators comms({}, Mesh());
-  const auto model = make_model(workload.train.model, kLength, at::kFloat);
+  const auto model = make_model(workload.train, at::kFloat);
   FullySharded engine(*model, state.blocks(), comms, workload.train,
                       *sharding_of(workload.train, 1), at::kFloat);
   for (size_t i = 0; i < testing::kGoldenLosses.size(); ++i) {

@@ -108,10 +108,13 @@ TEST(GpuAttention, ReleasesWithoutAChoiceHaveNone) {
 // On a device that is none, and so has none of a GPU's kernels.
 TEST(GpuAttention, AModelSaysWhichWayItGoes) {
   for (const char* preset : {"tiny", "tiny-gpt", "tiny-mistral"}) {
-    ModelSpec model = *model_preset(preset);
+    TrainSpec train;
+    ModelSpec& model = train.model = *model_preset(preset);
     if (model.arch == Arch::mistral) model.sliding_window = 8;
+    train.data.seq_len = 24;
     const auto by = [&](at::ScalarType type, at::Device device, GpuAttention asked) {
-      return make_model(model, 24, type, 0, device, {}, asked)->attention_by();
+      train.gpu.attention = asked;
+      return make_model(train, type, device)->attention_by();
     };
     const bool fused = compat::kHasFusedAttention && model.arch != Arch::mistral;
     EXPECT_EQ(by(at::kBFloat16, at::kMeta, GpuAttention::kAuto),

@@ -149,6 +149,24 @@ class Rank {
     }
     ASSERT_LT(state.step(), kEnoughSteps);
   }
+  // A step, and steps until its copy is everywhere.
+  void copy_once() {
+    ASSERT_TRUE(step(true, false).ok());
+    step_until([&] { return snapshots.everywhere() > 0; });
+  }
+  // And a step whose copy waits behind the gate. All ranks.
+  void copy_once_and_begin_another(Gate& gate) {
+    copy_once();
+    gate.close();
+    ASSERT_TRUE(world_.barrier().ok());
+    ASSERT_TRUE(step(true, false).ok());
+  }
+  // A step that waits until that copy is everywhere. All ranks.
+  void step_when_open(Gate& gate) {
+    ASSERT_TRUE(world_.barrier().ok());
+    gate.open();
+    ASSERT_TRUE(step(false, false).ok());
+  }
   size_t bytes_sent_from(int slot) {
     return ring_->bytes_sent_from(state.arena().slot_bytes(slot));
   }
@@ -258,14 +276,11 @@ TEST(HeldSlots, ASaveAndACopyOfOneStepReadOneSlotAndASlowPeerDelaysNoStep) {
 // Newest, under way, everywhere and held are four steps: the step behind that has no slot until the
 // copy is everywhere, and none before that waits.
 TEST(HeldSlots, AStepWaitsForACopyOnlyWhereFourStatesAreToStay) {
-  on_two_ranks(0, [](Rank& rank, Communicator& world, Gate& gate) {
-    ASSERT_TRUE(rank.step(true, false).ok());
-    rank.step_until([&] { return rank.snapshots.everywhere() > 0; });
+  on_two_ranks(0, [](Rank& rank, Communicator&, Gate& gate) {
+    rank.copy_once_and_begin_another(gate);
     const uint64_t kept = rank.snapshots.everywhere();
-    gate.close();
-    ASSERT_TRUE(world.barrier().ok());
-    ASSERT_TRUE(rank.step(true, false).ok());
     const uint64_t sent = rank.state.step();
+    ASSERT_LT(kept, sent);
     for (int i = 0; i < kMoreThanSlots; ++i) ASSERT_TRUE(rank.step(false, false).ok());
     EXPECT_FALSE(rank.snapshots.must_wait()) << "three slots do for that";
     ASSERT_TRUE(rank.step(false, false).ok());
@@ -274,9 +289,7 @@ TEST(HeldSlots, AStepWaitsForACopyOnlyWhereFourStatesAreToStay) {
     ASSERT_TRUE(rank.step(false, false).ok());
     EXPECT_TRUE(rank.snapshots.must_wait());
     EXPECT_EQ(rank.snapshots.everywhere(), kept);
-    ASSERT_TRUE(world.barrier().ok());
-    gate.open();
-    ASSERT_TRUE(rank.step(false, false).ok());
+    rank.step_when_open(gate);
     EXPECT_EQ(rank.snapshots.everywhere(), sent);
     EXPECT_FALSE(rank.snapshots.must_wait());
     rank.state.release_held();
@@ -285,21 +298,15 @@ TEST(HeldSlots, AStepWaitsForACopyOnlyWhereFourStatesAreToStay) {
 
 // As it was promised what a lost node costs.
 TEST(HeldSlots, WhereStepsAreCountedAStepWaitsForTheCopyBeforeTheNextOne) {
-  on_two_ranks(2, [](Rank& rank, Communicator& world, Gate& gate) {
-    ASSERT_TRUE(rank.step(true, false).ok());
-    rank.step_until([&] { return rank.snapshots.everywhere() > 0; });
-    gate.close();
-    ASSERT_TRUE(world.barrier().ok());
-    ASSERT_TRUE(rank.step(true, false).ok());
+  on_two_ranks(2, [](Rank& rank, Communicator&, Gate& gate) {
+    rank.copy_once_and_begin_another(gate);
     const uint64_t sent = rank.state.step();
     for (int i = 0; i < 2; ++i) {
       EXPECT_FALSE(rank.snapshots.must_wait()) << i;
       ASSERT_TRUE(rank.step(false, false).ok());
     }
     EXPECT_TRUE(rank.snapshots.must_wait());
-    ASSERT_TRUE(world.barrier().ok());
-    gate.open();
-    ASSERT_TRUE(rank.step(false, false).ok());
+    rank.step_when_open(gate);
     EXPECT_EQ(rank.snapshots.everywhere(), sent);
   });
 }
@@ -307,11 +314,7 @@ TEST(HeldSlots, WhereStepsAreCountedAStepWaitsForTheCopyBeforeTheNextOne) {
 // A step that waits for a peer which is gone ends; what is held stays sealed for who comes next.
 TEST(HeldSlots, AStepThatWaitsForALostPeerEndsAndWhatWasHeldIsThere) {
   on_two_ranks(0, [](Rank& rank, Communicator& world, Gate& gate) {
-    ASSERT_TRUE(rank.step(true, false).ok());
-    rank.step_until([&] { return rank.snapshots.everywhere() > 0; });
-    gate.close();
-    ASSERT_TRUE(world.barrier().ok());
-    ASSERT_TRUE(rank.step(true, false).ok());
+    rank.copy_once_and_begin_another(gate);
     ASSERT_TRUE(rank.step(false, false).ok());
     ASSERT_TRUE(rank.state.hold_newest());
     const uint64_t held = rank.state.step();
@@ -333,8 +336,7 @@ TEST(HeldSlots, AStepThatWaitsForALostPeerEndsAndWhatWasHeldIsThere) {
 // Rank 0's clock says when a copy is due; then a save begins.
 TEST(HeldSlots, WithAutoNoCopyBeginsBesideASaveOfAnotherStep) {
   on_two_ranks(0, [](Rank& rank, Communicator& world, Gate&) {
-    ASSERT_TRUE(rank.step(true, false).ok());
-    rank.step_until([&] { return rank.snapshots.everywhere() > 0; });
+    rank.copy_once();
     if (world.rank() != 0) return;
     const auto is_due = [&] {
       const auto news = rank.snapshots.news();

@@ -308,8 +308,7 @@ class WideTraining {
       : comparison_(comparison),
         train_(comparison.workload.train),
         blocks_(comparison.blocks()),
-        model_(make_model(train_.model, train_.data.seq_len, at::kDouble, train_.loss.z_loss,
-                          at::kCPU, train_.lora)) {
+        model_(make_model(train_, at::kDouble)) {
     for (const Block& block : model_layout(train_.model)) {
       if (!train_.lora.on()) break;
       const std::vector<float> flat = comparison.initial(block);
@@ -439,8 +438,7 @@ TEST_P(PyTorch, WorkersInFp32Agree) {
   MeshCommunicators comms({}, Mesh());
   const TrainSpec& train = comparison.workload.train;
   const std::vector<Block> blocks = comparison.blocks();
-  const auto model = make_model(train.model, train.data.seq_len, at::kFloat, train.loss.z_loss,
-                                at::kCPU, train.lora);
+  const auto model = make_model(train, at::kFloat);
   std::deque<std::vector<float>> weights;
   const auto shards_of = [&](const std::vector<Block>& of) {
     WeightShards shards;

@@ -82,6 +82,14 @@ Tensor random_rows(int64_t seed, const ModelSpec& model, at::ScalarType type) {
   return at::randn({kLayerBatch, kLayerTokens, model.dim}, at::kDouble).to(type);
 }
 
+std::unique_ptr<Model> make_layers(const Case& c, at::ScalarType type) {
+  TrainSpec train;
+  train.model = c.model;
+  train.lora = c.lora;
+  train.data.seq_len = kLayerTokens;
+  return make_model(train, type);
+}
+
 struct LayerResult {
   Tensor out;
   Tensor input_gradient;
@@ -95,7 +103,7 @@ Tensors gradients_of(const Tensors& leaves) {
 }
 
 LayerResult in_one_graph(const Case& c, at::ScalarType type) {
-  const auto model = make_model(c.model, kLayerTokens, type, 0, at::kCPU, c.lora);
+  const auto model = make_layers(c, type);
   const Tensors parameters = random_parameters(c, type);
   const Tensor x = random_rows(1, c.model, type).set_requires_grad(true);
   const Tensor out = model->layer(parameters, x, {});
@@ -105,7 +113,7 @@ LayerResult in_one_graph(const Case& c, at::ScalarType type) {
 
 // As an engine does that communicates between all segments: no graph reaches over a boundary.
 LayerResult cut_at_every_boundary(const Case& c, at::ScalarType type) {
-  const auto model = make_model(c.model, kLayerTokens, type, 0, at::kCPU, c.lora);
+  const auto model = make_layers(c, type);
   const Tensors parameters = random_parameters(c, type);
   const Documents documents;
   const LayerCall call = {parameters, documents};
@@ -153,7 +161,7 @@ TEST(Segments, CutAtEveryBoundaryALayerHasTheSameBits) {
 
 TEST(Segments, UseTheParametersThatTheyDeclare) {
   for (const Case& c : every_case()) {
-    const auto model = make_model(c.model, kLayerTokens, at::kDouble, 0, at::kCPU, c.lora);
+    const auto model = make_layers(c, at::kDouble);
     const Tensors all = random_parameters(c, at::kDouble);
     const Documents documents;
     std::vector<int> declared(all.size(), 0);
@@ -265,7 +273,7 @@ void exchange(Exchange kind, bool sequence_parallel, ByRank& ranks) {
 }
 
 LayerResult on_several_ranks(const Case& c, int64_t ranks, bool sequence_parallel) {
-  const auto model = make_model(c.model, kLayerTokens, at::kDouble, 0, at::kCPU, c.lora);
+  const auto model = make_layers(c, at::kDouble);
   const Tensors parameters = random_parameters(c, at::kDouble);
   const Tensor x = random_rows(1, c.model, at::kDouble).set_requires_grad(true);
   const Documents documents;
@@ -317,7 +325,7 @@ TEST(Segments, PartsOfALayerOnTwoRanksAreTheLayer) {
 // A test of the tests: with a rank's part of a sum left out, the numbers above are others.
 TEST(Segments, EachRanksPartIsNeeded) {
   const Case c = every_case().front();
-  const auto model = make_model(c.model, kLayerTokens, at::kDouble, 0, at::kCPU, c.lora);
+  const auto model = make_layers(c, at::kDouble);
   const Tensors first = parts_of(c, random_parameters(c, at::kDouble), 0, 2);
   const Tensor alone = model->layer(first, random_rows(1, c.model, at::kDouble), {});
   EXPECT_GT((alone - in_one_graph(c, at::kDouble).out).abs().max().item<double>(), 1e-2);

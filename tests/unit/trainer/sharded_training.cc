@@ -71,6 +71,7 @@ Workload workload_of(const Setting& setting) {
   Workload w;
   w.world_size = setting.world_size;
   w.train.model = model_of(setting);
+  w.train.data.seq_len = kTokens;
   w.train.seed = 3;
   // Smaller, and an element whose gradient is all rounding would move as far as any other.
   w.train.optimizer.eps = 1e-3;
@@ -101,7 +102,7 @@ class Rank {
     auto state = TrainingState::create(-1, workload_, {}, {});
     HP_CHECK(state.ok());
     state_.emplace(std::move(state).value());
-    model_ = make_model(workload_.train.model, kTokens, setting.compute);
+    model_ = make_model(workload_.train, setting.compute);
     engine_.emplace(*model_, state_->blocks(), *comms_, workload_.train, *sharding,
                     setting.compute);
   }

@@ -365,7 +365,7 @@ TEST(Findings, EachKindHasASectionOfTheRunbook) {
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   for (size_t i = 0; i < words_of(FindingKind{}).size(); ++i) {
     const std::string link = runbook_of(static_cast<FindingKind>(i));
-    const std::string page = "docs/runbook.md#";
+    const std::string page = std::string(kRunbook) + "#";
     ASSERT_TRUE(link.starts_with(page)) << link;
     EXPECT_THAT(headings, HasSubstr("\n## " + link.substr(page.size()) + "\n"));
   }
@@ -385,6 +385,7 @@ TEST(Findings, EachKindHasOneAlert) {
       EXPECT_EQ(section, to_word(kind));
       continue;
     }
+    EXPECT_THAT(*rules, HasSubstr("runbook_url: \"" + runbook_of(kind) + "\""));
     with_their_own += (with_their_own.empty() ? "" : "|") + std::string(to_word(kind));
   }
   const std::string left_out = "kind!~\"" + with_their_own + "\"";

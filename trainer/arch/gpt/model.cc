@@ -28,8 +28,7 @@ Tensor project(const std::vector<Tensor>& p, size_t at, const Tensor& x) {
 
 class Gpt : public Model {
  public:
-  Gpt(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss,
-      at::Device device, GpuAttention attention);
+  Gpt(const TrainSpec& train, at::ScalarType compute, at::Device device);
 
   Tensor embed(const std::vector<Tensor>& parameters, const Tensor& tokens,
                const Documents& documents) const override;
@@ -49,11 +48,10 @@ class Gpt : public Model {
   std::vector<Segment> segments_;
 };
 
-Gpt::Gpt(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss,
-         at::Device device, GpuAttention attention)
-    : Model(z_loss),
-      model_(model),
-      attention_(model, seq_len, compute, device, attention),
+Gpt::Gpt(const TrainSpec& train, at::ScalarType compute, at::Device device)
+    : Model(train.loss.z_loss),
+      model_(train.model),
+      attention_(model_, train.data.seq_len, compute, device, train.gpu.attention),
       segments_(make_segments()) {}
 
 Tensor Gpt::embed(const std::vector<Tensor>& parameters, const Tensor& tokens,
@@ -120,11 +118,10 @@ Tensor Gpt::logits(const std::vector<Tensor>& parameters, const Tensor& x) const
 
 }  // namespace
 
-std::unique_ptr<Model> make_model(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
-                                  double z_loss, at::Device device, const LoraSpec& lora,
-                                  GpuAttention attention) {
-  HP_CHECK(!lora.on());
-  return std::make_unique<Gpt>(model, seq_len, compute, z_loss, device, attention);
+std::unique_ptr<Model> make_model(const TrainSpec& train, at::ScalarType compute,
+                                  at::Device device) {
+  HP_CHECK(!train.lora.on());
+  return std::make_unique<Gpt>(train, compute, device);
 }
 
 }  // namespace hpctl::gpt

@@ -111,8 +111,7 @@ class LayerSlots {
 
 class Llama : public Model {
  public:
-  Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss,
-        at::Device device, const LoraSpec& lora, GpuAttention attention);
+  Llama(const TrainSpec& train, at::ScalarType compute, at::Device device);
 
   Tensor embed(const std::vector<Tensor>& parameters, const Tensor& tokens,
                const Documents& documents) const override;
@@ -143,16 +142,15 @@ class Llama : public Model {
   std::vector<Segment> segments_;
 };
 
-Llama::Llama(const ModelSpec& model, int64_t seq_len, at::ScalarType compute, double z_loss,
-             at::Device device, const LoraSpec& lora, GpuAttention attention)
-    : Model(z_loss),
-      model_(model),
-      slots_(model_layout(model)[1], lora),
-      lora_scale_(lora.on() ? lora.scale() : 0),
+Llama::Llama(const TrainSpec& train, at::ScalarType compute, at::Device device)
+    : Model(train.loss.z_loss),
+      model_(train.model),
+      slots_(model_layout(model_)[1], train.lora),
+      lora_scale_(train.lora.on() ? train.lora.scale() : 0),
       compute_(compute),
       wide_(wide_type(compute)),
       fused_(has_fused_rows(device, compute)),
-      attention_(model, seq_len, compute, device, attention),
+      attention_(model_, train.data.seq_len, compute, device, train.gpu.attention),
       segments_(make_segments()) {}
 
 Tensor Llama::embed(const std::vector<Tensor>& parameters, const Tensor& tokens,
@@ -263,10 +261,9 @@ Tensor Llama::logits(const std::vector<Tensor>& parameters, const Tensor& x) con
 
 }  // namespace
 
-std::unique_ptr<Model> make_model(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
-                                  double z_loss, at::Device device, const LoraSpec& lora,
-                                  GpuAttention attention) {
-  return std::make_unique<Llama>(model, seq_len, compute, z_loss, device, lora, attention);
+std::unique_ptr<Model> make_model(const TrainSpec& train, at::ScalarType compute,
+                                  at::Device device) {
+  return std::make_unique<Llama>(train, compute, device);
 }
 
 }  // namespace hpctl::llama

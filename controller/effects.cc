@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+// What follows from what is decided: actions are carried out where they may block, and what changed
+// is shown to everybody who looks. And what the controller finds out by itself and decides about:
+// silence, hangs, stragglers. All of it on the owner thread (owner_loop.h), but for what is posted
+// to lanes.
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "controller/agents/holder_probe.h"
+#include "controller/agents/worker_order.h"
+#include "controller/controller.h"
+#include "controller/engine/checkpoint_dir_actions.h"
+#include "controller/engine/damage.h"
+#include "controller/publish/job_view.h"
+
+namespace hpctl {
+namespace {
+
+constexpr auto kProbePatience = std::chrono::milliseconds(300);
+constexpr int64_t kProgressFileMs = 1'000;
+constexpr int64_t kSeldomFileMs = 5'000;
+constexpr int64_t kShowsShare = 50;  // one part in so many of the owner's time goes into pictures
+constexpr int64_t kLookAtAllMs = 200;
+
+}  // namespace
+
+void Controller::perform(const core::Action& action, const core::State& state) {
+  if (mode_.stands_back()) return;
+  if (agent_of(action)) {
+    agents_->perform(action, state);
+    return;
+  }
+  if (const auto* launch = std::get_if<core::LaunchNode>(&action.body)) {
+    starts_->post(
+        "the start of node " + launch->node + " of job " + to_string(launch->job),
+        [this, id = action.id, launch = *launch] { loop_->post(scheduler_->launch(id, launch)); });
+  } else if (const auto* requeue = std::get_if<core::RequeueJob>(&action.body)) {
+    starts_->post("the scheduler", [this, id = action.id, requeue = *requeue] {
+      loop_->post(scheduler_->requeue(id, requeue));
+    });
+  } else if (const auto* replace = std::get_if<core::ReplaceNode>(&action.body)) {
+    starts_->post("the scheduler", [this, id = action.id, replace = *replace] {
+      loop_->post(scheduler_->replace(id, replace));
+    });
+  } else if (const auto* find = std::get_if<core::FindCheckpoint>(&action.body)) {
+    const core::Job& job = state.jobs.at(find->job);
+    directories_->post(job.spec.checkpoint.dir, [this, id = action.id, find = *find,
+                                                 spec = job.spec, ordered = take_damage(job)] {
+      core::EventBody found = find_checkpoint(id, find, spec);
+      if (ordered) damage(*ordered, found, spec.checkpoint.dir);
+      loop_->post(std::move(found));
+    });
+  } else if (const auto* record = std::get_if<core::RecordGeneration>(&action.body)) {
+    const std::string& directory = state.jobs.at(record->job).spec.checkpoint.dir;
+    directories_->post(
+        directory, [this, id = action.id, record = *record,
+                    content = make_record(*record, state, clock_.wall_ms()), directory] {
+          if (!mode_.may_record()) return;
+          core::EventBody done = record_generation(id, record, content, directory, paths_);
+          ports_.learn(paths_, record.job, record.generation);
+          loop_->post(std::move(done));
+        });
+  }
+}
+
+// Of the generation that has just ended; one that survived is not meant any more.
+std::optional<core::LogEntry> Controller::take_damage(const core::Job& job) {
+  const auto ordered = to_damage_.extract(job.id);
+  if (ordered.empty() || ordered.mapped().generation != job.generation) return std::nullopt;
+  return ordered.mapped();
+}
+
+void Controller::damage(const core::LogEntry& told, const core::EventBody& found,
+                        const std::string& directory) {
+  const auto* chosen = std::get_if<core::CheckpointChosen>(&found);
+  const std::string name = chosen == nullptr ? "" : chosen->checkpoint;
+  const Outcome done = name.empty() ? Error{ErrorCode::kNotFound, "there is no checkpoint to read"}
+                                    : damage_checkpoint(directory + "/" + name);
+  if (done.ok()) {
+    log_warning("a fault on purpose: a byte of " + name + " is inverted");
+  } else {
+    loop_->post(core::FaultNotInjected{told.job, told.node, told.seq, done.error().message});
+  }
+}
+
+void Controller::committed(const Committed& batch) {
+  for (const JobId id : batch.dirty.jobs) observe_job(batch, id);
+  std::set<JobId> changed = batch.dirty.jobs;
+  for (const core::NodeKey& key : batch.dirty.nodes) changed.insert(key.job);
+  for (const core::SlotKey& key : batch.dirty.slots) changed.insert(key.job);
+  for (const core::NodeKey& key : batch.dirty.nodes) {
+    const core::NodeState state = batch.state.nodes.at(key).state;
+    if (!core::is_watched(state)) {
+      liveness_.given_up(key, state == core::NodeState::kLaunching);
+    } else if (agents_) {
+      agents_->stand_by(key, batch.state);  // it may have been released
+    }
+  }
+  for (const JobId id : changed) {
+    Shown& shown = shown_[id];
+    const core::Job& job = batch.state.jobs.at(id);
+    shown.stale = true;
+    const bool transition = shown.state != job.state || shown.generation != job.generation ||
+                            core::has_ended(job.state);
+    const int64_t now = loop_ ? loop_->now_ms() : 0;
+    if (transition && agents_ && job.state == core::JobState::kRunning) {
+      agents_->trains(id, batch.state);
+    }
+    if (transition || is_to_be_shown(shown, now)) show(batch.state, id);
+    if (core::has_ended(job.state)) conclude(batch.state, id);
+  }
+  append_event_files(batch);
+  notify_of(batch);
+  if (agents_) agents_->refuse_former_lives(batch.state, batch.dirty);
+  has_work_ = !batch.state.outbox.empty() || !batch.state.index.deadlines.empty() ||
+              std::any_of(batch.state.jobs.begin(), batch.state.jobs.end(),
+                          [](const auto& job) { return !core::has_ended(job.second.state); });
+  if (metrics_) {
+    metrics_->transaction(batch.seconds, batch.events);
+    metrics_->controller(agents_ ? agents_->connected() : 0, batch.state.outbox.size());
+  }
+  feed_->committed(batch);
+}
+
+void Controller::observe_job(const Committed& batch, JobId id) {
+  const core::Job& job = batch.state.jobs.at(id);
+  progress_.observe(job, loop_->now_ms());
+  const auto [entry, is_new] = shown_.try_emplace(id);
+  Shown& shown = entry->second;
+  if (is_new) shown.losses.recall(job);
+  const bool suspended = job.suspended_since_ms != 0 && !core::has_ended(job.state);
+  if (std::exchange(shown.suspended, suspended) != suspended) {
+    if (suspended) {
+      liveness_.suspend(id);
+    } else {
+      liveness_.rearm(id, loop_->now_ms());
+    }
+  }
+  if (!std::exchange(shown.spec_written, true) && mode_.accepts_jobs()) {
+    status_files_->spec(id, job.spec);
+  }
+  if (metrics_) shown.losses.count(job, *metrics_);
+}
+
+void Controller::append_event_files(const Committed& batch) {
+  std::map<JobId, std::vector<EventView>> by_job;
+  for (const StoredEntry& stored : batch.entries) {
+    by_job[stored.entry.job].push_back(make_event_view(stored));
+  }
+  for (auto& [id, events] : by_job) {
+    const auto job = batch.state.jobs.find(id);
+    if (job == batch.state.jobs.end()) continue;
+    status_files_->events(id, job->second.spec.checkpoint.dir, std::move(events));
+  }
+}
+
+// A picture has every node and rank in it: of a job with very many it is taken less often.
+bool Controller::is_to_be_shown(const Shown& shown, int64_t now_ms) {
+  const int64_t wait_ms = std::clamp(kShowsShare * shown.took_ms, kProgressFileMs, kSeldomFileMs);
+  return now_ms - shown.at_ms >= wait_ms;
+}
+
+void Controller::show(const core::State& state, JobId id) {
+  const core::Job& job = state.jobs.at(id);
+  const int64_t wall_ms = clock_.wall_ms();
+  Shown& shown = shown_[id];
+  shown.at_ms = loop_->now_ms();
+  JobProgress progress = progress_.of(id);
+  JobView view = make_job_view(state, id, progress, mode_.node(), shown.at_ms);
+  note_totals(view, state, progress, shown.at_ms, wall_ms);
+  shown.stale = false;
+  shown.state = job.state;
+  shown.generation = job.generation;
+  const std::vector<LemonScore> lemons = history_->scores();
+  note_lemons(view, lemons);
+  const std::vector<Finding> found = shown.watch.look(snapshot_of(view, wall_ms), wall_ms);
+  notify(job, shown.notices.take(found, job, view.step, wall_ms));
+  if (page_answers_) page_answers_->sample(view, found, lemons, wall_ms);
+  if (metrics_) metrics_->job(view);
+  // A command tells its steps, too, if it likes.
+  if (metrics_ && core::shows_steps(job)) {
+    metrics_->train(view, std::move(progress), job.bad_step);
+  }
+  history_->observe(state, job);
+  history_->refresh(shown.at_ms);
+  if (metrics_) {
+    metrics_->lemons(view, lemons);
+    metrics_->findings(view, found);
+  }
+  if (core::has_ended(shown.state)) last_look_.shown(shown.state == core::JobState::kFailed);
+  status_files_->status(std::move(view));
+  shown.took_ms = loop_->now_ms() - shown.at_ms;
+}
+
+void Controller::notify(const core::Job& job, const std::vector<Notice>& notices) {
+  const std::string log = paths_.job(job.id) + "/notify.log";
+  for (const Notice& notice : notices) notifier_->post(job.spec.notify, notice, log);
+}
+
+void Controller::notify_of(const Committed& batch) {
+  if (mode_.stands_back()) return;
+  for (const StoredEntry& stored : batch.entries) {
+    const auto job = batch.state.jobs.find(stored.entry.job);
+    if (job == batch.state.jobs.end()) continue;
+    notify(job->second, shown_[job->first].notices.take(stored.entry, job->second, stored.wall_ms));
+  }
+}
+
+// The last word comes before any node is told to end, and may be to a directory that blocks.
+void Controller::conclude(const core::State& state, JobId id) {
+  Shown& shown = shown_[id];
+  if (shown.is_being_said) return;
+  if (!mode_.has_last_word()) {
+    let_nodes_end(state, id);
+    return;
+  }
+  shown.is_being_said = true;
+  if (!shown.is_said) agents_->hold_ends(id);
+  directories_->post(paths_.job(id), [this, id, job = state.jobs.at(id),
+                                      view = make_job_view(state, id, progress_.of(id),
+                                                           mode_.node(), loop_->now_ms())] {
+    mode_.job_ended(job, view);
+    loop_->ask([this, id](const core::State* now) {
+      if (now == nullptr) return;
+      shown_[id].is_being_said = false;
+      shown_[id].is_said = true;
+      agents_->release_ends(id, *now);
+      let_nodes_end(*now, id);
+    });
+  });
+}
+
+// When the job's end is complete, rendezvous files are of no more use.
+void Controller::let_nodes_end(const core::State& state, JobId id) {
+  if (mode_.stands_back()) return;
+  for (auto it = state.nodes.lower_bound({id, ""}); it != state.nodes.end() && it->first.job == id;
+       ++it) {
+    if (it->second.state != core::NodeState::kEnded) return;
+  }
+  mode_.nodes_ended(id);
+  directories_->post(paths_.job(id), [directory = paths_.job(id) + "/rdzv"] {
+    if (const auto removed = remove_tree(directory); !removed.ok()) {
+      log_warning(removed.error().message);
+    }
+  });
+}
+
+// Silence of all nodes at once: a question to the scheduler before a loss is believed.
+void Controller::ask_whether_suspended(JobId job) {
+  starts_->post("suspension", [this, job] {
+    if (scheduler_->is_suspended(job).value_or(false)) {
+      loop_->post(core::SuspensionChanged{job, true});
+    } else {
+      liveness_.answered(job);
+    }
+  });
+}
+
+// The answers count at the next sweep.
+void Controller::probe(std::vector<Liveness::Probe> probes) {
+  if (probes.empty()) return;
+  const std::string lane = "probes with " + probes.front().node.name;
+  probes_->post(lane, [this, probes = std::move(probes)] {
+    std::vector<std::string> addresses;
+    for (const Liveness::Probe& probe : probes) addresses.push_back(probe.address);
+    const auto answers = probe_holders(addresses, kProbePatience);
+    for (size_t i = 0; i < probes.size(); ++i) {
+      if (!liveness_.probed(probes[i], answers[i])) continue;
+      log_info("the holder of " + probes[i].node.name + " answers probes at " + probes[i].address);
+    }
+  });
+}
+
+std::vector<core::EventBody> Controller::sweep(int64_t now_ms) {
+  std::vector<core::EventBody> events;
+  if (scheduler_->suspends()) {
+    for (const JobId job : liveness_.take_silent_jobs(now_ms)) ask_whether_suspended(job);
+  }
+  for (core::BeatOrder& order : progress_.take_beats(now_ms))
+    agents_->order_beats(std::move(order));
+  auto silence = liveness_.judge(now_ms, [&](JobId job, const std::set<std::string>& silent) {
+    return progress_.sight(job, silent, now_ms);
+  });
+  probe(std::move(silence.probes));
+  for (core::NodeLost& lost : silence.lost) {
+    if (const auto news = progress_.news(lost.job)) events.emplace_back(*news);
+    events.emplace_back(std::move(lost));
+  }
+  for (core::ControllerNoted& note : progress_.take_notes()) events.emplace_back(std::move(note));
+  // What follows looks at every rank and job, and is in no such hurry as the silence of a node.
+  if (now_ms < look_at_all_ms_) return events;
+  look_at_all_ms_ = now_ms + kLookAtAllMs;
+  audit_->tick();
+  for (core::HangDetected& hang : progress_.take_hangs(now_ms)) {
+    if (const auto news = progress_.news(hang.job)) events.emplace_back(*news);
+    events.emplace_back(std::move(hang));
+  }
+  for (core::EventBody& news : progress_.take_stragglers()) events.push_back(std::move(news));
+  // Steps go on without any commit: once a second the status files follow.
+  loop_->ask([this, now_ms](const core::State* state) {
+    if (state == nullptr) return;
+    for (auto& [id, shown] : shown_) {
+      if (!is_to_be_shown(shown, now_ms)) continue;
+      const bool live = !core::has_ended(state->jobs.at(id).state);
+      if (live || shown.stale) show(*state, id);
+    }
+  });
+  return events;
+}
+
+std::vector<core::TrainingSeen> Controller::confirm(std::vector<core::TrainingSeen> doubted,
+                                                    int64_t now_ms) {
+  std::erase_if(doubted, [&](const core::TrainingSeen& seen) {
+    return !progress_.has_moved(seen.job, seen.generation, seen.within_ms, now_ms);
+  });
+  return doubted;
+}
+
+}  // namespace hpctl

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The job file that a verb was given.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "common/base/job_spec.h"
+#include "hpctl/terminal.h"
+
+namespace hpctl {
+
+// nullopt: all its mistakes were told on terminal.err, and the verb ends with kExitUsage.
+std::optional<JobSpec> read_job_file(const Terminal& terminal, const std::string& path);
+
+// What is wrong first with a job that was changed since, as "KEY: MESSAGE"; "" = nothing.
+std::string first_problem(const JobSpec& spec);
+
+}  // namespace hpctl
