@@ -14,6 +14,8 @@
 #include <string>
 #include <utility>
 
+#include "trainer/kernels/level_table.h"
+
 namespace hpctl {
 
 namespace {
@@ -121,6 +123,16 @@ KernelLevel kernel_level_under(const char* max_isa) {
 KernelLevel kernel_level() {
   static const KernelLevel chosen = kernel_level_under(max_isa_of_process());
   return chosen;
+}
+
+std::string kernels_label() {
+#ifdef __clang__
+  constexpr const char* kCompiler = __VERSION__;  // it has the compiler's name
+#else
+  constexpr const char* kCompiler = "GCC " __VERSION__;
+#endif
+  return std::string(to_word(kernel_level())) + " (revision " + std::to_string(kernels::kRevision) +
+         ", " + kCompiler + ")";
 }
 
 }  // namespace hpctl

@@ -12,6 +12,7 @@
 #include "trainer/plan/fit.h"
 #include "trainer/process/runtime.h"
 #include "trainer/process/stop_request.h"
+#include "trainer/state/joined_environment.h"
 
 namespace hpctl {
 
@@ -145,7 +146,7 @@ Outcome Generation::agree_on_data() {
   return Ok{};
 }
 
-// Of this generation, besides what the job decides.
+// Of this rank in this generation, besides what the job decides.
 Result<Environment> Generation::environment_here() {
   Environment environment = runtime_environment(run_.train().precision, device_);
   if (run_.frozen() != nullptr) environment[kBaseLabel] = run_.frozen_checksum();
@@ -169,7 +170,9 @@ Outcome Generation::load_state() {
   const TrainSpec& train = run_.train();
   HP_TRY(prepare_checkpoint_directory(workload_.checkpoint_dir));
   HP_TRY(run_.load_frozen(workload_, sharding_.mesh));
-  HP_TRY_ASSIGN(const Environment environment, environment_here());
+  HP_TRY_ASSIGN(const Environment own, environment_here());
+  HP_TRY_ASSIGN(const Environment environment,
+                join_environments(own, workload_.node, comms_->world()));
   HP_TRY(run_.load_state(workload_, environment, comms_->world()));
   HP_TRY(make_snapshots());
   HP_TRY(refill());
