@@ -165,6 +165,15 @@ Result<Environment> Generation::environment_here() {
   return environment;
 }
 
+// Likewise adapters need the same base everywhere, which a local disk may not have.
+Outcome Generation::check_one_base(const Environment& of_all) const {
+  if (run_.frozen() == nullptr || of_all.at(kBaseLabel) == run_.frozen_checksum()) return Ok{};
+  return Error{ErrorCode::kInvalidArgument,
+               "workload.train.lora.base " + run_.train().lora.base +
+                   " is not the same weights everywhere (" + of_all.at(kBaseLabel) +
+                   "); put the same checkpoint on every node or on a disk that all share"};
+}
+
 Outcome Generation::load_state() {
   progress_.enter(WorkerPhase::kLoading);
   const TrainSpec& train = run_.train();
@@ -173,6 +182,7 @@ Outcome Generation::load_state() {
   HP_TRY_ASSIGN(const Environment own, environment_here());
   HP_TRY_ASSIGN(const Environment environment,
                 join_environments(own, workload_.node, comms_->world()));
+  HP_TRY(check_one_base(environment));
   HP_TRY(run_.load_state(workload_, environment, comms_->world()));
   HP_TRY(make_snapshots());
   HP_TRY(refill());

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -49,17 +49,18 @@ std::string value_of(const Environment& environment, const std::string& label) {
 
 std::vector<Holders> holders_of(const std::vector<std::string>& values) {
   std::vector<Holders> all;
+  std::map<std::string_view, size_t> places;
   for (size_t rank = 0; rank < values.size(); ++rank) {
-    const auto same = [&](const Holders& holders) { return holders.value == values[rank]; };
-    auto found = std::find_if(all.begin(), all.end(), same);
-    if (found == all.end()) found = all.insert(all.end(), {.value = values[rank], .runs = {}});
-    const bool goes_on = !found->runs.empty() && found->runs.back().last + 1 == rank;
+    const auto [place, is_new] = places.emplace(values[rank], all.size());
+    if (is_new) all.push_back({.value = values[rank], .runs = {}});
+    Holders& holders = all[place->second];
+    const bool goes_on = !is_new && holders.runs.back().last + 1 == rank;
     if (goes_on) {
-      found->runs.back().last = rank;
+      holders.runs.back().last = rank;
     } else {
-      found->runs.push_back({rank, rank});
+      holders.runs.push_back({rank, rank});
     }
-    ++found->ranks;
+    ++holders.ranks;
   }
   return all;
 }
@@ -133,7 +134,7 @@ void log_unlike(const std::vector<RankLabels>& ranks) {
   log_warning(std::to_string(std::count_if(ranks.begin(), ranks.end(), differs)) + " of " +
               std::to_string(ranks.size()) + " ranks compute unlike " + named(ranks.front()) +
               "; the first is " + named(*other) + ": " + text +
-              "; bit-exact is what goes on with every rank on its kind of processor");
+              "; what goes on from here is bit-exact with each rank on its kind of processor");
 }
 
 }  // namespace

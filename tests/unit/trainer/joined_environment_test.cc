@@ -86,10 +86,11 @@ Joined join_over_a_world(const std::vector<Environment>& by_rank) {
     options.sequence = &collectives;
     const auto comm = make_communicator(options);
     test::take_part(*comm, [&](Communicator& world) {
+      const uint64_t before = collectives.load();
       auto all = join_environments(by_rank[rank], "node-" + std::to_string(rank), world);
       ASSERT_TRUE(all.ok()) << all.error().message;
       found.labels[rank] = *all;
-      found.collectives[rank] = collectives.load();
+      found.collectives[rank] = collectives.load() - before;
     });
   });
   return found;

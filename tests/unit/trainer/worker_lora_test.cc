@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -32,6 +33,7 @@ using testing::calm_job;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using testing::Job;
+using testing::WorkerProcess;
 
 std::string base() { return calm_job().workload.checkpoint_dir + "/step-8.g1"; }
 
@@ -143,6 +145,26 @@ TEST(WorkerLora, AnotherBaseIsRefused) {
   of_adapters.workload.train.lora.base = job.workload.checkpoint_dir + "/step-3.g1";
   EXPECT_THAT(of_adapters.run(), Each(kExitDoNotRestart));
   EXPECT_THAT(of_adapters.messages(), HasSubstr("is a checkpoint of adapters"));
+}
+
+// As a path on local disks may be.
+TEST(WorkerLora, RanksThatHaveUnlikeBasesAreRefused) {
+  Job job(2);
+  use_lora(job);
+  job.workload.rendezvous_dir = job / "rdzv";
+  for (const int rank : {0, 1}) {
+    job.workload.rank = rank;
+    if (rank == 1) job.workload.train.lora.base = calm_job().workload.checkpoint_dir + "/step-3.g1";
+    job.workers.push_back(std::make_unique<WorkerProcess>(job.workload));
+    job.workers.back()->close_control();
+  }
+  std::vector<int> codes;
+  for (const auto& worker : job.workers) codes.push_back(worker->wait());
+  // Who is told last may lose its peer first.
+  EXPECT_THAT(codes, Each(::testing::AnyOf(kExitDoNotRestart, kExitPeerLost)));
+  EXPECT_THAT(codes, ::testing::Contains(kExitDoNotRestart));
+  EXPECT_THAT(job.messages(), HasSubstr(" is not the same weights everywhere ("));
+  EXPECT_THAT(job.messages(), HasSubstr(" on rank 1); put the same checkpoint"));
 }
 
 // Labels were the checksum of the checksums of the base's pieces, which is another one for the same
