@@ -34,7 +34,7 @@ std::string described(LoraSpec lora) {
 
 }  // namespace
 
-void write(PacketWriter& w, const Environment& environment) {
+void write_environment(PacketWriter& w, const Environment& environment) {
   w.number(static_cast<uint32_t>(environment.size()));
   for (const auto& [name, value] : environment) w.text(name).text(value);
 }

@@ -19,7 +19,7 @@ namespace hpctl {
 using Environment = std::map<std::string, std::string>;
 
 // As fields of a packet, which may be untrusted.
-void write(PacketWriter& w, const Environment& environment);
+void write_environment(PacketWriter& w, const Environment& environment);
 Environment read_environment(PacketReader& r);
 
 // The labels that the job itself decides. Where the state lies, how often it is saved, and which

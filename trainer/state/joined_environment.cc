@@ -97,7 +97,7 @@ std::string joined_value(const std::vector<std::string>& values) {
 
 std::string encode(const Environment& environment) {
   PacketWriter w;
-  write(w, environment);
+  write_environment(w, environment);
   return w.take();
 }
 
@@ -134,7 +134,7 @@ void log_unlike(const std::vector<RankLabels>& ranks) {
   log_warning(std::to_string(std::count_if(ranks.begin(), ranks.end(), differs)) + " of " +
               std::to_string(ranks.size()) + " ranks compute unlike " + named(ranks.front()) +
               "; the first is " + named(*other) + ": " + text +
-              "; what goes on from here is bit-exact with each rank on its kind of processor");
+              "; what goes on from here is bit-exact only with each rank on its kind of processor");
 }
 
 }  // namespace
@@ -168,7 +168,7 @@ Result<Environment> join_environments(const Environment& own, const std::string&
   }
   if (alike) return own;
   PacketWriter w;
-  write(w.text(node), own);
+  write_environment(w.text(node), own);
   HP_TRY_ASSIGN(const std::vector<std::string> texts, world.all_gather_text(w.take()));
   std::vector<RankLabels> ranks;
   std::vector<Environment> by_rank;

@@ -69,7 +69,7 @@ uint64_t digest_of(const Position& position) {
 std::string encode(const SlotNotes& notes) {
   PacketWriter w;
   write(w, notes.position);
-  write(w, notes.environment);
+  write_environment(w, notes.environment);
   w.text(notes.inexact_reason).number(notes.max_positions).number(notes.world_size);
   return w.take();
 }
