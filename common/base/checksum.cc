@@ -96,8 +96,13 @@ uint32_t crc32c(const void* data, size_t size, uint32_t crc) {
   return ~crc_portable(p, size, ~crc);
 }
 
+uint32_t crc32c_joined(uint32_t begin, uint32_t end, uint64_t size) {
+  return end ^ multiply(followed_by(size), begin);
+}
+
+// What was added is taken away by adding it again.
 uint32_t crc32c_of_end(uint32_t begin, uint32_t whole, uint64_t size) {
-  return whole ^ multiply(followed_by(size), begin);
+  return crc32c_joined(begin, whole, size);
 }
 
 struct Sha256::Impl {

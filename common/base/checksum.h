@@ -15,6 +15,8 @@ namespace hpctl {
 uint32_t crc32c(const void* data, size_t size, uint32_t crc = 0);
 // Of the last `size` bytes alone, from the checksums of all bytes and of those before the last.
 uint32_t crc32c_of_end(uint32_t begin, uint32_t whole, uint64_t size);
+// Of bytes that follow each other, from the checksums of those before the last `size` and of these.
+uint32_t crc32c_joined(uint32_t begin, uint32_t end, uint64_t size);
 
 class Sha256 {
  public:

@@ -254,7 +254,7 @@ Result<std::string> model_to_merge(const Manifest& manifest) {
   const std::string& base = manifest.lora.base;
   HP_TRY_ASSIGN(const Manifest found, read_manifest(base));
   const auto label = manifest.environment.find(kBaseLabel);
-  if (label != manifest.environment.end() && label->second == base_checksum(found)) return base;
+  if (label != manifest.environment.end() && is_base(found, label->second)) return base;
   return Error{ErrorCode::kInvalidArgument,
                base + " has other weights than those that the adapters were trained beside"};
 }

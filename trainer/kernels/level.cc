@@ -14,6 +14,8 @@
 #include <string>
 #include <utility>
 
+#include "trainer/kernels/level_table.h"
+
 namespace hpctl {
 
 namespace {
@@ -129,5 +131,15 @@ ScopedKernelLevel::ScopedKernelLevel(KernelLevel level)
     : before_(std::exchange(chosen_level(), level)) {}
 
 ScopedKernelLevel::~ScopedKernelLevel() { chosen_level() = before_; }
+
+std::string kernels_label() {
+#ifdef __clang__
+  constexpr const char* kCompiler = __VERSION__;  // it has the compiler's name
+#else
+  constexpr const char* kCompiler = "GCC " __VERSION__;
+#endif
+  return std::string(to_word(kernel_level())) + " (revision " + std::to_string(kernels::kRevision) +
+         ", " + kCompiler + ")";
+}
 
 }  // namespace hpctl

@@ -11,6 +11,7 @@
 // elsewhere, and builtins.
 #pragma once
 
+#include <string>
 #include <vector>
 
 namespace hpctl {
@@ -26,6 +27,9 @@ const std::vector<KernelLevel>& kernel_levels();
 KernelLevel kernel_level_under(const char* max_isa);
 // That of ONEDNN_MAX_CPU_ISA as the process began with it.
 KernelLevel kernel_level();
+// What decides the bits of this process's kernels, for people and to be compared: "avx512 (revision
+// 1, GCC 12.2.0)". Compilers choose where to fuse and in which lanes to add.
+std::string kernels_label();
 
 // In place of that choice, until it ends. For tests and benchmarks: no thread may compute while it
 // changes.

@@ -12,6 +12,7 @@
 #include "trainer/plan/fit.h"
 #include "trainer/process/runtime.h"
 #include "trainer/process/stop_request.h"
+#include "trainer/state/joined_environment.h"
 
 namespace hpctl {
 
@@ -145,7 +146,7 @@ Outcome Generation::agree_on_data() {
   return Ok{};
 }
 
-// Of this generation, besides what the job decides.
+// Of this rank in this generation, besides what the job decides.
 Result<Environment> Generation::environment_here() {
   Environment environment = runtime_environment(run_.train().precision, device_);
   if (run_.frozen() != nullptr) environment[kBaseLabel] = run_.frozen_checksum();
@@ -165,13 +166,25 @@ Result<Environment> Generation::environment_here() {
   return environment;
 }
 
+// Likewise adapters need the same base everywhere, which a local disk may not have.
+Outcome Generation::check_one_base(const Environment& of_all) const {
+  if (run_.frozen() == nullptr || of_all.at(kBaseLabel) == run_.frozen_checksum()) return Ok{};
+  return Error{ErrorCode::kInvalidArgument,
+               "workload.train.lora.base " + run_.train().lora.base +
+                   " is not the same weights everywhere (" + of_all.at(kBaseLabel) +
+                   "); put the same checkpoint on every node or on a disk that all share"};
+}
+
 Outcome Generation::load_state() {
   progress_.enter(WorkerPhase::kLoading);
   const TrainSpec& train = run_.train();
   HP_TRY(prepare_checkpoint_directory(workload_.checkpoint_dir));
   HP_TRY(run_.load_frozen(workload_, sharding_.mesh));
   HP_TRY(run_.load_model());
-  HP_TRY_ASSIGN(const Environment environment, environment_here());
+  HP_TRY_ASSIGN(const Environment own, environment_here());
+  HP_TRY_ASSIGN(const Environment environment,
+                join_environments(own, workload_.node, comms_->world()));
+  HP_TRY(check_one_base(environment));
   HP_TRY(run_.load_state(workload_, environment, comms_->world()));
   HP_TRY(make_snapshots());
   HP_TRY(refill());

@@ -71,6 +71,7 @@ class Generation {
   Outcome meet_peers();
   Outcome agree_on_data();
   Result<Environment> environment_here();
+  Outcome check_one_base(const Environment& of_all) const;
   Outcome load_state();
   Outcome refill();
   Outcome make_snapshots();

@@ -74,7 +74,7 @@ std::map<std::string, std::string> runtime_environment(Precision precision, cons
       {"aten_isa", aten_isa()},
       {"blas", blas_name()},
       {"blas_threads", blas_threads != nullptr ? std::to_string(blas_threads()) : "unknown"},
-      {"kernels", to_word(kernel_level())},
+      {"kernels", kernels_label()},
       {"onednn_max_cpu_isa", variable_or("ONEDNN_MAX_CPU_ISA", "default")},
       {"precision", to_word(precision)},
   };

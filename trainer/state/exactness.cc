@@ -34,6 +34,20 @@ std::string described(LoraSpec lora) {
 
 }  // namespace
 
+void write_environment(PacketWriter& w, const Environment& environment) {
+  w.number(static_cast<uint32_t>(environment.size()));
+  for (const auto& [name, value] : environment) w.text(name).text(value);
+}
+
+Environment read_environment(PacketReader& r) {
+  Environment environment;
+  for (auto count = r.number<uint32_t>(); count > 0 && !r.at_end(); --count) {
+    std::string name = r.text();
+    environment[std::move(name)] = r.text();
+  }
+  return environment;
+}
+
 Environment environment_of(const TrainSpec& train) {
   Environment environment = {
       {"batch.global", std::to_string(train.batch.global)},

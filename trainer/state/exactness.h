@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/packet.h"
 #include "common/base/train_spec.h"
 #include "trainer/arch/attention_by.h"
 #include "trainer/checkpoint/manifest.h"
@@ -17,6 +18,10 @@
 namespace hpctl {
 
 using Environment = std::map<std::string, std::string>;
+
+// As fields of a packet, which may be untrusted.
+void write_environment(PacketWriter& w, const Environment& environment);
+Environment read_environment(PacketReader& r);
 
 // The labels that the job itself decides. Where the state lies, how often it is saved, and which
 // activations are computed twice changes no bits.

@@ -69,8 +69,7 @@ uint64_t digest_of(const Position& position) {
 std::string encode(const SlotNotes& notes) {
   PacketWriter w;
   write(w, notes.position);
-  w.number(static_cast<uint32_t>(notes.environment.size()));
-  for (const auto& [name, value] : notes.environment) w.text(name).text(value);
+  write_environment(w, notes.environment);
   w.text(notes.inexact_reason).number(notes.max_positions).number(notes.world_size);
   return w.take();
 }
@@ -79,10 +78,7 @@ Result<SlotNotes> decode_slot_notes(std::string_view bytes) {
   PacketReader r(bytes);
   SlotNotes notes;
   notes.position = read_position(r);
-  for (auto count = r.number<uint32_t>(); count > 0 && !r.at_end(); --count) {
-    std::string name = r.text();
-    notes.environment[std::move(name)] = r.text();
-  }
+  notes.environment = read_environment(r);
   notes.inexact_reason = r.text();
   r.into(notes.max_positions);
   r.into(notes.world_size);

@@ -31,7 +31,7 @@ uint64_t digest_of(const Position& position);
 
 struct SlotNotes {
   Position position;
-  Environment environment;     // of the rank that sealed it
+  Environment environment;     // of the job that sealed it
   std::string inexact_reason;  // "" = bit-exact up to here
   int64_t max_positions = 0;   // ModelSpec, as an imported checkpoint has it
   int32_t world_size = 0;      // of the generation that sealed it

@@ -73,14 +73,18 @@ ArenaGeometry geometry_of(const Workload& workload, const std::vector<Block>& bl
   return geometry;
 }
 
-// Adapters mean nothing beside other weights.
-Outcome check_same_base(const Manifest& manifest, const Environment& here,
+// Adapters mean nothing beside other weights. `base` is the job's.
+Outcome check_same_base(const Manifest& manifest, const Environment& here, const std::string& base,
                         const std::string& checkpoint) {
   const auto label = [](const Environment& environment) {
     const auto found = environment.find(kBaseLabel);
     return found == environment.end() ? std::string() : found->second;
   };
   if (label(manifest.environment) == label(here)) return Ok{};
+  if (!label(here).empty() && !label(manifest.environment).empty()) {
+    HP_TRY_ASSIGN(const Manifest weights, read_manifest(base));
+    if (is_base(weights, label(manifest.environment))) return Ok{};
+  }
   const char* why = label(here).empty() ? "it holds adapters (workload.train.lora)"
                     : label(manifest.environment).empty()
                         ? "it holds a model, and the job trains adapters: that model can be "
@@ -240,7 +244,7 @@ Outcome TrainingState::load(const std::string& checkpoint) {
     return error;
   }
   const Manifest& manifest = loader->manifest();
-  HP_TRY(check_same_base(manifest, environment_, checkpoint));
+  HP_TRY(check_same_base(manifest, environment_, workload_.train.lora.base, checkpoint));
   HP_TRY(check_resumable(manifest, run, checkpoint));
   std::vector<float> converted;
   for (size_t b = 0; b < blocks_.size(); ++b) {

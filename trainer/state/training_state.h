@@ -31,7 +31,8 @@ class TrainingState {
   // `arena_fd` as in StateArena::create, for the host's memory only; the device outlives it. A
   // checkpoint that is missing or damaged gives kDataLoss (another one may do); one of another
   // model, data or seed kInvalidArgument. `environment` is what bit-exactness depends on
-  // besides the job; a difference to the checkpoint's is noted as inexact. With
+  // besides the job, of all ranks (joined_environment.h); a difference to the checkpoint's is noted
+  // as inexact, on every rank alike. With
   // Workload::from_memory the arena is that of a process that died, and this one goes on as of the
   // seal of start_step; kDataLoss where there is none. A rank
   // of Workload::refilled has no state before refill().

@@ -40,14 +40,15 @@ TEST(Checksum, Crc32cOfLongInputsIsThatOfTheirBytes) {
   }
 }
 
-TEST(Checksum, Crc32cOfTheEndAlone) {
+TEST(Checksum, Crc32cOfTheEndAloneAndOfTwoPartsJoined) {
   const std::string bytes = "the beginning, and the end";
   const uint32_t whole = crc32c(bytes.data(), bytes.size());
   for (size_t begin = 0; begin <= bytes.size(); ++begin) {
     const size_t rest = bytes.size() - begin;
-    EXPECT_EQ(crc32c_of_end(crc32c(bytes.data(), begin), whole, rest),
-              crc32c(bytes.data() + begin, rest))
-        << begin;
+    const uint32_t before = crc32c(bytes.data(), begin);
+    const uint32_t end = crc32c(bytes.data() + begin, rest);
+    EXPECT_EQ(crc32c_of_end(before, whole, rest), end) << begin;
+    EXPECT_EQ(crc32c_joined(before, end, rest), whole) << begin;
   }
 }
 

@@ -13,6 +13,7 @@
 #include "trainer/arch/registry.h"
 #include "trainer/checkpoint/inspect.h"
 #include "trainer/checkpoint/loader.h"
+#include "trainer/checkpoint/lora_base.h"
 #include "trainer/checkpoint/manifest_format.h"
 
 namespace hpctl {
@@ -82,6 +83,24 @@ TEST(RoundTrip, DigestDoesNotDependOnTheWorldSizeButOnTheState) {
   EXPECT_NE(other({dir / "values", {40, 3}, 2, 2, 2, {}}), digest);
   EXPECT_NE(other({dir / "step", {41, 3}, 2, 1, 2, {}}), digest);
   EXPECT_NE(other({dir / "skips", {40, 3}, 2, 1, 2, {{3, 4}}}), digest);
+}
+
+// Adapters know by it which weights they belong beside.
+TEST(LoraBase, IsTheSameHoweverManyRanksSavedItAndAnotherWithOtherWeights) {
+  const TemporaryDirectory dir;
+  const auto checksum_at = [](const std::string& step_dir) {
+    const auto manifest = read_manifest(step_dir);
+    EXPECT_TRUE(manifest.ok()) << manifest.error().message;
+    return manifest.ok() ? base_checksum(*manifest) : "";
+  };
+  const std::string alone = checksum_at(save_at(dir, 1));
+  EXPECT_EQ(alone.size(), 8U);
+  for (int32_t world = 2; world <= kMaxWorld; ++world) {
+    EXPECT_EQ(checksum_at(save_at(dir, world)), alone) << world;
+  }
+  const SyntheticSave other{dir / "other", {40, 3}, 1, /*salt=*/2, 2, {}};
+  ASSERT_TRUE(save_synthetic(other).ok());
+  EXPECT_NE(checksum_at(other.checkpoint_dir + "/step-40.g3"), alone);
 }
 
 TEST(RoundTrip, DiffSeesWhatTheDigestSees) {

@@ -4,13 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
+#include <cstdio>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "common/base/checksum.h"
 #include "common/base/file.h"
 #include "common/base/lineage.h"
 #include "tests/support/program_output.h"
@@ -19,6 +23,7 @@
 #include "trainer/arch/registry.h"
 #include "trainer/checkpoint/huggingface.h"
 #include "trainer/checkpoint/loader.h"
+#include "trainer/checkpoint/lora_base.h"
 #include "trainer/checkpoint/safetensors.h"
 
 namespace hpctl {
@@ -28,6 +33,7 @@ using testing::calm_job;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using testing::Job;
+using testing::WorkerProcess;
 
 std::string base() { return calm_job().workload.checkpoint_dir + "/step-8.g1"; }
 
@@ -139,6 +145,58 @@ TEST(WorkerLora, AnotherBaseIsRefused) {
   of_adapters.workload.train.lora.base = job.workload.checkpoint_dir + "/step-3.g1";
   EXPECT_THAT(of_adapters.run(), Each(kExitDoNotRestart));
   EXPECT_THAT(of_adapters.messages(), HasSubstr("is a checkpoint of adapters"));
+}
+
+// As a path on local disks may be.
+TEST(WorkerLora, RanksThatHaveUnlikeBasesAreRefused) {
+  Job job(2);
+  use_lora(job);
+  job.workload.rendezvous_dir = job / "rdzv";
+  for (const int rank : {0, 1}) {
+    job.workload.rank = rank;
+    if (rank == 1) job.workload.train.lora.base = calm_job().workload.checkpoint_dir + "/step-3.g1";
+    job.workers.push_back(std::make_unique<WorkerProcess>(job.workload));
+    job.workers.back()->close_control();
+  }
+  std::vector<int> codes;
+  for (const auto& worker : job.workers) codes.push_back(worker->wait());
+  // Who is told last may lose its peer first.
+  EXPECT_THAT(codes, Each(::testing::AnyOf(kExitDoNotRestart, kExitPeerLost)));
+  EXPECT_THAT(codes, ::testing::Contains(kExitDoNotRestart));
+  EXPECT_THAT(job.messages(), HasSubstr(" is not the same weights everywhere ("));
+  EXPECT_THAT(job.messages(), HasSubstr(" on rank 1); put the same checkpoint"));
+}
+
+// Labels were the checksum of the checksums of the base's pieces, which is another one for the same
+// weights saved by another number of ranks.
+TEST(WorkerLora, AdaptersWithALabelOfBeforeGoOnBesideTheirBase) {
+  Job job(1, use_lora);
+  const std::string step_dir = job.workload.checkpoint_dir + "/step-3.g1";
+  auto manifest = read_manifest(step_dir);
+  const auto weights = read_manifest(base());
+  ASSERT_TRUE(manifest.ok() && weights.ok());
+  const std::string label = manifest->environment.at(kBaseLabel);
+  EXPECT_EQ(label, base_checksum(*weights));
+  uint32_t pieces = 0;
+  for (const ShardEntry& entry : weights->shards) {
+    if (entry.kind != StateKind::kParam) continue;
+    pieces = crc32c(&entry.crc32c, sizeof entry.crc32c, pieces);
+  }
+  std::array<char, 16> before{};
+  std::snprintf(before.data(), before.size(), "%08x", pieces);
+  EXPECT_NE(before.data(), label);
+  manifest->environment[kBaseLabel] = before.data();
+  const auto text = to_manifest_text(*manifest);
+  ASSERT_TRUE(text.ok()) << text.error().message;
+  ASSERT_TRUE(write_file_atomic(step_dir + "/manifest.json", *text).ok());
+
+  const auto merged = export_huggingface(step_dir, job / "merged", {.merge = true});
+  EXPECT_TRUE(merged.ok()) << merged.error().message;
+  job.resume("step-3.g1", 3);
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  const auto last = read_manifest(job.workload.checkpoint_dir + "/step-8.g2");
+  ASSERT_TRUE(last.ok()) << last.error().message;
+  EXPECT_EQ(last->environment.at(kBaseLabel), label);
 }
 
 // With a part of the data for validation.
