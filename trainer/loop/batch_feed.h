@@ -2,7 +2,7 @@
 // The micro-batches of a rank, step after step, so that no step waits for the disk: while one
 // computes, a thread of the feed reads those of the step that is expected next. A step that turns
 // out to be another (a step left out, a way back, a new membership) is read when it is asked for,
-// and what was read ahead is dropped.
+// and what was read ahead is dropped. Each part that is evaluated has a feed of its own.
 #pragma once
 
 #include <condition_variable>
