@@ -14,13 +14,14 @@
 // hptrain save every 10 steps; the stall is what rank 0 waits at the boundaries between steps, per
 // save and as a share of the time of all steps, and beside it the median step while a save is
 // written in the background and when none is; the same of two ranks that have copies of their state
-// at each other (recovery.snapshot, as by default). Prints medians as a table, then one line of
-// JSON.
+// at each other (recovery.snapshot, as by default), and of two replicas (no_shard), each of which
+// has all of the state and writes half. Prints medians as a table, then one line of JSON.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -29,6 +30,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -231,14 +233,24 @@ nlohmann::json measure(const std::string& name, const ModelSpec& model, const st
 constexpr int kStepsAfterSave = 3;
 constexpr int kSaveEvery = 10;
 
-// As ranks of one node or, with copies at peers, as one of each of two.
-Workload training(const std::string& dir, const ModelSpec& model, bool copies) {
+// How two ranks share the state.
+struct Sharing {
+  const char* key;   // in a row of JSON; "" = the row itself has the figures
+  const char* name;  // behind the model's
+  Strategy strategy = Strategy::kFull;
+  bool copies = false;  // at peers: each rank is all of a node
+};
+constexpr std::array kSharings = {
+    Sharing{"", ""}, Sharing{"copies_at_peers", ", copies at peers", Strategy::kFull, true},
+    Sharing{"no_shard", ", no_shard", Strategy::kNoShard}};
+
+Workload training(const std::string& dir, const ModelSpec& model, const Sharing& sharing) {
   Workload w;
   w.job = 1;
   w.name = "bench";
   w.generation = 1;
   w.world_size = 2;
-  w.workers_per_node = copies ? 1 : 2;
+  w.workers_per_node = sharing.copies ? 1 : 2;
   w.rendezvous_dir = dir + "/rdzv";
   w.checkpoint_dir = dir + "/checkpoints";
   w.metrics_path = dir + "/metrics.jsonl";
@@ -246,6 +258,7 @@ Workload training(const std::string& dir, const ModelSpec& model, bool copies) {
   w.checkpoint.every_minutes = 0;
   w.checkpoint.keep = 1;
   w.train.model = model;
+  w.train.strategy = sharing.strategy;
   w.train.data.path = "/usr/share/common-licenses";
   w.train.data.seq_len = 128;
   w.train.batch.global = w.world_size;
@@ -284,14 +297,14 @@ nlohmann::json read_stall(const std::string& metrics_path, const std::string& na
           {"step_ms_while_writing", median(writing)}};
 }
 
-void measure_stall(const std::string& dir, const ModelSpec& model, bool copies,
+void measure_stall(const std::string& dir, const ModelSpec& model, const Sharing& sharing,
                    nlohmann::json& row) {
   const char* bin = std::getenv("HPCTL_BIN");
   if (bin == nullptr) {
     std::printf("skipped: the stall of training, as HPCTL_BIN is not set\n");
     return;
   }
-  Workload workload = training(dir, model, copies);
+  Workload workload = training(dir, model, sharing);
   std::vector<pid_t> ranks;
   for (workload.rank = 0; workload.rank < workload.world_size; ++workload.rank) {
     ranks.push_back(start_rank(std::string(bin) + "/hptrain", dir, workload));
@@ -302,12 +315,12 @@ void measure_stall(const std::string& dir, const ModelSpec& model, bool copies,
     good = ::waitpid(pid, &status, 0) == pid && status == 0 && good;
   }
   if (good) {
-    const std::string name = row["model"].get<std::string>() + (copies ? ", copies at peers" : "");
+    const std::string name = row["model"].get<std::string>() + sharing.name;
     const nlohmann::json stall = read_stall(workload.metrics_path, name);
-    if (copies) {
-      row["copies_at_peers"] = stall;
-    } else {
+    if (sharing.key == std::string_view()) {
       row.update(stall);
+    } else {
+      row[sharing.key] = stall;
     }
   } else {
     const auto log = read_file(dir + "/rank-0.log");
@@ -324,15 +337,15 @@ int run(const std::string& parent, int runs) {
   HP_CHECK(mkdtemp(dir.data()) != nullptr);
   nlohmann::json rows = nlohmann::json::array();
   rows.push_back(measure("debugmodel", *model_preset("debugmodel"), dir, runs));
-  for (const bool copies : {false, true}) {
-    measure_stall(dir, *model_preset("debugmodel"), copies, rows.back());
+  for (const Sharing& sharing : kSharings) {
+    measure_stall(dir, *model_preset("debugmodel"), sharing, rows.back());
   }
   ModelSpec larger = *model_preset("debugmodel");
   larger.dim = 640;
   larger.layers = 8;
   larger.ffn = 1792;
   rows.push_back(measure("43M", larger, dir, runs));
-  for (const bool copies : {false, true}) measure_stall(dir, larger, copies, rows.back());
+  for (const Sharing& sharing : kSharings) measure_stall(dir, larger, sharing, rows.back());
   must(remove_tree(dir));
   std::printf(
       "%s\n",

@@ -3,7 +3,8 @@
 // computes, a thread of the feed reads those of the step that is expected next. A step that turns
 // out to be another (a step left out, a way back, a new membership) is read when it is asked for,
 // and what was read ahead is dropped. The thread also puts the batches where a GPU copies them
-// from, so that the step loop has nothing left to do with them but to begin the copies.
+// from, so that the step loop has nothing left to do with them but to begin the copies. Each part
+// that is evaluated has a feed of its own.
 #pragma once
 
 #include <condition_variable>

@@ -3,16 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <utility>
-#include <vector>
-
-#include "trainer/loop/batch_reader.h"
 
 namespace hpctl {
 
 Validation::Validation(const TrainSpec& train, EvaluationPart part)
-    : train_(&train), part_(std::move(part)) {}
+    : train_(&train), source_(std::make_unique<Source>(std::move(part))) {}
 
 Result<std::optional<Validation>> Validation::open(const TrainSpec& train,
                                                    const SampleReader& trained, DataPart part) {
@@ -26,26 +22,40 @@ bool Validation::due(uint64_t step) const {
   return step % every == 0 || step == static_cast<uint64_t>(train_->steps);
 }
 
+uint64_t Validation::rounds(const DataRank& rank) const {
+  return evaluation_rounds(source_->part, static_cast<uint64_t>(train_->batch.micro), rank.count);
+}
+
+BatchOrder Validation::order_of(uint64_t round, const DataRank& rank) const {
+  const auto micro = static_cast<uint64_t>(train_->batch.micro);
+  const uint64_t first =
+      evaluated_from(source_->part, micro, round, rank.index, rank.count).value_or(0);
+  return {.samples = {{first, first + micro}}, .micro = train_->batch.micro, .count = 1};
+}
+
+Result<MicroBatch> Validation::take(uint64_t round, const DataRank& rank) {
+  auto batches = source_->feed.take(order_of(round, rank));
+  source_->feed.read_ahead(order_of((round + 1) % rounds(rank), rank));
+  if (!batches.ok()) return batches.error();
+  return std::move(batches->front());
+}
+
 Result<ValidationResult> Validation::run(FullySharded& engine, WeightShards shards,
                                          const DataRank& rank, Communicator& comm) {
   const auto micro = static_cast<uint64_t>(train_->batch.micro);
-  const uint64_t rounds = evaluation_rounds(part_, micro, rank.count);
   engine.begin_evaluation(std::move(shards));
   double counted = 0;
-  for (uint64_t round = 0; round < rounds; ++round) {
-    const auto first = evaluated_from(part_, micro, round, rank.index, rank.count);
-    std::vector<uint64_t> samples(micro);
-    std::iota(samples.begin(), samples.end(), first.value_or(0));
-    HP_TRY_ASSIGN(const std::vector<MicroBatch> batches,
-                  read_micro_batches(part_.reader, samples, train_->batch.micro, 1));
-    const bool counts = first && rank.counts;
-    HP_TRY(engine.evaluate(batches[0].tokens, batches[0].targets, batches[0].documents, counts));
-    if (counts) counted += static_cast<double>(batches[0].counted);
+  for (uint64_t round = 0; round < rounds(rank); ++round) {
+    HP_TRY_ASSIGN(const MicroBatch batch, take(round, rank));
+    const bool counts =
+        evaluated_from(source_->part, micro, round, rank.index, rank.count) && rank.counts;
+    HP_TRY(engine.evaluate(batch.tokens, batch.targets, batch.documents, counts));
+    if (counts) counted += static_cast<double>(batch.counted);
   }
   HP_TRY_ASSIGN(const double loss_sum, engine.finish_evaluation());
   std::array<double, 2> sums = {loss_sum, counted};
   HP_TRY(comm.all_reduce(sums));
-  return ValidationResult{sums[0] / std::max(1.0, sums[1]), part_.sequences};
+  return ValidationResult{sums[0] / std::max(1.0, sums[1]), source_->part.sequences};
 }
 
 }  // namespace hpctl

@@ -10,11 +10,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "common/base/workload.h"
 #include "trainer/comm/communicator.h"
 #include "trainer/data/evaluation_part.h"
+#include "trainer/loop/batch_feed.h"
 #include "trainer/parallel/fsdp.h"
 
 namespace hpctl {
@@ -37,11 +40,24 @@ class Validation {
   Result<ValidationResult> run(FullySharded& engine, WeightShards shards, const DataRank& rank,
                                Communicator& comm);
 
+  // The micro-batch of a round for this rank. That of the next round, after the last one the first,
+  // is read ahead, so that run() waits for the disk the first time only.
+  Result<MicroBatch> take(uint64_t round, const DataRank& rank);
+
  private:
+  struct Source {
+    explicit Source(EvaluationPart opened) : part(std::move(opened)), feed(part.reader) {}
+    EvaluationPart part;
+    BatchFeed feed;
+  };
+
   Validation(const TrainSpec& train, EvaluationPart part);
 
+  uint64_t rounds(const DataRank& rank) const;
+  BatchOrder order_of(uint64_t round, const DataRank& rank) const;
+
   const TrainSpec* train_;
-  EvaluationPart part_;
+  std::unique_ptr<Source> source_;  // at an address of its own: the feed has the reader's
 };
 
 }  // namespace hpctl

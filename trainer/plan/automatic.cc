@@ -154,7 +154,8 @@ class Choice {
   void weigh(Candidate& c, const PlanSetting& s) const {
     c.passes = passes_per_step(s);
     if (memory_.gpu == nullptr) {
-      c.seconds = recompute_factor(s.train);
+      c.seconds = recompute_factor(
+          s.train, flops_per_token(s.train.model, blocks_, s.train.data.seq_len, s.train.lora));
       return;
     }
     const SpeedPlan speed = plan_speed(s, blocks_, *memory_.gpu);

@@ -18,8 +18,9 @@
 namespace hpctl {
 
 struct FlopsPerToken {
-  double whole = 0;   // TorchTitan's convention
-  double causal = 0;  // Megatron-LM's
+  double whole = 0;    // TorchTitan's convention
+  double causal = 0;   // Megatron-LM's
+  double forward = 0;  // of `whole`, what recomputing all of it would add
 };
 
 // `trained`: the layout of what is trained. With `lora` the model beside it is frozen: 4 per

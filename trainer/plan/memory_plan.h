@@ -26,7 +26,7 @@ struct PlanSetting {
   // (its log says where there are none; more is kept then). Attention is on a CPU, and on a GPU in
   // bf16 and fp16: its scores are never stored. The state has one copy on a GPU; on a CPU it has
   // two slots (docs/formats.md, State arena), where copies at peers are kept three and those of the
-  // copies, and what a save writes from: a slot more or, with replicas, a copy.
+  // copies, and a slot more for a save to read from.
   bool gpu = false;
   bool snapshots = true;  // copies at peers are wanted (recovery.snapshot)
 

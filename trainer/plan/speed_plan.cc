@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "trainer/arch/registry.h"
+
 namespace hpctl {
 namespace {
 
@@ -11,6 +13,9 @@ namespace {
 // of one ring makes 300 and 37.5 of it: NVSwitch adds up on the way, and a tree crosses between two
 // nodes half as often.
 constexpr double kLinkShare = 0.75;
+
+// Of a forward pass's time, what `operations` does again: limited by memory, not by FLOP/s.
+constexpr double kCheapShare = 0.15;
 
 // What a GPU gets of a ring over GPUs of several nodes, `rings` of which leave each node side by
 // side: a ring passes the node's border once each way, and shares the node's adapters evenly.
@@ -25,17 +30,21 @@ struct Communication {
 };
 
 // Gathers in the compute type, reductions in fp32, among the workers that share one copy of the
-// state; then replicas add up their shards. A ring sends (n-1)/n of the whole per collective.
-Communication plan_communication(const PlanSetting& s, const GpuModel& device, double parameters,
+// state; then replicas add up their shards. What is frozen is gathered as what is trained, and has
+// nothing to reduce. A ring sends (n-1)/n of the whole per collective.
+Communication plan_communication(const PlanSetting& s, const GpuModel& device, double trained,
                                  double micro_batches) {
+  const double frozen =
+      s.train.lora.on() ? static_cast<double>(parameter_count(model_layout(s.train.model))) : 0;
   const int32_t shards = shard_count(s);
   const double replicas = static_cast<double>(s.world_size()) / shards;
   const double gathers =
       keeps_parameters(s.train) ? (shards > 1 ? 1 : 0) : 2 * micro_batches;  // forward, backward
   const double reductions = keeps_gradients(s.train) ? 1 : micro_batches;
   const double within =
-      (shards - 1.0) / shards * parameters * (gathers * compute_bytes(s.train) + reductions * 4);
-  const double between = 2 * (replicas - 1) / replicas * parameters / shards * 4;
+      (shards - 1.0) / shards *
+      ((trained + frozen) * gathers * compute_bytes(s.train) + trained * reductions * 4);
+  const double between = 2 * (replicas - 1) / replicas * trained / shards * 4;
   // Replicas' rings: one for each shard of a node.
   const double within_rate =
       shards > s.workers_per_node ? ring_bytes_per_s(s, device, 1) : device.link_bytes_per_s;
@@ -54,17 +63,19 @@ double state_bytes_each_way(const PlanSetting& s, const std::vector<Block>& bloc
 
 }  // namespace
 
-// A quarter of forward and backward is the forward pass, run again for recomputed layers.
-double recompute_factor(const TrainSpec& train) {
+// The forward pass runs again for recomputed layers: a third of what is counted or, beside frozen
+// weights, which have no gradients, about half.
+double recompute_factor(const TrainSpec& train, const FlopsPerToken& flops) {
   const MemorySpec& memory = train.memory;
-  if (memory.activation_checkpointing == Checkpointing::kFull) return 4.0 / 3;
+  const double forward = flops.forward / flops.whole;
+  if (memory.activation_checkpointing == Checkpointing::kFull) return 1 + forward;
   if (memory.activation_checkpointing == Checkpointing::kOperations) {
-    return 1.05;  // limited by memory, not FLOP/s
+    return 1 + kCheapShare * forward;
   }
   if (memory.activation_checkpointing != Checkpointing::kSelective) return 1;
   const int64_t layers = train.model.layers;
   const int64_t again = (layers + memory.every - 1) / memory.every;
-  return 1 + static_cast<double>(again) / static_cast<double>(layers) / 3;
+  return 1 + static_cast<double>(again) / static_cast<double>(layers) * forward;
 }
 
 int64_t passes_per_step(const PlanSetting& s) {
@@ -98,7 +109,7 @@ SpeedPlan plan_speed(const PlanSetting& s, const std::vector<Block>& blocks,
   const double world = s.world_size();
   plan.flops = flops_per_token(s.train.model, blocks, s.train.data.seq_len, s.train.lora);
   plan.tokens_per_step = static_cast<double>(batch.global * s.train.data.seq_len);
-  plan.recompute = recompute_factor(s.train);
+  plan.recompute = recompute_factor(s.train, plan.flops);
   const double counted = plan.tokens_per_step * plan.flops.whole / world;
   const double peak = compute_bytes(s.train) < 4 ? device.peak_flops : device.fp32_flops;
   plan.compute_low_s = counted * plan.recompute / (peak * kUsualMfuHigh);

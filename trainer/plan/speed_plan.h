@@ -45,7 +45,7 @@ struct SpeedPlan {
 };
 
 // Operations executed over those counted: what activation checkpointing costs.
-double recompute_factor(const TrainSpec& train);
+double recompute_factor(const TrainSpec& train, const FlopsPerToken& flops);
 // Micro-batches of a step, those of the largest share.
 int64_t passes_per_step(const PlanSetting& setting);
 // Micro-batches that share the global batch, and validation.sequences where given, out without a

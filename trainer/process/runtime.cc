@@ -5,6 +5,8 @@
 #include <dlfcn.h>
 #include <malloc.h>
 
+#include <algorithm>
+#include <charconv>
 #include <cstdlib>
 
 #include "trainer/compat/torch_compat.h"
@@ -54,10 +56,18 @@ std::string variable_or(const char* name, const char* otherwise) {
   return value != nullptr && *value != '\0' ? value : otherwise;
 }
 
+// Of the calling thread's operations. OpenMP's variable may be a list, one number for each level.
+int threads_asked_for() {
+  const std::string asked = variable_or("OMP_NUM_THREADS", "1");
+  int threads = 1;
+  std::from_chars(asked.data(), asked.data() + asked.size(), threads);
+  return std::max(1, threads);
+}
+
 }  // namespace
 
 void prepare_runtime() {
-  at::set_num_threads(1);
+  at::set_num_threads(threads_asked_for());
   use_host_memory_again();
   // Every step frees what it took, and the next one takes the same. What went back to the kernel in
   // between would be cleared and faulted page by page again. Without mappings of their own, large

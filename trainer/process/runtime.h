@@ -11,9 +11,10 @@
 
 namespace hpctl {
 
-// One ATen thread: more would change the order of sums in full reductions and norms. (OpenBLAS has
-// taken its number from the environment when it was loaded; see pin_environment.h.) And memory that
-// a step frees stays with the process, or every step would fault the same pages in again. Call
+// As many threads for ATen's operations and our kernels as OMP_NUM_THREADS says, one where nobody
+// has set it: full reductions and norms of ATen add in another order with each number. (OpenBLAS
+// has taken its own from the environment when it was loaded; see pin_environment.h.) And memory
+// that a step frees stays with the process, or every step would fault the same pages in again. Call
 // before the first tensor operation.
 void prepare_runtime();
 

@@ -61,9 +61,7 @@ ArenaGeometry geometry_of(const Workload& workload, const std::vector<Block>& bl
   const bool bf16_moments = workload.train.optimizer.moments == MomentType::kBf16;
   if (bf16_moments) geometry.moment_bytes = 2;
   // The third is for a save to read from, and the fourth, where copies at peers have the third.
-  // Where replicas share the writing, a copy of this rank's part of it is smaller.
-  const bool writes_all = mesh.degree(MeshDim::kDpReplicate) == 1;
-  geometry.slots = !device.is_host() ? 1 : writes_all ? 3 : 2;
+  geometry.slots = device.is_host() ? 3 : 1;
   if (keeps_copies(setting_of(workload, !device.is_host()))) {
     geometry.slots = static_cast<int32_t>(kOwnSlots);
     geometry.copies = static_cast<int32_t>(kCopySlots);

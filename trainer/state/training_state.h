@@ -65,8 +65,8 @@ class TrainingState {
                       host);
   }
   // A save reads the newest state where it lies: apply() leaves its slot alone until
-  // release_held(), whoever else reads it. False where no slot can be spared (begin_read_sealed()
-  // does there): in a device's memory, and where this rank writes less than its shard. One state is
+  // release_held(), whoever else reads it. False where the only slot is overwritten in place
+  // (begin_read_sealed() does there): of a device, and where the state is offloaded. One state is
   // held at most, and none while it goes back or joins another generation.
   bool hold_newest();
   void release_held() { held_slot_ = kNoSlot; }

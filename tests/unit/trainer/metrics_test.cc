@@ -18,6 +18,7 @@
 #include "common/base/rng.h"
 #include "tests/support/program_output.h"
 #include "tests/support/temporary_directory.h"
+#include "trainer/arch/lora.h"
 #include "trainer/arch/registry.h"
 #include "trainer/metrics/event_file.h"
 #include "trainer/metrics/metrics_writer.h"
@@ -93,6 +94,29 @@ TEST(Flops, CountHeadsAndWindows) {
   EXPECT_NEAR(attention_of("mistral-7b", 16384).first, 4096, 1e-6);
   EXPECT_NEAR(attention_of("mistral-7b", 16384).second, static_cast<double>(pairs) / 16384, 0.5)
       << "the diagonal counts as half, as everywhere";
+}
+
+// Llama 3 70B with adapters of rank 16 on its seven matrices, of 80 layers: a frozen parameter has
+// no gradient of its own, so it takes 2 operations forward and 2 backward; attention, which has no
+// parameters, what it always takes.
+TEST(Flops, FrozenParametersTakeFourOperationsAndAdaptersSix) {
+  TrainSpec train;
+  train.model = *model_preset("llama3-70b");
+  train.lora.rank = 16;
+  const std::vector<Block> adapters = trained_layout(train);
+  const double trained = 80 * 16 * (2 * (8192 + 8192.0) + 2 * (8192 + 1024) + 3 * (8192 + 28672));
+  ASSERT_EQ(static_cast<double>(parameter_count(adapters)), trained);
+  const double layer =
+      2 * 8192.0 * 8192 + 2 * 8192.0 * 1024 + 3 * 8192.0 * 28672 + 2 * 8192 /* norms */;
+  const double frozen = 80 * layer + 8192 + 8192.0 * 128256;  // the embedding is looked up
+  const double pairs = 80 * 8192.0 * 512;
+  const FlopsPerToken flops = flops_per_token(train.model, adapters, 512, train.lora);
+  EXPECT_NEAR(flops.whole, 4 * frozen + 6 * trained + 12 * pairs, 1);
+  EXPECT_NEAR(flops.causal, 4 * frozen + 6 * trained + 6 * pairs, 1);
+  EXPECT_NEAR(flops.forward, 2 * frozen + 2 * trained + 4 * pairs, 1);
+  const FlopsPerToken whole = flops_per_token(train.model, model_layout(train.model), 512);
+  EXPECT_NEAR(whole.forward, 2 * frozen + 4 * pairs, 1);
+  EXPECT_NEAR(whole.whole, 3 * whole.forward, 1);
 }
 
 TEST(Flops, MfuIsTheShareOfTheDevicesPeak) {

@@ -303,6 +303,82 @@ TEST(SpeedPlan, SlowLinksAndRecomputationCost) {
               2.0 * 31 / 32 * 4 * static_cast<double>(parameter_count(blocks)), 1);
 }
 
+// 4 x 8 A100 and a model whose frozen weights are 300 times the adapters.
+PlanSetting adapters_of_70b() {
+  PlanSetting s = setting_of("llama3-70b", 4, 128);
+  s.train.data.seq_len = 512;
+  s.train.batch.micro = 4;
+  s.train.lora.rank = 16;
+  return s;
+}
+constexpr double kFrozen = 70'553'706'496;
+constexpr double kAdapters = 207'093'760;
+
+// Bytes of a worker and step: what is frozen is gathered in bf16 wherever the adapters are, and
+// nothing of it is reduced in fp32.
+TEST(SpeedPlan, FrozenWeightsAreGatheredAndNeverReduced) {
+  PlanSetting s = adapters_of_70b();
+  const auto blocks = trained_layout(s.train);
+  ASSERT_EQ(static_cast<double>(parameter_count(blocks)), kAdapters);
+  ASSERT_EQ(static_cast<double>(parameter_count(model_layout(s.train.model))), kFrozen);
+  const GpuModel& device = *find_gpu_model("a100");
+  const auto sent = [&](Strategy strategy, int64_t micro) {
+    s.train.strategy = strategy;
+    s.train.batch.micro = micro;
+    return plan_speed(s, blocks, device).send_bytes * 32 / 31;
+  };
+  EXPECT_NEAR(sent(Strategy::kFull, 4), kFrozen * 2 * 2 + kAdapters * (2 * 2 + 4), 1);
+  EXPECT_NEAR(sent(Strategy::kFull, 1), 4 * (kFrozen * 2 * 2 + kAdapters * (2 * 2 + 4)), 1);
+  EXPECT_NEAR(sent(Strategy::kShardGradOp, 1), kFrozen * 2 + kAdapters * (2 + 4 * 4), 1);
+  EXPECT_NEAR(sent(Strategy::kOptimizer, 1), kFrozen * 2 + kAdapters * (2 + 4), 1);
+  EXPECT_NEAR(sent(Strategy::kNoShard, 1), kAdapters * 2 * 4, 1);
+  s.train.precision = Precision::kFp32;
+  EXPECT_NEAR(sent(Strategy::kFull, 4), kFrozen * 2 * 4 + kAdapters * (2 * 4 + 4), 1);
+}
+
+// Eight adapters of 6.25 GB/s a node, or within each node NVLink of 300 GB/s.
+TEST(SpeedPlan, FrozenWeightsDecideOverHybrid) {
+  PlanSetting s = adapters_of_70b();
+  const auto blocks = trained_layout(s.train);
+  const GpuModel& device = *find_gpu_model("a100");
+  const double gathered = kFrozen * 2 * 2 + kAdapters * (2 * 2 + 4);
+  const SpeedPlan full = plan_speed(s, blocks, device);
+  EXPECT_NEAR(full.communication_s, gathered * 31 / 32 / (0.75 * 8 * 6.25e9), 1e-6);
+  EXPECT_GT(full.communication_s, full.compute_high_s) << "it decides";
+  s.train.strategy = Strategy::kHybrid;
+  const SpeedPlan hybrid = plan_speed(s, blocks, device);
+  const double between = 2 * kAdapters / 8 * 4 * 3 / 4;
+  EXPECT_NEAR(hybrid.communication_s, gathered * 7 / 8 / (0.75 * 300e9) + between / (0.75 * 6.25e9),
+              1e-6);
+  EXPECT_LT(hybrid.communication_s, hybrid.compute_low_s) << "hidden";
+}
+
+// The forward pass of a frozen parameter is half of what it takes.
+TEST(SpeedPlan, RecomputationBesideFrozenWeightsAddsHalf) {
+  PlanSetting s = adapters_of_70b();
+  const auto blocks = trained_layout(s.train);
+  const GpuModel& device = *find_gpu_model("a100");
+  const SpeedPlan none = plan_speed(s, blocks, device);
+  const auto adds = [&](Checkpointing checkpointing) {
+    s.train.memory.activation_checkpointing = checkpointing;
+    const SpeedPlan plan = plan_speed(s, blocks, device);
+    EXPECT_NEAR(plan.compute_low_s / none.compute_low_s, plan.recompute, 1e-9);
+    return plan.recompute - 1;
+  };
+  const double looked_up = 128256.0 * 8192;
+  const double pairs = 80 * 8192.0 * 512;
+  const double forward = 2 * (kFrozen - looked_up + kAdapters) + 4 * pairs;
+  const double whole = 4 * (kFrozen - looked_up) + 6 * kAdapters + 12 * pairs;
+  EXPECT_EQ(adds(Checkpointing::kNone), 0);
+  EXPECT_NEAR(adds(Checkpointing::kFull), forward / whole, 1e-9);
+  EXPECT_NEAR(adds(Checkpointing::kFull), 0.5, 0.005);
+  EXPECT_NEAR(adds(Checkpointing::kSelective), forward / whole / 2, 1e-9);
+  EXPECT_NEAR(adds(Checkpointing::kOperations), 0.075, 0.001);
+  s.train.lora = {};
+  const auto all = model_layout(s.train.model);
+  EXPECT_NEAR(plan_speed(s, all, device).recompute, 1.05, 1e-9) << "nothing is frozen";
+}
+
 // Outside the matrix units, since products of fp32 are of fp32: an H100 has 67 of 989 TFLOP/s.
 TEST(SpeedPlan, InFp32TheGpuHasItsPeakInFp32) {
   PlanSetting s = setting_of("llama3-8b", 1, 16);
@@ -436,6 +512,16 @@ TEST(Advice, ConsidersHybridOnSeveralNodes) {
       EXPECT_THAT(on_one.changes[0].change, HasSubstr("activation_checkpointing: none"));
     }
   }
+}
+
+TEST(Advice, KeepsGathersOfFrozenWeightsWithinANode) {
+  const GpuModel& device = *find_gpu_model("a100");
+  std::vector<Strategy> strategies = kAll;
+  strategies.push_back(Strategy::kHybrid);
+  const PlanSetting s = adapters_of_70b();
+  const Advice advice = advise(s, trained_layout(s.train), device, device.memory_bytes, strategies);
+  ASSERT_TRUE(advice.setting.has_value());
+  EXPECT_EQ(advice.setting->train.strategy, Strategy::kHybrid);
 }
 
 TEST(Advice, ARampHasASequenceForEachWorkerFromTheBeginning) {

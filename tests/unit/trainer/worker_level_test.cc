@@ -139,6 +139,30 @@ TEST_F(WorkerLevel, ASpareOfAnotherOneIsNotExactAndSaysWhich) {
                                      std::to_string(copied));
 }
 
+// Bits are those of a number of threads; ours are the same with any (attention_test.cc,
+// products_test.cc), LibTorch's and OpenBLAS's need not be.
+TEST_F(WorkerLevel, ThreadsThatAreAskedForAreUsedAndRecorded) {
+  const Job& calm = calm_job();
+  EXPECT_EQ(manifest_of(calm, "step-8.g1").environment["aten_threads"], "1");
+  const ScopedVariable threads("OMP_NUM_THREADS", "2");
+  const ScopedVariable blas_threads("OPENBLAS_NUM_THREADS", "2");
+  const Job twice(2, [](Job&) {});
+  Manifest manifest = manifest_of(twice, "step-8.g1");
+  EXPECT_EQ(manifest.environment["aten_threads"], "2");
+  EXPECT_TRUE(manifest.exact);
+  const Job again(2, [](Job&) {});
+  EXPECT_EQ(again.digest("step-8.g1"), twice.digest("step-8.g1"));
+  Job changed(2);
+  changed.resume_from(calm, "step-3.g1", 3);
+  ASSERT_THAT(changed.run(), Each(kExitFinished)) << changed.messages();
+  manifest = manifest_of(changed, "step-8.g2");
+  EXPECT_FALSE(manifest.exact);
+  EXPECT_THAT(manifest.inexact_reason,
+              ::testing::HasSubstr("aten_threads changed from 1 to 2 after step 3"));
+  const double loss = calm.metrics().back()["loss"];
+  EXPECT_NEAR(changed.metrics().back()["loss"].get<double>(), loss, 1e-3 * loss);
+}
+
 void use_bf16(Job& job) { job.workload.train.precision = Precision::kBf16; }
 
 TEST(WorkerMatrixUnits, Bf16GoesOnWithoutMatrixUnitsAndSaysThatItIsNotExact) {
