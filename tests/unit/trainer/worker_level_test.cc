@@ -141,7 +141,7 @@ TEST_F(WorkerLevel, ASpareOfAnotherOneIsNotExactAndSaysWhich) {
 
 // Bits are those of a number of threads; ours are the same with any (attention_test.cc,
 // products_test.cc), LibTorch's and OpenBLAS's need not be.
-TEST_F(WorkerLevel, ThreadsThatAreAskedForAreUsedAndRecorded) {
+TEST(WorkerThreads, ThatAreAskedForAreUsedAndRecorded) {
   const Job& calm = calm_job();
   EXPECT_EQ(manifest_of(calm, "step-8.g1").environment["aten_threads"], "1");
   const ScopedVariable threads("OMP_NUM_THREADS", "2");
