@@ -4,7 +4,9 @@
 // Memory holds fp32, bf16 or fp16; all arithmetic is in fp32 (sums of squares in fp64), and what
 // goes back is rounded once, to nearest even. Sums have one order, that of the code below, whatever
 // the device: a thread's own elements ascending, then the threads of a warp in pairs, then warps
-// ascending. No atomics.
+// ascending. No atomics. Which elements are a thread's own depends on their number and on whether
+// they are packed (passes.cuh): all that LibTorch allocates is aligned, so of a tensor it is its
+// shape that decides, in every run.
 #pragma once
 
 #include "trainer/kernels/device/passes.cuh"
