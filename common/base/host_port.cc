@@ -10,6 +10,8 @@ namespace hpctl {
 namespace {
 
 constexpr size_t kShownHostPortBytes = 80;  // of what is none
+constexpr std::string_view kEscapedOpen = "%5B";
+constexpr std::string_view kEscapedClose = "%5D:";
 
 bool has_brackets(std::string_view host) {
   return host.size() > 2 && host.front() == '[' && host.back() == ']';
@@ -54,9 +56,10 @@ std::optional<CallPeer> CallPeer::parse(std::string_view peer) {
   if (colon == std::string_view::npos || (family != "ipv4" && family != "ipv6"))
     return std::nullopt;
   std::string end(peer.substr(colon + 1));
-  for (const auto& [escape, bracket] : {std::pair("%5B", "["), std::pair("%5D", "]")}) {
-    const size_t at = end.find(escape);
-    if (at != std::string::npos) end.replace(at, 3, bracket);
+  if (end.starts_with(kEscapedOpen)) {
+    end.replace(0, kEscapedOpen.size(), "[");
+    const size_t at = end.rfind(kEscapedClose);
+    if (at != std::string::npos) end.replace(at, kEscapedClose.size(), "]:");
   }
   auto parsed = HostPort::parse(end);
   if (!parsed.ok()) return std::nullopt;

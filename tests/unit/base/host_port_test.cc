@@ -64,5 +64,14 @@ TEST(CallPeer, IsWhatEachReleaseOfGrpcWrites) {
   }
 }
 
+TEST(CallPeer, OnlyTheBracketsOfAnAddressAreEscaped) {
+  const auto peer = CallPeer::parse("ipv6:%5Bfe80::1%5B%5D:4711");
+  ASSERT_TRUE(peer);
+  EXPECT_EQ(peer->end.host, "[fe80::1%5B]");
+  const auto again = CallPeer::parse("ipv6:" + peer->end.text());
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->end.host, peer->end.host);
+}
+
 }  // namespace
 }  // namespace hpctl

@@ -312,7 +312,7 @@ TEST_F(TorchOperations, AdamWInPlaceIsTheHosts) {
   EXPECT_EQ(on_host(dv), new_v);
 }
 
-// Of the types that the GPU's kernels are loaded for; the host's loss wants them wide.
+// Of the types that the GPU's kernels are loaded for; the host's loss wants fp16 wide.
 TEST(LossOnAGpu, TakesNarrowLogitsAsTheyAre) {
   const at::Device gpu(at::kCUDA, 0);
   EXPECT_FALSE(has_fused_loss(gpu, at::kBFloat16)) << "no kernels";
@@ -325,7 +325,8 @@ TEST(LossOnAGpu, TakesNarrowLogitsAsTheyAre) {
   EXPECT_TRUE(has_fused_loss(gpu, at::kBFloat16));
   EXPECT_TRUE(has_fused_loss(gpu, at::kFloat));
   EXPECT_FALSE(has_fused_loss(gpu, at::kHalf));
-  EXPECT_FALSE(has_fused_loss(at::kCPU, at::kBFloat16));
+  EXPECT_FALSE(has_fused_loss(at::kCPU, at::kHalf));
+  EXPECT_TRUE(has_fused_loss(at::kCPU, at::kBFloat16));
   EXPECT_TRUE(has_fused_loss(at::kCPU, at::kFloat));
   EXPECT_TRUE(has_fused_loss(at::kCPU, at::kDouble));
 }
