@@ -282,7 +282,7 @@ TEST(Advice, WhatItMakesOfAJobIsAJobThatFits) {
 
 TEST(Automatic, MoreMemoryIsNeverSlower) {
   Rng rng(11);
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < 30; ++round) {
     const JobSpec spec = any_job(rng);
     double before = 0;
     for (int64_t mib = 1 << 10; mib < 600 << 10; mib = mib * 3 / 2) {
