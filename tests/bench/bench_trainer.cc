@@ -209,6 +209,7 @@ bool compare_fsdp2(const std::string& peers, const std::string& python,
       comparison.contestants.push_back(
           trainer(program.substr(program.rfind('/') + 1), program, Precision::kFp32, comparison));
     }
+    comparisons.push_back(std::move(comparison));
   }
   nlohmann::ordered_json cases;
   const bool good = compare_in_turn(comparisons, cases);
