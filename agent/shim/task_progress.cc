@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/shim/task_progress.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 
 #include <cstdlib>
@@ -17,13 +15,6 @@ namespace {
 
 constexpr char kPrefix[] = "step-";
 constexpr int kAttempts = 10;
-
-// Of an existing directory, unless somebody else has it.
-UniqueFd lock_directory(const std::string& path) {
-  UniqueFd directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (directory.valid() && ::flock(directory.get(), LOCK_EX | LOCK_NB) != 0) directory.reset();
-  return directory;
-}
 
 void remove_what_nobody_holds() {
   const auto names = list_directory(user_directory());

@@ -122,4 +122,10 @@ Result<UniqueFd> lock_file(const std::string& path) {
   return fd;
 }
 
+UniqueFd lock_directory(const std::string& path) {
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (fd.valid() && ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) fd.reset();
+  return fd;
+}
+
 }  // namespace hpctl

@@ -48,4 +48,8 @@ bool path_exists(const std::string& path);
 // as long as the descriptor. kAlreadyExists when another process holds it.
 Result<UniqueFd> lock_file(const std::string& path);
 
+// Likewise on a directory that is there and no link. Invalid where another process has it, or where
+// it cannot be opened or locked.
+UniqueFd lock_directory(const std::string& path);
+
 }  // namespace hpctl

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/checkpoint/unfinished_directory.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
@@ -24,13 +21,6 @@ bool is_process_and_count(std::string_view text) {
   return dot != std::string_view::npos && dot > 0 && dot + 1 < text.size() &&
          std::all_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(dot), is_digit) &&
          std::all_of(text.begin() + static_cast<std::ptrdiff_t>(dot) + 1, text.end(), is_digit);
-}
-
-// Invalid where another process has it, or the file system has no locks.
-UniqueFd lock_directory(const std::string& path) {
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd.valid() || ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
-  return UniqueFd();
 }
 
 // As far as possible: they are in nobody's way.
