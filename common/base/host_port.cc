@@ -17,8 +17,12 @@ bool has_brackets(std::string_view host) {
   return host.size() > 2 && host.front() == '[' && host.back() == ']';
 }
 
+std::string_view without_brackets(std::string_view host) {
+  return has_brackets(host) ? host.substr(1, host.size() - 2) : host;
+}
+
 bool is_host(std::string_view host) {
-  const std::string_view bare = has_brackets(host) ? host.substr(1, host.size() - 2) : host;
+  const std::string_view bare = without_brackets(host);
   const bool is_v6 = bare.find(':') != std::string_view::npos;
   return !bare.empty() && bare.find_first_of("[]") == std::string_view::npos &&
          is_v6 == has_brackets(host);
@@ -46,9 +50,7 @@ Result<HostPort> HostPort::parse(std::string_view text) {
                    printable_line(text, kShownHostPortBytes) + "\""};
 }
 
-std::string HostPort::bare_host() const {
-  return has_brackets(host) ? host.substr(1, host.size() - 2) : host;
-}
+std::string HostPort::bare_host() const { return std::string(without_brackets(host)); }
 
 std::optional<CallPeer> CallPeer::parse(std::string_view peer) {
   const size_t colon = peer.find(':');
