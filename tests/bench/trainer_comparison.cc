@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "common/base/check.h"
 #include "tests/bench/figures.h"
 
 namespace hpctl {
@@ -80,6 +81,7 @@ bool compare(const Comparison& comparison, nlohmann::ordered_json& cases) {
 }  // namespace
 
 bool compare_in_turn(const std::vector<Comparison>& comparisons, nlohmann::ordered_json& cases) {
+  HP_CHECK(!comparisons.empty());
   const std::string& base = comparisons.front().contestants.front().name;
   std::printf("%7s %6s x %2s  %-14s %9s %9s %9s %9s %9s %8s\n", "workers", "tokens", "of", "what",
               "step ms", "comm ms", "data ms", "tokens/s", "peak MiB", ("x " + base).c_str());
