@@ -34,8 +34,7 @@ constexpr CheckpointRef kImported{0, 0};
 
 constexpr const char* kModelDirectory =
     "; expected a Hugging Face model directory: config.json, and model.safetensors or its parts "
-    "with "
-    "their index";
+    "with their index";
 constexpr const char* kOtherWeights =
     "; weights in another form, such as pytorch_model.bin, have to be saved as safetensors first";
 

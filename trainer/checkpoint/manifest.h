@@ -132,8 +132,7 @@ struct RunIdentity {
   uint64_t seed = 0;
 };
 // What makes the stored tensors those of another model than this, "model.dim is 64 there and 128
-// here";
-// "" = nothing.
+// here"; "" = nothing.
 std::string find_model_difference(const Manifest& manifest, const ModelSpec& model,
                                   const std::vector<Block>& blocks);
 // An error of one line with the remedy when the job is another one: other model, changed data,

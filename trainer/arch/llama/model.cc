@@ -217,7 +217,6 @@ Tensor Llama::linear(const LayerCall& call, const Tensor& x, size_t weight,
 
 Tensors Llama::linears(const LayerCall& call, const Tensor& x,
                        std::initializer_list<LayerParameter> weights) const {
-  Tensors each;
   Tensors factors;
   Tensors biases;
   bool adapted = false;
@@ -227,6 +226,7 @@ Tensors Llama::linears(const LayerCall& call, const Tensor& x,
     adapted = adapted || slots_.adapter(call.parameters, weight).first.defined();
   }
   if (!adapted) return ops::linears(x, factors, biases);
+  Tensors each;
   for (const LayerParameter weight : weights) {
     each.push_back(linear(call, x, weight, biases[each.size()]));
   }
