@@ -233,7 +233,9 @@ def main():
     seconds = time.monotonic() - begin
     if is_lowered:
         set_policy_of_all_threads(os.SCHED_OTHER)
-    print(f"standby is ready: imported {imports} in {seconds:.2f} s{memory()}", flush=True)
+    # One write, also with -u: nobody who sees the line may find its end in the log of the rank.
+    sys.stdout.write(f"standby is ready: imported {imports} in {seconds:.2f} s{memory()}\n")
+    sys.stdout.flush()
     say(control, bytes([READY]))
     part = await_part(control)
     control.close()
