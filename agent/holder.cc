@@ -15,6 +15,7 @@
 
 #include "agent/agent_memory.h"
 #include "agent/core/respawn.h"
+#include "agent/core/signs_of_life.h"
 #include "agent/event_loop.h"
 #include "agent/guardian.h"
 #include "agent/holder_protocol.h"
@@ -138,7 +139,7 @@ class Holder {
   Kept guardian_;
   Kept agent_;
   std::optional<PacketSocket> agent_socket_;
-  int64_t agent_hangs_at_ms_ = INT64_MAX;
+  agent::SignsOfLife agent_signs_;
   std::optional<ProbePort> probe_port_;
 
   WorkerTable workers_;
@@ -213,7 +214,7 @@ Outcome Holder::start_agent() {
   plan.descriptors = {null.get(), STDERR_FILENO, STDERR_FILENO, pair.second.get()};
   HP_TRY_ASSIGN(agent_.process, spawn_process(plan));
   agent_.started_ms = clock_.monotonic_ms();
-  agent_hangs_at_ms_ = agent_.started_ms + kFirstSignOfLifeMs;
+  agent_signs_.seen(agent_.started_ms, kFirstSignOfLifeMs);
   agent_socket_.emplace(std::move(pair.first));
   loop_.add(agent_socket_->fd(), EPOLLIN, [this](uint32_t) { read_agent(); });
   loop_.add(agent_.process->pidfd.get(), EPOLLIN, [this](uint32_t) { agent_ended(); });
@@ -380,18 +381,18 @@ void Holder::on(const End& request) {
 }
 
 void Holder::on(const Alive& sign) {
-  agent_hangs_at_ms_ = clock_.monotonic_ms() + sign.next_within_ms;
+  agent_signs_.seen(clock_.monotonic_ms(), sign.next_within_ms);
   send(AliveToo{});
 }
 
 void Holder::end_hung_agent() {
-  if (!agent_.process || clock_.monotonic_ms() < agent_hangs_at_ms_) return;
+  if (!agent_.process || clock_.monotonic_ms() < agent_signs_.look_at_ms()) return;
   read_agent();  // we may be the one who was late
-  if (!agent_.process || clock_.monotonic_ms() < agent_hangs_at_ms_) return;
+  if (!agent_.process || !agent_signs_.have_ceased(clock_.monotonic_ms())) return;
   log_warning("agent process " + std::to_string(agent_.process->pid) + " hangs; ending it");
   ::kill(agent_.process->pid, SIGKILL);
   agent_.hung = true;
-  agent_hangs_at_ms_ = INT64_MAX;
+  agent_signs_.forget();
 }
 
 // ---- workers ------------------------------------------------------------------------------------
@@ -459,7 +460,7 @@ void Holder::finish_end() {
 
 int64_t Holder::next_timeout_ms() const {
   int64_t next = std::min(workers_.next_deadline_ms(), stacks_.next_deadline_ms());
-  if (agent_.process) next = std::min(next, agent_hangs_at_ms_);
+  if (agent_.process) next = std::min(next, agent_signs_.look_at_ms());
   if (!exit_code_ && !agent_.process) next = std::min(next, agent_.start_at_ms);
   if (!exit_code_ && !guardian_.process) next = std::min(next, guardian_.start_at_ms);
   if (next == INT64_MAX) return -1;

@@ -15,7 +15,7 @@
 namespace hpctl {
 namespace {
 
-constexpr std::chrono::milliseconds kPingTimeout{1000};
+constexpr std::chrono::milliseconds kPingTimeout{1000};  // of a machine that may be gone
 constexpr std::chrono::milliseconds kStartTimeout{10'000};
 constexpr std::chrono::milliseconds kSubmitTimeout{20'000};
 
@@ -92,7 +92,9 @@ EventView to_view(const v1::Event& e) {
 std::unique_ptr<ControllerClient> ControllerClient::connect(const HomePaths& paths) {
   if (!path_exists(paths.controller_socket())) return nullptr;
   auto channel = connect_controller(paths);
-  if (!ping_controller(*channel, after(kPingTimeout), false).ok()) return nullptr;
+  // Where nobody listens the kernel says so at once. Who listens and is slow has a busy machine,
+  // and what is on disk instead is less than what it would say.
+  if (!ping_controller(*channel, after(kCallTimeout), false).ok()) return nullptr;
   return std::make_unique<ControllerClient>(paths, std::move(channel));
 }
 

@@ -143,10 +143,14 @@ std::vector<MountHealth> ask_mounts(const std::vector<Mount>& mounts,
       entries.push_back({children[i].answer.get(), POLLIN, 0});
       of_entry.push_back(i);
     }
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(begin + deadline - SteadyClock::now());
-    if (entries.empty() || left.count() <= 0) break;
-    if (::poll(entries.data(), entries.size(), static_cast<int>(left.count())) <= 0) continue;
+    if (entries.empty()) break;
+    // What has been answered counts after the deadline as well: we may be the one who was late.
+    const auto left = std::max(
+        std::chrono::ceil<std::chrono::milliseconds>(begin + deadline - SteadyClock::now()),
+        std::chrono::milliseconds(0));
+    const int ready = ::poll(entries.data(), entries.size(), static_cast<int>(left.count()));
+    if (ready == 0 || (ready < 0 && errno != EINTR)) break;
+    if (ready < 0) continue;
     for (size_t i = 0; i < entries.size(); ++i) {
       if (entries[i].revents != 0) take_answer(children[of_entry[i]], all[of_entry[i]], begin);
     }

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <optional>
 #include <utility>
@@ -48,11 +49,13 @@ std::vector<TcpAnswer> probe_tcp(const std::vector<std::string>& addresses,
     if (!answer) ++waiting;
   }
   while (waiting > 0) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - SteadyClock::now());
-    if (left.count() <= 0) break;
-    if (::poll(waits.data(), waits.size(), static_cast<int>(left.count())) < 0 && errno != EINTR) {
-      break;
-    }
+    // What has been answered counts after the deadline as well: we may be the one who was late.
+    const auto left =
+        std::max(std::chrono::ceil<std::chrono::milliseconds>(deadline - SteadyClock::now()),
+                 std::chrono::milliseconds(0));
+    const int ready = ::poll(waits.data(), waits.size(), static_cast<int>(left.count()));
+    if (ready == 0 || (ready < 0 && errno != EINTR)) break;
+    if (ready < 0) continue;
     for (size_t i = 0; i < waits.size(); ++i) {
       if (waits[i].fd < 0 || waits[i].revents == 0) continue;
       answers[i] = meaning_of(tcp_answer_on(waits[i].fd));

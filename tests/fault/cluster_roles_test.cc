@@ -7,13 +7,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "common/base/file.h"
 #include "common/base/json.h"
 #include "common/base/role_token.h"
 #include "common/rpc/munge.h"
 #include "tests/fault/cluster_service.h"
+#include "tests/support/whole_lines.h"
 
 namespace hpctl {
 namespace {
@@ -42,8 +42,7 @@ class ClusterRoles : public test::ClusterController {
   static std::vector<std::string> audited(const std::string& path) {
     std::vector<std::string> lines;
     const auto text = read_file(path);
-    std::istringstream in(text.ok() ? *text : "");
-    for (std::string line; std::getline(in, line);) {
+    for (const std::string& line : test::whole_lines(text.ok() ? *text : "")) {
       const auto entry = nlohmann::json::parse(line);
       lines.push_back(entry.at("call").get<std::string>() + " " + entry.value("role", "-") + " " +
                       std::to_string(entry.value("uid", -1L)) + " " +

@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <sstream>
 
 #include "common/base/file.h"
 #include "common/base/json.h"
 #include "tests/fault/cluster_service.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/whole_lines.h"
 
 namespace hpctl {
 namespace {
@@ -80,10 +80,9 @@ class ClusterWatch : public test::ClusterController {
   std::string told() const {
     std::string all;
     const auto text = read_file(lines());
-    std::istringstream in(text.ok() ? *text : "");
-    for (std::string line; std::getline(in, line);) {
+    for (const std::string& line : test::whole_lines(text.ok() ? *text : "")) {
       const json told = json::parse(line, nullptr, false);
-      if (!told.is_object()) return all;  // it is being written
+      if (!told.is_object()) continue;  // a complaint, which comes on standard error
       const json& finding = told.at("finding");
       all += told.at("change").get<std::string>() + " " +
              finding.at("severity").get<std::string>() + " " +

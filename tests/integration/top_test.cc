@@ -108,7 +108,9 @@ TEST_F(Top, EndsBySignalsAndWithItsTerminal) {
   EXPECT_EQ(settings("after-interrupt"), before);
   screen_.start_top("");
   ASSERT_TRUE(shows("sort by job"));
-  ::kill(top_pid(), SIGTERM);
+  const pid_t top = top_pid();
+  ASSERT_GT(top, 0);  // kill(0) would be us
+  ASSERT_EQ(::kill(top, SIGTERM), 0);
   EXPECT_TRUE(is_at_the_shell()) << screen_.text();
   EXPECT_EQ(settings("after-term"), before);
   screen_.start_top("");

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cctype>
+#include <cerrno>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -45,8 +46,10 @@ inline std::string http_send(uint16_t port, const std::string& request) {
   if (!write_all(fd.get(), request, "http").ok()) return "";
   std::string text;
   std::array<char, 4096> chunk;
-  for (ssize_t n = 0;
-       !http_is_whole(text) && (n = ::read(fd.get(), chunk.data(), chunk.size())) > 0;) {
+  while (!http_is_whole(text)) {
+    const ssize_t n = ::read(fd.get(), chunk.data(), chunk.size());
+    if (n < 0 && errno == EINTR) continue;  // with a limit also where no signal has a handler
+    if (n <= 0) break;
     text.append(chunk.data(), static_cast<size_t>(n));
   }
   return text;

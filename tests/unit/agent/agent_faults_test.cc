@@ -81,9 +81,9 @@ TEST_F(AgentFaults, DelayedMessagesAreLateAndAllOfThemArrive) {
 TEST_F(AgentFaults, LostMessagesAreGoneAndTheNextStreamHasTheReports) {
   connect();
   const v1::ActionDone started = start(1, 4, {0, 1}, {"hang"});
+  const auto ordered = std::chrono::steady_clock::now();
   controller_.send(fault("lose-messages", -1, 4));
   controller_.send(fault("kill-worker", 1, 4));
-  const auto ordered = std::chrono::steady_clock::now();
   ASSERT_EQ(::kill(static_cast<pid_t>(started.workers(0).pid()), SIGKILL), 0);
   registration_ = controller_.take(AgentMessage::kRegisterAgent);
   EXPECT_GE(std::chrono::steady_clock::now() - ordered, std::chrono::milliseconds(kLossMs) / 2);

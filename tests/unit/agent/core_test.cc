@@ -8,6 +8,7 @@
 #include "agent/core/progress.h"
 #include "agent/core/reconnect.h"
 #include "agent/core/respawn.h"
+#include "agent/core/signs_of_life.h"
 #include "common/base/printable.h"
 
 namespace hpctl::agent {
@@ -153,6 +154,33 @@ TEST(ProgressWatch, BadStepsAreToldOnceAndMissedOnesCounted) {
   EXPECT_TRUE(watch.bad_step(2, 1, bad_steps(1, 1)).empty()) << "rank 0 speaks for all";
   EXPECT_EQ(watch.bad_step(2, 0, bad_steps(1, 1)).size(), 1U) << "a new generation counts anew";
   EXPECT_TRUE(watch.bad_step(1, 0, bad_steps(8, 8)).empty()) << "the chain has gone on without it";
+}
+
+TEST(SignsOfLife, CeaseWhereNoneComesInTime) {
+  SignsOfLife signs;
+  EXPECT_FALSE(signs.have_ceased(1'000'000)) << "nobody is watched";
+  signs.seen(1'000, 1'500);
+  EXPECT_EQ(signs.look_at_ms(), 2'500);
+  EXPECT_FALSE(signs.have_ceased(2'499));
+  signs.seen(2'499, 1'500);
+  EXPECT_FALSE(signs.have_ceased(2'500));
+  EXPECT_TRUE(signs.have_ceased(3'999 + SignsOfLife::kLateMs - 1));
+  signs.forget();
+  EXPECT_EQ(signs.look_at_ms(), INT64_MAX);
+}
+
+// The whole machine stood still, or the job was suspended, for however long and as often as it is.
+TEST(SignsOfLife, OfTimeThatNobodyWatchedNothingIsConcluded) {
+  SignsOfLife signs;
+  signs.seen(1'000, 1'500);
+  int64_t now_ms = 2'500;
+  for (const int64_t late_ms : {SignsOfLife::kLateMs, int64_t{2'000}, int64_t{3'600'000}}) {
+    now_ms += late_ms;
+    EXPECT_FALSE(signs.have_ceased(now_ms)) << late_ms;
+    EXPECT_EQ(signs.look_at_ms(), now_ms + SignsOfLife::kTurnMs);
+    now_ms = signs.look_at_ms();
+  }
+  EXPECT_TRUE(signs.have_ceased(now_ms)) << "it had its turns, and showed no sign";
 }
 
 TEST(Patience, GrowsUntilAControllerWelcomes) {

@@ -10,7 +10,6 @@
 #include <chrono>
 #include <map>
 #include <optional>
-#include <sstream>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -29,6 +28,7 @@
 #include "controller/leadership/job_mode.h"
 #include "tests/fault/job_cluster.h"
 #include "tests/support/raw_call.h"
+#include "tests/support/whole_lines.h"
 
 namespace hpctl {
 namespace {
@@ -229,8 +229,7 @@ TEST_F(TcpAccess, WhoDidWhatAndWhoWasRefusedIsInTheAuditLog) {
   std::vector<std::string> lines;
   const auto is_written = [&] {
     lines.clear();
-    std::istringstream in(text_of(path));
-    for (std::string line; std::getline(in, line);) {
+    for (const std::string& line : test::whole_lines(text_of(path))) {
       const auto entry = nlohmann::json::parse(line);
       lines.push_back(entry.at("call").get<std::string>() + " " + entry.value("role", "-") + " " +
                       std::to_string(entry.value("uid", -1L)) + " " +
