@@ -123,7 +123,7 @@ void add_base(MemoryPlan& plan, const PlanSetting& s) {
                             std::to_string(shards) + " of the model, not trained"});
   if (shards == 1) return;  // used where it lies
   if (keeps_parameters(s.train)) {
-    plan.parts.push_back({"gathered base", elements_of(base, 1) * c, "all, for the whole step"});
+    plan.parts.push_back({"gathered base", elements_of(base, 1) * c, "all, from step to step"});
   } else {
     plan.parts.push_back(
         {"gathered base", 2 * largest_block(base) * c, "one in use, one under way"});
