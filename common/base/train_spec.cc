@@ -262,7 +262,7 @@ void check_gpu(const TrainSpec& t, SpecChecks& checks) {
                         " does not take; found " + word);
   }
   if (attention == GpuAttention::kCudnn) {
-    const bool windowed = t.model.window(t.data.seq_len) < t.data.seq_len;
+    const bool windowed = t.model.is_windowed(t.data.seq_len);
     if (windowed || t.data.keeps_apart()) {
       checks.fail(at, std::string("expected auto or flash with ") +
                           (windowed ? "a sliding window" : "documents kept apart") +

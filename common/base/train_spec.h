@@ -100,11 +100,11 @@ struct ModelSpec {
 
   // Width of a head.
   int64_t head_size() const { return head_dim > 0 || heads < 1 ? head_dim : dim / heads; }
-  // Keys that a token of a sequence of `seq_len` attends to, at most: less than that many where the
-  // model has a window that matters.
-  int64_t window(int64_t seq_len) const {
-    return sliding_window > 0 && sliding_window < seq_len ? sliding_window : seq_len;
-  }
+  // Whether some token of a sequence of `seq_len` does not attend to all before it: the model has a
+  // window, and the sequence is longer than that.
+  bool is_windowed(int64_t seq_len) const { return sliding_window > 0 && sliding_window < seq_len; }
+  // Keys that a token of such a sequence attends to, at most, its own included.
+  int64_t window(int64_t seq_len) const { return is_windowed(seq_len) ? sliding_window : seq_len; }
 };
 
 // One source of a weighted blend.

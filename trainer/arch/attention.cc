@@ -31,7 +31,8 @@ CausalAttention::CausalAttention(const ModelSpec& model, int64_t seq_len, at::Sc
       scale_(1.0 / std::sqrt(static_cast<double>(model.head_size()))),
       window_(model.window(seq_len)),
       packed_(packed != nullptr ? packed : packed_kernels(model, compute, device)),
-      by_(by.value_or(choose(compute, device, window_ < seq_len, packed_ != nullptr, asked))) {
+      by_(by.value_or(
+          choose(compute, device, model.is_windowed(seq_len), packed_ != nullptr, asked))) {
   const c10::NoGradGuard no_grad;
   if (traits_of(model.arch).positions == Positions::kRotary) make_angles(model, seq_len, device);
   if (by_ != By::kProducts) return;

@@ -52,7 +52,7 @@ Outcome check_gpu_attention(const TrainSpec& train, at::ScalarType compute, at::
     return refused(train,
                    libtorch + " does not take" + heads + ": " + error.what_without_backtrace());
   }
-  const bool windowed = train.model.window(train.data.seq_len) < train.data.seq_len;
+  const bool windowed = train.model.is_windowed(train.data.seq_len);
   if (windowed && packed_kernels(train.model, compute, device) == nullptr) {
     return refused(train, libtorch + " has no window for" + heads);
   }

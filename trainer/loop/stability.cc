@@ -22,6 +22,7 @@ Outcome Generation::leave_out(const StepSamples& samples, const StabilityProblem
   bad_step.step = step;
   bad_step.finding = problem.finding;
   bad_step.reason = problem.reason;
+  engine_->gather_anew();  // a gathered copy that memory has spoilt would do the same again
   if (spec.reexecute) HP_TRY(reexecute(samples, what, bad_step));
   if (spec.policy == BadStepPolicy::kStop) {
     bad_step.outcome = BadStepOutcome::kStopped;

@@ -152,9 +152,7 @@ Outcome FullySharded::attach_gradient(size_t block) {
 void FullySharded::begin_step(WeightShards shards, int micro_batches) {
   HP_CHECK(micro_batches_left_ == 0);
   HP_CHECK(shards.size() == (frozen_ == nullptr ? blocks_ : adapters_).size());
-  for (size_t b = kEmbed; b <= head_; ++b) {
-    if (blocks_[b]->gathered()) release(b);
-  }
+  release_written();
   shards_ = std::move(shards);
   micro_batches_left_ = micro_batches;
   reducer_.begin_step(micro_batches);
@@ -181,26 +179,46 @@ Result<FullySharded::Sums> FullySharded::finish_step() {
 
 Outcome FullySharded::begin_gather(size_t block) {
   note(trace_, ScheduleEvent::kGatherBegun, block);
-  peak_gathered_ = std::max(peak_gathered_, ++gathered_);
   if (gathers_from_peers_) under_way_.begun();
-  if (frozen_ == nullptr) return blocks_[block]->begin_gather(shards_[block]);
-  HP_TRY(blocks_[block]->begin_gather(frozen_->shards[block]));
-  const auto index = trained(block);
-  return index ? adapters_[*index]->begin_gather(shards_[*index]) : Outcome(Ok{});
+  if (!blocks_[block]->gathered()) {
+    peak_gathered_ = std::max(peak_gathered_, ++gathered_);
+    HP_TRY(blocks_[block]->begin_gather((frozen_ == nullptr ? shards_ : frozen_->shards)[block]));
+  }
+  if (!has_adapters(block)) return Ok{};
+  return trained_block(block).begin_gather(shards_[*trained(block)]);
 }
 
 Outcome FullySharded::finish_gather(size_t block) {
-  HP_TRY(blocks_[block]->finish_gather());
-  if (frozen_ != nullptr && trained(block)) HP_TRY(trained_block(block).finish_gather());
+  if (blocks_[block]->gathering()) HP_TRY(blocks_[block]->finish_gather());
+  if (has_adapters(block)) HP_TRY(trained_block(block).finish_gather());
   if (gathers_from_peers_) under_way_.waited_for();
   return Ok{};
 }
 
 void FullySharded::release(size_t block) {
+  release_adapters(block);
   blocks_[block]->release();
-  if (frozen_ != nullptr && trained(block)) trained_block(block).release();
   --gathered_;
   note(trace_, ScheduleEvent::kReleased, block);
+}
+
+void FullySharded::release_adapters(size_t block) {
+  if (has_adapters(block) && trained_block(block).gathered()) trained_block(block).release();
+}
+
+// Between steps, what the optimizer writes.
+void FullySharded::release_written() {
+  for (size_t b = kEmbed; b <= head_; ++b) {
+    release_adapters(b);
+    if (frozen_ == nullptr && blocks_[b]->gathered()) release(b);
+  }
+}
+
+void FullySharded::gather_anew() {
+  HP_CHECK(micro_batches_left_ == 0);
+  for (size_t b = kEmbed; b <= head_; ++b) {
+    if (blocks_[b]->gathered()) release(b);
+  }
 }
 
 // Waits for the block of the next use, whose gather the acquire() before has begun, and begins the
@@ -208,15 +226,15 @@ void FullySharded::release(size_t block) {
 Outcome FullySharded::acquire() {
   const WaitTimer timer(wait_seconds_);
   const size_t block = uses_[next_use_];
-  if (!blocks_[block]->gathered()) {
-    if (!blocks_[block]->gathering()) HP_TRY(begin_gather(block));
+  if (!last_part(block).gathered()) {
+    if (!last_part(block).gathering()) HP_TRY(begin_gather(block));
     HP_TRY(finish_gather(block));
     note(trace_, ScheduleEvent::kGathered, block);
   }
   next_use_ = (next_use_ + 1) % uses_.size();
   if (next_use_ == 0 && micro_batches_left_ == 1) return Ok{};
   const size_t next = uses_[next_use_];
-  if (!blocks_[next]->gathered()) HP_TRY(begin_gather(next));
+  if (!last_part(next).gathered()) HP_TRY(begin_gather(next));
   return Ok{};
 }
 

@@ -26,7 +26,10 @@
 //
 // With a frozen model the trained blocks are the adapters of its layers (arch/lora.h): using a
 // layer gathers both its blocks, gradients are computed and reduced of adapters alone, and the
-// backward pass ends at the first layer's adapters.
+// backward pass ends at the first layer's adapters. Nobody writes a frozen block, so where
+// parameters are kept it stays gathered from step to step and through evaluations, in the buffers
+// that a step needs for it anyway: only its first use gathers it, and the first one behind
+// gather_anew().
 #pragma once
 
 #include <cstdint>
@@ -47,7 +50,8 @@
 
 namespace hpctl {
 
-// What is used and not trained: a model's blocks, and this rank's shard of each, which stays.
+// What is used and not trained: a model's blocks, and this rank's shard of each. The values stay as
+// they are.
 struct FrozenModel {
   std::vector<Block> blocks;
   WeightShards shards;
@@ -82,6 +86,11 @@ class FullySharded {
   // the collectives first, which may never end.
   Result<Sums> finish_step();
 
+  // Between two steps: of what was gathered so far nothing is used any more, frozen blocks
+  // included. For who has reason to doubt it: on every rank alike, since it changes the
+  // collectives.
+  void gather_anew();
+
   // Between two steps: what evaluate() works with, until the next begin_step.
   void begin_evaluation(WeightShards shards);
   // The cross entropy of one micro-batch, without gradients, which is added up where it `counts`.
@@ -100,7 +109,7 @@ class FullySharded {
   const float* gradient(size_t block) const { return reducer_.shard(block); }
   int64_t gradient_elements(size_t block) const { return reducer_.shard_elements(block); }
 
-  // Blocks whose gathered parameters were in memory at the same time, at most, so far.
+  // Blocks of the model whose gathered parameters were in memory at the same time, at most, so far.
   size_t peak_gathered_blocks() const { return peak_gathered_; }
 
   // After finish_step(): seconds this rank has waited for collectives since begin_step: this
@@ -126,11 +135,18 @@ class FullySharded {
   std::vector<at::Tensor> parameters(size_t block) const;
   void add_blocks(const std::vector<Block>& blocks, at::ScalarType compute);
   Outcome attach_gradient(size_t block);
+  bool has_adapters(size_t block) const { return frozen_ != nullptr && trained(block).has_value(); }
+  // Of a block of the model what is never gathered without the rest: its adapters, or itself.
+  const ShardedBlock& last_part(size_t block) const {
+    return has_adapters(block) ? *adapters_[block - 1] : *blocks_[block];
+  }
   Outcome acquire();
   Outcome gather(size_t block);
   Outcome begin_gather(size_t block);
   Outcome finish_gather(size_t block);
   void release(size_t block);
+  void release_adapters(size_t block);
+  void release_written();
   Outcome forward(const at::Tensor& tokens);
   Outcome backward_head(const at::Tensor& targets, double scale, at::Tensor& loss_sum,
                         at::Tensor& gradient);

@@ -12,9 +12,7 @@ namespace hpctl {
 void FullySharded::begin_evaluation(WeightShards shards) {
   HP_CHECK(micro_batches_left_ == 0);
   HP_CHECK(shards.size() == (frozen_ == nullptr ? blocks_ : adapters_).size());
-  for (size_t b = 0; b <= head_; ++b) {
-    if (blocks_[b]->gathered()) release(b);
-  }
+  release_written();
   shards_ = std::move(shards);
   clear_sums();
   device_.zero(marks_.data(), static_cast<int64_t>(marks_.size()));
@@ -75,7 +73,7 @@ Outcome FullySharded::meet() {
 
 // Waits for it, too.
 Outcome FullySharded::gather(size_t block) {
-  if (blocks_[block]->gathered()) return Ok{};
+  if (last_part(block).gathered()) return Ok{};
   HP_TRY(begin_gather(block));
   return finish_gather(block);
 }

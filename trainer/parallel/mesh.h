@@ -102,8 +102,9 @@ Outcome check_engine_mesh(const Mesh& mesh);
 //   hybrid          group      while a block computes       while a block computes
 //
 // (ZeRO-3, ZeRO-2, ZeRO-1, DDP and HSDP. reshard_after_forward = never keeps the parameters of full
-// and hybrid like those of shard_grad_op.) Whole gradients are reduced once a step, others once per
-// micro-batch (docs/decisions/1001-strategies.md).
+// and hybrid like those of shard_grad_op. Those of a frozen model then stay from step to step.)
+// Whole gradients are reduced once a step, others once per micro-batch
+// (docs/decisions/1001-strategies.md).
 struct Sharding {
   Mesh mesh;
   bool keep_parameters = false;

@@ -36,7 +36,7 @@ struct LayerActivations {
 // on a GPU in fp32, or with a window where flash attention does not take the heads
 // (trainer/arch/attention.h).
 bool attends_by_products(const PlanSetting& s) {
-  const bool windowed = s.train.model.window(s.train.data.seq_len) < s.train.data.seq_len;
+  const bool windowed = s.train.model.is_windowed(s.train.data.seq_len);
   const bool odd_heads = s.train.model.head_size() % 8 != 0;
   return s.gpu && ((windowed && odd_heads) || compute_bytes(s.train) == kFp32 ||
                    s.train.gpu.attention == GpuAttention::kProducts);
@@ -123,7 +123,7 @@ void add_base(MemoryPlan& plan, const PlanSetting& s) {
                             std::to_string(shards) + " of the model, not trained"});
   if (shards == 1) return;  // used where it lies
   if (keeps_parameters(s.train)) {
-    plan.parts.push_back({"gathered base", elements_of(base, 1) * c, "all, for the whole step"});
+    plan.parts.push_back({"gathered base", elements_of(base, 1) * c, "all, from step to step"});
   } else {
     plan.parts.push_back(
         {"gathered base", 2 * largest_block(base) * c, "one in use, one under way"});

@@ -73,7 +73,8 @@ int32_t shard_count(const PlanSetting& setting);
 // Each worker has one more slot of its own and two for a peer's copies: no other rank has the same
 // part, and the state is in host memory.
 bool keeps_copies(const PlanSetting& setting);
-// Whether gathered parameters, and unsharded gradients, of all blocks stay for the whole step.
+// Whether gathered parameters, and unsharded gradients, of all blocks stay for the whole step;
+// parameters of a frozen model then for all steps.
 bool keeps_parameters(const TrainSpec& train);
 bool keeps_gradients(const TrainSpec& train);
 // Whether a layer (from 0) runs forward once more in the backward pass.

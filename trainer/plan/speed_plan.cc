@@ -30,20 +30,22 @@ struct Communication {
 };
 
 // Gathers in the compute type, reductions in fp32, among the workers that share one copy of the
-// state; then replicas add up their shards. What is frozen is gathered as what is trained, and has
-// nothing to reduce. A ring sends (n-1)/n of the whole per collective.
+// state; then replicas add up their shards. What is frozen has nothing to reduce. It is gathered as
+// what is trained or, where that is kept for a step, once before all steps. A ring sends (n-1)/n of
+// the whole per collective.
 Communication plan_communication(const PlanSetting& s, const GpuModel& device, double trained,
                                  double micro_batches) {
   const double frozen =
       s.train.lora.on() ? static_cast<double>(parameter_count(model_layout(s.train.model))) : 0;
   const int32_t shards = shard_count(s);
   const double replicas = static_cast<double>(s.world_size()) / shards;
-  const double gathers =
-      keeps_parameters(s.train) ? (shards > 1 ? 1 : 0) : 2 * micro_batches;  // forward, backward
+  const bool keeps = keeps_parameters(s.train);
+  const double gathers = keeps ? (shards > 1 ? 1 : 0) : 2 * micro_batches;  // forward, backward
+  const double gathers_of_frozen = keeps ? 0 : gathers;
   const double reductions = keeps_gradients(s.train) ? 1 : micro_batches;
-  const double within =
-      (shards - 1.0) / shards *
-      ((trained + frozen) * gathers * compute_bytes(s.train) + trained * reductions * 4);
+  const double within = (shards - 1.0) / shards *
+                        ((trained * gathers + frozen * gathers_of_frozen) * compute_bytes(s.train) +
+                         trained * reductions * 4);
   const double between = 2 * (replicas - 1) / replicas * trained / shards * 4;
   // Replicas' rings: one for each shard of a node.
   const double within_rate =

@@ -7,12 +7,15 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <thread>
 
 #include "common/base/check.h"
 #include "tests/support/temporary_directory.h"
+#include "trainer/arch/initial_values.h"
+#include "trainer/arch/lora.h"
 #include "trainer/arch/model.h"
 #include "trainer/arch/registry.h"
 #include "trainer/arch/targets.h"
@@ -27,7 +30,8 @@ std::string name_of(const Setting& s) {
   if (s.shard_group > 0) name += " in groups of " + std::to_string(s.shard_group);
   return name + ", " + std::to_string(s.micros) + " micro-batches, recompute " + s.checkpointing +
          ", chunk " + std::to_string(s.chunk_tokens) + ", reshard " + s.reshard +
-         (s.documents ? ", documents" : "") + (s.masked ? ", masked" : "");
+         (s.documents ? ", documents" : "") + (s.masked ? ", masked" : "") +
+         (s.lora_rank > 0 ? ", adapters" : "") + (s.gathers_anew ? ", gathered anew" : "");
 }
 
 ModelSpec model_of(const Setting& setting) {
@@ -81,7 +85,12 @@ Workload workload_of(const Setting& setting) {
   w.train.memory.activation_checkpointing = *from_word<Checkpointing>(setting.checkpointing);
   w.train.memory.every = setting.every;
   w.train.loss.chunk_tokens = setting.chunk_tokens;
+  w.train.lora.rank = setting.lora_rank;
   return w;
+}
+
+std::vector<Block> trained_blocks(const Setting& setting) {
+  return trained_layout(workload_of(setting).train);
 }
 
 // One rank of a training run: what Generation does, without files.
@@ -95,6 +104,7 @@ class Rank {
     options.rank = rank;
     options.world_size = setting.world_size;
     options.rendezvous_dir = rendezvous_dir;
+    options.counts = &counts_;
     const auto sharding = sharding_of(workload_.train, setting.world_size);
     HP_CHECK(sharding.ok());
     comms_.emplace(options, sharding->mesh);
@@ -103,13 +113,16 @@ class Rank {
     HP_CHECK(state.ok());
     state_.emplace(std::move(state).value());
     model_ = make_model(workload_.train, setting.compute);
-    engine_.emplace(*model_, state_->blocks(), *comms_, workload_.train, *sharding,
-                    setting.compute);
+    if (setting.lora_rank > 0) freeze_model();
+    engine_.emplace(*model_, state_->blocks(), *comms_, workload_.train, *sharding, setting.compute,
+                    host_device(), frozen_ ? &*frozen_ : nullptr);
   }
 
   // Every rank writes its part of `training`; scalars are rank 0's.
   void step(int64_t number, Training& training) {
+    const uint64_t begun = counts_.front().begun;
     engine_->set_trace(&training.traces[workload_.rank]);
+    if (setting_.gathers_anew) engine_->gather_anew();
     engine_->begin_step(state_->weight_shards(), setting_.micros);
     const int64_t own = kSequences / setting_.world_size;
     const int64_t rows = own / setting_.micros;
@@ -138,14 +151,46 @@ class Rank {
       parameters.push_back(static_cast<const float*>(shard.values));
     }
     collect(parameters, training.parameters);
+    if (setting_.evaluates) evaluate(number, training);
     ASSERT_TRUE(comms_->world().barrier().ok());
     if (workload_.rank != 0) return;
+    training.collectives.push_back(counts_.front().begun - begun);
     training.losses.push_back(sums[1]);
     training.norms.push_back(norm);
     training.peak_gathered_blocks = engine_->peak_gathered_blocks();
   }
 
  private:
+  // One that is as good as any other; this rank has its shard of it.
+  void freeze_model() {
+    frozen_.emplace();
+    frozen_->blocks = model_layout(workload_.train.model);
+    const int32_t shards = comms_->shard().world_size();
+    for (const Block& block : frozen_->blocks) {
+      auto& values = base_.emplace_back(shard_capacity(block.numel, shards));
+      fill_initial_values(workload_.train.model, block, 5,
+                          shard_range(block.numel, comms_->shard().rank(), shards), values.data());
+      frozen_->shards.push_back({.values = values.data()});
+    }
+  }
+
+  // Of the sequences of step `number`.
+  void evaluate(int64_t number, Training& training) {
+    engine_->set_trace(nullptr);
+    engine_->begin_evaluation(state_->weight_shards());
+    const int64_t rows = kSequences / setting_.world_size;
+    const int64_t first = rows * workload_.rank;
+    const Outcome done = engine_->evaluate(some_tokens(number).narrow(0, first, rows),
+                                           some_tokens(number + 7).narrow(0, first, rows),
+                                           Documents(), /*counts=*/true);
+    ASSERT_TRUE(done.ok()) << done.error().message;
+    const auto own = engine_->finish_evaluation();
+    ASSERT_TRUE(own.ok()) << own.error().message;
+    std::array<double, 1> sum = {*own * kScale};
+    ASSERT_TRUE(comms_->world().all_reduce(sum).ok());
+    if (workload_.rank == 0) training.evaluations.push_back(sum[0]);
+  }
+
   // What this rank would write to a checkpoint: together the ranks must cover everything.
   void collect(const std::vector<const float*>& shards, Blocks& blocks) {
     for (size_t b = 0; b < blocks.size(); ++b) {
@@ -157,9 +202,12 @@ class Rank {
 
   Setting setting_;
   Workload workload_;
+  CollectiveCounts counts_{};
   std::optional<MeshCommunicators> comms_;
   std::optional<TrainingState> state_;
   std::unique_ptr<Model> model_;
+  std::deque<std::vector<float>> base_;  // of each block of frozen_
+  std::optional<FrozenModel> frozen_;
   std::optional<FullySharded> engine_;
 };
 
@@ -169,7 +217,7 @@ Training train(const Setting& setting, int steps) {
   signal(SIGPIPE, SIG_IGN);
   Training training;
   training.traces.resize(setting.world_size);
-  for (const Block& block : model_layout(model_of(setting))) {
+  for (const Block& block : trained_blocks(setting)) {
     training.gradients.emplace_back(block.numel, -1.0F);
     training.parameters.emplace_back(block.numel, -1.0F);
   }
@@ -195,7 +243,7 @@ const Training& one_rank() {
 
 double worst_difference(const Blocks& a, const Blocks& b, const Setting& setting) {
   double worst = 0;
-  const std::vector<Block> blocks = model_layout(model_of(setting));
+  const std::vector<Block> blocks = trained_blocks(setting);
   for (size_t i = 0; i < blocks.size(); ++i) {
     for (const TensorSlot& tensor : blocks[i].tensors) {
       double largest = 1e-12;
@@ -216,6 +264,7 @@ void expect_same_bits(const Training& a, const Training& b, const std::string& w
   EXPECT_EQ(a.losses, b.losses) << what;
   EXPECT_EQ(a.gradients, b.gradients) << what;
   EXPECT_EQ(a.parameters, b.parameters) << what;
+  EXPECT_EQ(a.evaluations, b.evaluations) << what;
 }
 
 void expect_agreement(const Training& a, const Training& b, const Setting& s) {

@@ -35,6 +35,9 @@ struct Setting {
   bool masked = false;     // targets are masked_targets()
   const char* preset = "tiny";
   double loss_scale = 1;
+  int64_t lora_rank = 0;      // of adapters beside a frozen model; 0 = the model is trained
+  bool evaluates = false;     // behind each step, its own sequences
+  bool gathers_anew = false;  // nothing stays gathered from step to step
 };
 
 std::string name_of(const Setting& setting);
@@ -53,8 +56,10 @@ using Blocks = std::vector<std::vector<float>>;
 struct Training {
   std::vector<double> losses;  // mean over the global batch, per step
   std::vector<double> norms;
-  Blocks gradients;   // of the last step
-  Blocks parameters;  // after it
+  std::vector<double> evaluations;    // loss of its own sequences behind each step, where asked for
+  std::vector<uint64_t> collectives;  // of all ranks, that each step has begun, with its evaluation
+  Blocks gradients;                   // of the last step
+  Blocks parameters;                  // after it
   size_t peak_gathered_blocks = 0;
   std::vector<ScheduleTrace> traces;  // per rank, of the last step
 };
@@ -63,8 +68,8 @@ Training train(const Setting& setting, int steps = 2);
 // Of the defaults.
 const Training& one_rank();
 
-// Largest difference of any element, in units of the largest element of its tensor; the model is
-// that of `setting`.
+// Largest difference of any element, in units of the largest element of its tensor; the blocks are
+// those that `setting` trains.
 double worst_difference(const Blocks& a, const Blocks& b, const Setting& setting = {});
 void expect_same_bits(const Training& a, const Training& b, const std::string& what);
 // `a` is what came of `s`.

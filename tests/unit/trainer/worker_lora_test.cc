@@ -18,6 +18,7 @@
 #include "common/base/file.h"
 #include "common/base/lineage.h"
 #include "tests/support/program_output.h"
+#include "tests/unit/trainer/steered_job.h"
 #include "tests/unit/trainer/worker_job.h"
 #include "trainer/arch/lora.h"
 #include "trainer/arch/registry.h"
@@ -33,6 +34,7 @@ using testing::calm_job;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using testing::Job;
+using testing::SteeredJob;
 using testing::WorkerProcess;
 
 std::string base() { return calm_job().workload.checkpoint_dir + "/step-8.g1"; }
@@ -90,20 +92,24 @@ bool dies_after_its_seventh_step() {
   return setenv("HPCTL_FAILPOINT", "trainer.step.applied:7", 1) == 0;
 }
 
+// Also where the base stays gathered from step to step.
 TEST(WorkerLora, GoesOnBitForBitAlsoAfterAKill) {
   const Job calm(2, use_lora);
-  Job job(2);
-  use_lora(job);
-  job.prepared_rank = 1;
-  job.in_child = dies_after_its_seventh_step;
-  EXPECT_THAT(job.run(), Each(::testing::Ne(kExitFinished)));
-  job.in_child = nullptr;
-  // Saves go on beside the steps: the newest may not have become durable.
-  const auto latest = latest_valid_checkpoint(job.workload.checkpoint_dir, {});
-  ASSERT_TRUE(latest.ok() && *latest) << job.messages();
-  job.resume((*latest)->name(), (*latest)->step);
-  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
-  EXPECT_EQ(job.digest("step-8.g2"), calm.digest("step-8.g1"));
+  for (const Strategy strategy : {Strategy::kFull, Strategy::kShardGradOp}) {
+    Job job(2);
+    use_lora(job);
+    job.workload.train.strategy = strategy;
+    job.prepared_rank = 1;
+    job.in_child = dies_after_its_seventh_step;
+    EXPECT_THAT(job.run(), Each(::testing::Ne(kExitFinished)));
+    job.in_child = nullptr;
+    // Saves go on beside the steps: the newest may not have become durable.
+    const auto latest = latest_valid_checkpoint(job.workload.checkpoint_dir, {});
+    ASSERT_TRUE(latest.ok() && *latest) << job.messages();
+    job.resume((*latest)->name(), (*latest)->step);
+    ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+    EXPECT_EQ(job.digest("step-8.g2"), calm.digest("step-8.g1")) << to_word(strategy);
+  }
   for (const auto recomputed : {Checkpointing::kFull, Checkpointing::kOperations}) {
     Job other(2);
     use_lora(other);
@@ -111,6 +117,74 @@ TEST(WorkerLora, GoesOnBitForBitAlsoAfterAKill) {
     ASSERT_THAT(other.run(), Each(kExitFinished)) << other.messages();
     EXPECT_EQ(other.digest("step-8.g1"), calm.digest("step-8.g1")) << to_word(recomputed);
   }
+}
+
+// Ranks that stay have read the base once, and gather it anew with each generation. `full` does it
+// in each step.
+TEST(WorkerLora, AfterAnAbortTheSameProcessesGoOnBitForBit) {
+  SteeredJob calm(2, 100);
+  use_lora(calm);
+  ASSERT_THAT(calm.run(), Each(kExitFinished)) << calm.messages();
+  SteeredJob job(2, 100);
+  use_lora(job);
+  job.workload.train.strategy = Strategy::kShardGradOp;
+  job.start_and_join();
+  for (const uint64_t step : {3, 30}) {
+    const uint64_t common = job.abort_after_step(step);
+    ASSERT_GE(common + 1, step) << job.messages();
+    ASSERT_LT(common, 100U) << "the abort came too late to disturb anything";
+    job.join_from(common);
+  }
+  for (const auto& worker : job.workers) EXPECT_EQ(worker->wait(), kExitFinished) << job.messages();
+  EXPECT_EQ(job.digest("step-100.g3"), calm.digest("step-100.g1")) << job.messages();
+  EXPECT_EQ(job.losses(), calm.losses());
+}
+
+// One of three is lost with its memory: those that stay have another part of the base.
+TEST(WorkerLora, FewerRanksGoOnFromMemoryAndLearnAlike) {
+  SteeredJob calm(3, 100);
+  use_lora(calm);
+  ASSERT_THAT(calm.run(), Each(kExitFinished)) << calm.messages();
+  SteeredJob job(3, 100);
+  use_lora(job);
+  job.workload.train.strategy = Strategy::kShardGradOp;
+  job.workload.snapshot.every_steps = 1;
+  job.start_and_join();
+  job.abort_after_step(10);
+  const uint64_t step = job.refill_from_peer(2);
+  ASSERT_GT(step, 0U) << job.messages();
+  ASSERT_LT(step, 100U) << "the abort came too late to disturb anything";
+  job.workers.pop_back();
+  job.workload.world_size = 2;
+  job.workload.former_parts = 3;
+  job.workload.refilled.clear();
+  job.join_from(step);
+  for (const auto& worker : job.workers) EXPECT_EQ(worker->wait(), kExitFinished) << job.messages();
+  const auto expected = calm.losses();
+  const auto losses = job.losses();
+  ASSERT_EQ(losses.rbegin()->first, 100U);
+  for (const auto& [number, loss] : losses) {
+    EXPECT_NEAR(loss, expected.at(number), 1e-4 * loss) << "step " << number;
+  }
+}
+
+bool fifth_loss_is_wrong() { return setenv("HPCTL_FAILPOINT", "trainer.loss:5", 1) == 0; }
+
+// What is gathered anew behind an unfit step is what was gathered before.
+TEST(WorkerLora, AnUnfitStepIsLeftOutAlikeWhetherTheBaseIsKeptOrNot) {
+  std::vector<std::string> digests;
+  for (const Strategy strategy : {Strategy::kFull, Strategy::kShardGradOp}) {
+    Job job(2);
+    use_lora(job);
+    job.workload.train.strategy = strategy;
+    job.workload.train.stability.policy = BadStepPolicy::kSkip;
+    job.prepared_rank = 1;
+    job.in_child = fifth_loss_is_wrong;
+    ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+    digests.push_back(job.digest("step-8.g1"));
+  }
+  EXPECT_EQ(digests[0].size(), 64U) << digests[0];
+  EXPECT_EQ(digests[0], digests[1]);
 }
 
 TEST(WorkerLora, CheckpointsHoldAdaptersAlone) {

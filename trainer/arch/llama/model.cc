@@ -5,6 +5,7 @@
 // attention's.
 #include "trainer/arch/model.h"
 
+#include <algorithm>
 #include <array>
 #include <initializer_list>
 #include <string_view>
@@ -91,6 +92,11 @@ class LayerSlots {
     if (adapters_[which] < 0) return {};
     const auto a = static_cast<size_t>(adapters_[which]);
     return {parameters.at(a), parameters.at(a + 1)};
+  }
+  // Whether any of these has an adapter.
+  bool adapts_any(std::initializer_list<LayerParameter> matrices) const {
+    return std::any_of(matrices.begin(), matrices.end(),
+                       [this](LayerParameter matrix) { return adapters_[matrix] >= 0; });
   }
   // Where these and their adapters are, as far as there are any.
   std::vector<size_t> indices(std::initializer_list<size_t> which) const {
@@ -217,20 +223,23 @@ Tensor Llama::linear(const LayerCall& call, const Tensor& x, size_t weight,
 
 Tensors Llama::linears(const LayerCall& call, const Tensor& x,
                        std::initializer_list<LayerParameter> weights) const {
+  const auto bias_of = [&](LayerParameter weight) {
+    return has_bias(weight) ? slots_.of(call.parameters, weight + 1) : Tensor();
+  };
+  if (slots_.adapts_any(weights)) {
+    Tensors each;
+    for (const LayerParameter weight : weights) {
+      each.push_back(linear(call, x, weight, bias_of(weight)));
+    }
+    return each;
+  }
   Tensors factors;
   Tensors biases;
-  bool adapted = false;
   for (const LayerParameter weight : weights) {
     factors.push_back(slots_.of(call.parameters, weight));
-    biases.push_back(has_bias(weight) ? slots_.of(call.parameters, weight + 1) : Tensor());
-    adapted = adapted || slots_.adapter(call.parameters, weight).first.defined();
+    biases.push_back(bias_of(weight));
   }
-  if (!adapted) return ops::linears(x, factors, biases);
-  Tensors each;
-  for (const LayerParameter weight : weights) {
-    each.push_back(linear(call, x, weight, biases[each.size()]));
-  }
-  return each;
+  return ops::linears(x, factors, biases);
 }
 
 Tensors Llama::qkv(const LayerCall& call, const Tensor& a) const {
