@@ -105,8 +105,12 @@ TEST(WorkerLora, GoesOnBitForBitAlsoAfterAKill) {
     job.in_child = nullptr;
     // Saves go on beside the steps: the newest may not have become durable.
     const auto latest = latest_valid_checkpoint(job.workload.checkpoint_dir, {});
-    ASSERT_TRUE(latest.ok() && *latest) << job.messages();
-    job.resume((*latest)->name(), (*latest)->step);
+    ASSERT_TRUE(latest.ok()) << latest.error().message;
+    if (*latest) {
+      job.resume((*latest)->name(), (*latest)->step);
+    } else {  // the disk was slower than seven steps
+      ++job.workload.generation;
+    }
     ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
     EXPECT_EQ(job.digest("step-8.g2"), calm.digest("step-8.g1")) << to_word(strategy);
   }
