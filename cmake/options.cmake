@@ -143,9 +143,9 @@ function(hp_test name)
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
-  # A part's test runs once in scripts/test.sh, under the address sanitizer; what depends on the
-  # optimiser (label optimised) and what starts many processes runs without it.
-  if("unit" IN_LIST ARG_LABELS AND NOT "heavy" IN_LIST ARG_LABELS
+  # A test of a part or of faults runs once in scripts/test.sh, under the address sanitizer; what
+  # depends on the optimiser (label optimised) and what starts many processes runs without it.
+  if(ARG_LABELS MATCHES "(^|;)(unit|fault)(;|$)" AND NOT "heavy" IN_LIST ARG_LABELS
      AND NOT "optimised" IN_LIST ARG_LABELS)
     list(APPEND ARG_LABELS asan)
     set_property(GLOBAL APPEND PROPERTY hp_asan_tests ${name})
