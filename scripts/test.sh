@@ -4,9 +4,9 @@
 #   scripts/test.sh            everything: format, all tests, clang-tidy, the sanitizers' tests
 #   scripts/test.sh --quick    all tests but the long simulation, no sanitizers
 # Tests of whole jobs and those of --quick run as users' programs do: optimised (preset fast, as
-# scripts/quickstart.sh has it). Without --quick the tests of parts (label asan) run under the
-# sanitizers only. Prints the time of each part and the ten slowest tests, and ends with ctest's
-# summaries.
+# scripts/quickstart.sh has it). Without --quick the tests of parts and of faults (label asan) run
+# under the sanitizers only. Prints the time of each part and the ten slowest tests, and ends with
+# ctest's summaries.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The audit log of a controller: a JSON object a line (docs/security.md) in a file of mode 0600
 // that is only appended to, with kOlderFiles older ones, PATH.1 the newest of them, each of
-// kMaxFileBytes and a line at most. In a cluster each line also goes to the machine's log: a
+// `max_file_bytes` and a line at most. In a cluster each line also goes to the machine's log: a
 // datagram to /dev/log (under $HPCTL_SYSROOT), where journald or syslogd listens, facility
 // authpriv.
 //
@@ -33,7 +33,8 @@ class AuditLog {
   static constexpr size_t kMaxTextBytes = 300;  // of arguments, reason and origin each
 
   // The directory of `path` is made where it is missing. `clock` outlives the log.
-  AuditLog(std::string path, bool to_machine_log, const Clock& clock);
+  AuditLog(std::string path, bool to_machine_log, const Clock& clock,
+           size_t max_file_bytes = kMaxFileBytes);
   AuditLog(const AuditLog&) = delete;
   AuditLog& operator=(const AuditLog&) = delete;
 
@@ -60,6 +61,7 @@ class AuditLog {
 
   const std::string path_;
   const Clock& clock_;
+  const size_t max_file_bytes_;
   const UniqueFd machine_log_;  // a socket; invalid = lines do not go there
   std::mutex mutex_;
   RefusalLimit limit_;

@@ -243,7 +243,7 @@ std::string manifest_problem(const Manifest& m) {
   return tiling_problem(m);
 }
 
-Result<std::string> to_manifest_text(const Manifest& m) {
+Result<std::string> to_manifest_text(const Manifest& m, size_t most_bytes) {
   json skipped = json::array();
   for (const SampleRange& r : m.skipped) skipped.push_back({r.begin, r.end});
   json blocks = json::array();
@@ -289,11 +289,11 @@ Result<std::string> to_manifest_text(const Manifest& m) {
   // Names come from our own layout, labels from the environment: replace what is not UTF-8.
   std::string text = document.dump(-1, ' ', false, json::error_handler_t::replace);
   text.pop_back();
-  if (text.size() > kMaxManifestBytes - kManifestSealBytes) {
+  if (text.size() + kManifestSealBytes > most_bytes) {
     return Error{ErrorCode::kFailedPrecondition,
                  "the manifest of " + std::to_string(m.world_size) + " ranks would have " +
                      std::to_string(text.size()) + " bytes, more than the " +
-                     std::to_string(kMaxManifestBytes) + " that are read again; use fewer workers"};
+                     std::to_string(most_bytes) + " that are read again; use fewer workers"};
   }
   return text + manifest_seal(text);
 }

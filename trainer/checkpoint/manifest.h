@@ -14,6 +14,7 @@
 #include "common/base/job_spec.h"
 #include "common/base/lineage.h"
 #include "common/base/result.h"
+#include "trainer/checkpoint/manifest_format.h"
 #include "trainer/checkpoint/tensor_slice.h"
 #include "trainer/data/step_samples.h"
 #include "trainer/parallel/block_layout.h"
@@ -115,8 +116,9 @@ void sort_entries(std::vector<ShardEntry>& entries);
 std::string manifest_problem(const Manifest& manifest);
 
 // kFailedPrecondition when the text could not be read again: ranges that are not in the order of
-// shard_table.h, or more than kMaxManifestBytes.
-Result<std::string> to_manifest_text(const Manifest& manifest);
+// shard_table.h, or more than `most_bytes`.
+Result<std::string> to_manifest_text(const Manifest& manifest,
+                                     size_t most_bytes = kMaxManifestBytes);
 // `path_for_errors` names the document in messages. kDataLoss when damaged.
 Result<Manifest> manifest_from_text(const std::string& text, const std::string& path_for_errors);
 

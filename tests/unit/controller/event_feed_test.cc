@@ -83,7 +83,7 @@ class Watching final : public v1::Controller::CallbackService {
 };
 
 TEST_F(EventFeedTest, AClientThatDoesNotReadIsCutOff) {
-  record(256, 64U << 10);  // far more than gRPC and the kernel take for it
+  record(64, 64U << 10);  // far more than gRPC and the kernel take for it
   Watching service(feed_);
   const std::string address = "unix:" + directory_ / "socket";
   grpc::ServerBuilder builder;

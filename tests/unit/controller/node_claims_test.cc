@@ -120,7 +120,8 @@ TEST(NodeClaims, AreBounded) {
   }
   ASSERT_EQ(claims.scores(kNow).size(), 1U);
   EXPECT_EQ(claims.scores(kNow)[0].score.records, kMostClaimsOfAUser);
-  for (uid_t uid = 2'000; uid < 2'020; ++uid) {
+  constexpr auto kOthers = static_cast<uid_t>(kMostClaims / kMostClaimsOfAUser);
+  for (uid_t uid = 2'000; uid < 2'000 + kOthers; ++uid) {
     for (uint64_t job = 1; job <= kMostClaimsOfAUser; ++job) {
       claims.hear({uid, job}, {blame("p5-2", NodeRecordKind::kSlow, "k")}, kNow + kDay);
     }

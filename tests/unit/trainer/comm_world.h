@@ -6,11 +6,14 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <bit>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -104,6 +107,62 @@ inline float sum_of_block(const std::function<float(int)>& of_rank, int first, i
 inline float sum_of_ranks(const std::function<float(int)>& of_rank, int ranks) {
   return sum_of_block(of_rank, 0, static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks))),
                       ranks);
+}
+
+// Large buffers are a period of numbers over and over, made and compared by copies of memory:
+// number by number they would take most of a test's time under a sanitizer. A period is a prime, so
+// that every place in whatever is moved at once has its turn.
+
+// Fills `to` with `period` over and over, from place `first` of it on.
+template <typename T>
+void repeat(const std::vector<T>& period, size_t first, std::span<T> to) {
+  const size_t once = std::min(period.size(), to.size());
+  for (size_t i = 0; i < once; ++i) to[i] = period[(first + i) % period.size()];
+  for (size_t done = once; done < to.size(); done *= 2) {
+    std::memcpy(&to[done], to.data(), std::min(done, to.size() - done) * sizeof(T));
+  }
+}
+
+// Where `found` is not, to the bit, what repeat() makes; its size where it is that everywhere.
+template <typename T>
+size_t first_wrong(std::span<const T> found, const std::vector<T>& period, size_t first) {
+  const auto differ = [](const T* a, const T* b, size_t count) {
+    return count > 0 && std::memcmp(a, b, count * sizeof(T)) != 0;
+  };
+  const size_t once = std::min(period.size(), found.size());
+  for (size_t i = 0; i < once; ++i) {
+    if (differ(&found[i], &period[(first + i) % period.size()], 1)) return i;
+  }
+  if (!differ(found.data(), found.data() + once, found.size() - once)) return found.size();
+  size_t wrong = once;
+  while (!differ(&found[wrong], &found[wrong - once], 1)) ++wrong;
+  return wrong;
+}
+
+// Numbers of which the order of addition shows in the sum.
+constexpr size_t kPeriod = 97;
+inline std::vector<float> numbers_of(int rank) {
+  std::vector<float> numbers(kPeriod);
+  for (size_t i = 0; i < kPeriod; ++i) {
+    numbers[i] = (rank % 2 == 0 ? 1.0F : -1.0F) * (1e7F + static_cast<float>(i)) /
+                 (static_cast<float>(rank) + 0.3F);
+  }
+  return numbers;
+}
+
+// The sums of the ranks' periods, whose sizes are the same.
+inline std::vector<float> sums_of(const std::vector<std::vector<float>>& periods) {
+  std::vector<float> sums(periods.front().size());
+  for (size_t i = 0; i < sums.size(); ++i) {
+    const auto of_rank = [&](int rank) { return periods[static_cast<size_t>(rank)][i]; };
+    sums[i] = sum_of_ranks(of_rank, static_cast<int>(periods.size()));
+  }
+  return sums;
+}
+inline std::vector<float> sums_of_numbers(int ranks) {
+  std::vector<std::vector<float>> periods;
+  for (int rank = 0; rank < ranks; ++rank) periods.push_back(numbers_of(rank));
+  return sums_of(periods);
 }
 
 // Runs `rank` for every rank of a world, each in a thread of its own.

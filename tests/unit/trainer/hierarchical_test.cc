@@ -76,6 +76,28 @@ Sizes sizes_of(uint64_t seed) {
   return {.gathered = gathered, .element = element, .reduced = any()};
 }
 
+// A prime, so that every place in whatever is moved at once has its turn.
+constexpr size_t kPeriod = 1'021;
+
+std::vector<float> numbers_of(uint64_t seed, int rank) {
+  std::vector<float> numbers(kPeriod);
+  for (size_t i = 0; i < kPeriod; ++i) numbers[i] = number(seed, rank, i);
+  return numbers;
+}
+
+std::vector<float> sums_of_world(uint64_t seed, int ranks) {
+  std::vector<std::vector<float>> periods;
+  for (int rank = 0; rank < ranks; ++rank) periods.push_back(numbers_of(seed, rank));
+  return test::sums_of(periods);
+}
+
+std::vector<std::byte> bytes_of(uint64_t seed, int rank) {
+  std::vector<std::byte> bytes(kPeriod);
+  Rng random(noise(seed, static_cast<uint64_t>(rank), 0));
+  for (std::byte& b : bytes) b = static_cast<std::byte>(random.next());
+  return bytes;
+}
+
 struct Buffers {
   Buffers(const Sizes& of, uint64_t of_seed, const Communicator& comm)
       : sizes(of),
@@ -83,17 +105,11 @@ struct Buffers {
         bytes(of.gathered * of.element * static_cast<size_t>(comm.world_size())),
         input(of.reduced * static_cast<size_t>(comm.world_size())),
         output(of.reduced) {
-    const size_t own = of.gathered * of.element;
-    const std::vector<std::byte> chunk = chunk_of(comm.rank());
-    std::copy(chunk.begin(), chunk.end(), bytes.data() + own * static_cast<size_t>(comm.rank()));
-    for (size_t i = 0; i < input.size(); ++i) input[i] = number(seed, comm.rank(), i);
-  }
-
-  std::vector<std::byte> chunk_of(int rank) const {
-    std::vector<std::byte> chunk(sizes.gathered * sizes.element);
-    Rng random(noise(seed, static_cast<uint64_t>(rank), 0));
-    for (std::byte& b : chunk) b = static_cast<std::byte>(random.next());
-    return chunk;
+    const size_t chunk = of.gathered * of.element;
+    test::repeat<std::byte>(
+        bytes_of(seed, comm.rank()), 0,
+        std::span(bytes).subspan(chunk * static_cast<size_t>(comm.rank()), chunk));
+    test::repeat<float>(numbers_of(seed, comm.rank()), 0, input);
   }
 
   Sizes sizes;
@@ -107,20 +123,14 @@ void expect_right(const Buffers& buffers, const Communicator& comm) {
   const int n = comm.world_size();
   const size_t chunk = buffers.sizes.gathered * buffers.sizes.element;
   for (int r = 0; r < n; ++r) {
-    const std::vector<std::byte> expected = buffers.chunk_of(r);
-    ASSERT_EQ(
-        std::memcmp(buffers.bytes.data() + chunk * static_cast<size_t>(r), expected.data(), chunk),
-        0)
-        << "gathered of " << r;
+    const auto found = std::span(buffers.bytes).subspan(chunk * static_cast<size_t>(r), chunk);
+    ASSERT_EQ(test::first_wrong(found, bytes_of(buffers.seed, r), 0), chunk) << "gathered of " << r;
   }
-  // A prime, so that every place in whatever is moved at once has its turn.
-  for (size_t i = 0; i < buffers.output.size(); i += 13) {
-    const size_t at = static_cast<size_t>(comm.rank()) * buffers.output.size() + i;
-    const float expected =
-        test::sum_of_ranks([&](int r) { return number(buffers.seed, r, at); }, n);
-    ASSERT_EQ(std::memcmp(&buffers.output[i], &expected, sizeof(float)), 0)
-        << "sum " << i << " of " << buffers.output.size();
-  }
+  const size_t reduced = buffers.output.size();
+  ASSERT_EQ(test::first_wrong<float>(buffers.output, sums_of_world(buffers.seed, n),
+                                     static_cast<size_t>(comm.rank()) * reduced),
+            reduced)
+      << "sums";
 }
 
 class Shapes : public ::testing::TestWithParam<Shape> {

@@ -74,35 +74,21 @@ TEST(SharedSegment, ARoomHasAnEndAndItsPiecesASlotEach) {
   EXPECT_FALSE(sender.publish_in_room(first, 8, SharedSegment::kSlots, only_rank(1)));
 }
 
-// Numbers whose sum depends on the order of addition, and that sum.
-constexpr size_t kPeriod = 97;
-float number_of(int rank, size_t i) {
-  return (rank % 2 == 0 ? 1.0F : -1.0F) * (1e7F + static_cast<float>(i % kPeriod)) /
-         (static_cast<float>(rank) + 0.3F);
-}
-std::vector<float> sums_of(int ranks) {
-  std::vector<float> sums(kPeriod);
-  for (size_t i = 0; i < kPeriod; ++i) {
-    sums[i] = test::sum_of_ranks([i](int rank) { return number_of(rank, i); }, ranks);
-  }
-  return sums;
-}
-
 // Adds, then gathers the sums, in `buffer`, which is used for both; numbers begin at `first`.
 void add_and_gather(Communicator& comm, std::span<float> buffer, size_t first) {
   const size_t chunk = buffer.size() / static_cast<size_t>(comm.world_size());
   const size_t own = chunk * static_cast<size_t>(comm.rank());
-  const std::vector<float> expected = sums_of(comm.world_size());
+  const std::vector<float> sums = test::sums_of_numbers(comm.world_size());
   std::vector<float> sum(chunk);
   ASSERT_TRUE(comm.await_readers(std::as_bytes(buffer)).ok());
-  for (size_t i = 0; i < buffer.size(); ++i) buffer[i] = number_of(comm.rank(), first + i);
+  test::repeat(test::numbers_of(comm.rank()), first, buffer);
   ASSERT_TRUE(comm.reduce_scatter(buffer.data(), chunk, sum.data()).ok());
-  for (size_t i = 0; i < chunk; ++i) ASSERT_EQ(sum[i], expected[(first + own + i) % kPeriod]);
+  ASSERT_EQ(test::first_wrong<float>(sum, sums, first + own), chunk);
   ASSERT_TRUE(comm.await_readers(std::as_bytes(buffer)).ok());
-  std::fill(buffer.begin(), buffer.end(), -1.0F);
+  std::memset(buffer.data(), 0xff, buffer.size_bytes());
   std::copy(sum.begin(), sum.end(), buffer.subspan(own).begin());
   ASSERT_TRUE(comm.all_gather(buffer.data(), chunk * sizeof(float)).ok());
-  for (size_t i = 0; i < buffer.size(); ++i) ASSERT_EQ(buffer[i], expected[(first + i) % kPeriod]);
+  ASSERT_EQ(test::first_wrong<float>(buffer, sums, first), buffer.size());
 }
 
 // Where a chunk is odd, every second rank has its buffer elsewhere.
