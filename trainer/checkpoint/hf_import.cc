@@ -40,6 +40,11 @@ constexpr const char* kGetAgain = "; get it again from where the model is from";
 constexpr const char* kOtherWeights =
     "; weights in another form, such as pytorch_model.bin, have to be saved as safetensors first";
 
+Error with_model_remedy(Error error) {
+  if (error.code == ErrorCode::kDataLoss) error.message += kGetAgain;
+  return error;
+}
+
 Outcome check_present(const std::string& directory, const std::string& name, const char* remedy) {
   if (path_exists(directory + "/" + name)) return Ok{};
   return Error{ErrorCode::kNotFound, directory + " has no " + name + remedy};
@@ -147,7 +152,9 @@ class ModelFiles {
   }
 
   Outcome add(const std::string& path) {
-    HP_TRY_ASSIGN(SafetensorsFile file, SafetensorsFile::open(path));
+    auto opened = SafetensorsFile::open(path);
+    if (!opened.ok()) return with_model_remedy(opened.error());
+    SafetensorsFile file = std::move(opened).value();
     for (const auto& [name, tensor] : file.tensors()) {
       const auto [other, added] = places_.emplace(name, files_.size());
       if (added) continue;

@@ -52,6 +52,7 @@ WriterLock::WriterLock(WriterLock&& other) noexcept
 
 WriterLock::~WriterLock() {
   if (!path_.empty()) ::unlink(path_.c_str());
+  lock_.reset();  // NFS keeps a file that is open in its directory
   while (!made_.empty() && ::rmdir(made_.back().c_str()) == 0) made_.pop_back();
 }
 

@@ -43,7 +43,7 @@ TEST(JsonFile, OtherDamageOfAFileHasItsPlaceAndRemedy) {
             "again");
   EXPECT_EQ(
       of_file("[\n\"a\n\"]"),
-      "t.json:2: not JSON at byte 5, the last of `\"a `; mend it there, or get the file again");
+      "t.json:2: not JSON at byte 5, the last of `\"a`; mend it there, or get the file again");
   EXPECT_EQ(of_file("<html>"),
             "t.json:1: not JSON at byte 1, the last of `<`; mend it there, or get the file again");
   EXPECT_EQ(of_file("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 7\n"),

@@ -315,7 +315,8 @@ INSTANTIATE_TEST_SUITE_P(
         Unsuitable{kData, "0.mlp.up_proj", "1.mlp.up_proj",
                    "not a JSON object with distinct names"},
         Unsuitable{kData, "", "version https://git-lfs.github.com/spec/v1\n", "run `git lfs pull`"},
-        Unsuitable{kData, R"("data_offsets": [0, )", R"("data_offsets": [2, )", "do not fit"},
+        Unsuitable{kData, R"("data_offsets": [0, )", R"("data_offsets": [2, )",
+                   "do not fit dtype and shape; get it again"},
         Unsuitable{kConfig, R"("num_hidden_layers": 2)", R"("num_hidden_layers": 1)",
                    "has no place in a Llama model"},
         Unsuitable{kConfig, R"("hidden_size": 12)", R"("hidden_size": 14)", "has shape"},
@@ -500,6 +501,7 @@ TEST(SafetensorsHeader, ImpossibleFilesAreRefused) {
         std::string("\x40\x9c\0\0\0\0\0\0", 8) + "{\"a\":" + std::string(39'995, '[')}) {
     EXPECT_THAT(complaint(bad), HasSubstr("is not a sound safetensors file")) << bad.substr(0, 30);
   }
+  EXPECT_THAT(SafetensorsFile::open(dir.path()).error().message, HasSubstr("is not a file"));
 }
 
 }  // namespace
