@@ -33,7 +33,7 @@ Environment:
   NO_COLOR    no colour, also on a terminal
 
 Exit codes:
-  0  done    1  the job failed, or something was not found    2  wrong arguments or job file
+  0  done    1  the job failed, or something was not found    2  wrong arguments, job file or data
   3  no controller or scheduler answers    130  interrupted while waiting (the job goes on)
 )";
 
@@ -118,6 +118,7 @@ Outcome parse_arguments(const Verb& verb, const std::vector<std::string>& words,
   bool options_ended = false;
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
+    if (word.empty()) return usage("an argument is empty; is a variable of the shell not set?");
     if (options_ended || word.size() < 2 || word[0] != '-') {
       invocation.arguments.push_back(word);
       continue;

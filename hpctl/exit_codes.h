@@ -8,12 +8,22 @@ namespace hpctl {
 
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;         // the job failed, or a thing was not found or refused
-inline constexpr int kExitUsage = 2;          // wrong arguments or a bad job file
+inline constexpr int kExitUsage = 2;          // wrong arguments, a bad job file, bad data
 inline constexpr int kExitNoController = 3;   // no controller or scheduler answers
 inline constexpr int kExitInterrupted = 130;  // Ctrl-C while waiting; the job goes on
 
 inline int exit_code_of(const Error& error) {
   return error.code == ErrorCode::kUnavailable ? kExitNoController : kExitFailed;
+}
+
+// Of what the user wrote: a mistake in it is wrong input, whatever file it stands in.
+inline int exit_code_of_input(const Error& error) {
+  return error.code == ErrorCode::kInvalidArgument ? kExitUsage : exit_code_of(error);
+}
+
+// Of what a job file says and names, where that is missing too.
+inline int exit_code_of_job_file(const Error& error) {
+  return error.code == ErrorCode::kNotFound ? kExitUsage : exit_code_of_input(error);
 }
 
 }  // namespace hpctl

@@ -50,7 +50,7 @@ int run_cache(const std::vector<std::string>& words) {
                  : nlohmann::ordered_json{{"error", found.error().message}};
   std::cout << answer.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
             << "\n";
-  return found.ok() ? kExitOk : kExitFailed;
+  return found.ok() ? kExitOk : exit_code_of_job_file(found.error());
 }
 
 }  // namespace hpctl

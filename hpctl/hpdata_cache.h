@@ -4,7 +4,8 @@
 //   hpdata cache --tokenizer=T --format=WORD --chat-template=WORD --directory=DIR --max-bytes=N
 //          --vocabulary=N --workers=N -- INPUT
 //
-// prints {"prefix", "new"} or {"error"} on stdout, and progress on stderr (prepare/cached.h).
+// prints {"prefix", "new"} or {"error"} on stdout, and progress on stderr (prepare/cached.h). Its
+// exit status is 2 where the error is in what the job file says or names, else 1.
 #pragma once
 
 #include <chrono>

@@ -18,6 +18,7 @@
 #include "hpctl/exit_codes.h"
 #include "hpctl/hpdata_cache.h"
 #include "hpctl/prepare_display.h"
+#include "hpctl/standard_streams.h"
 #include "trainer/data/prepare/prepare.h"
 
 namespace hpctl {
@@ -58,7 +59,7 @@ int run(const Arguments& arguments) {
   display.finish();
   if (!result.ok()) {
     std::cerr << "hpctl: " << printable(result.error().message) << "\n";
-    return kExitFailed;
+    return exit_code_of_input(result.error());
   }
   const PreparedNote& note = result->note;
   if (arguments.json) {
@@ -89,5 +90,5 @@ int main(int argc, char** argv) {
     std::cerr << "hpdata: not for people; use `hpctl data prepare`\n";
     return hpctl::kExitUsage;
   }
-  return hpctl::run(arguments);
+  return hpctl::finish_output(hpctl::run(arguments));
 }

@@ -11,6 +11,7 @@
 #include "common/base/fd.h"
 #include "common/base/file.h"
 #include "hpctl/captured_program.h"
+#include "hpctl/exit_codes.h"
 #include "hpctl/prepared_data.h"
 #include "hpctl/program_path.h"
 #include "trainer/data/prepared_note.h"
@@ -52,7 +53,9 @@ Result<std::string> prepare_one(const std::string& path, const TrainSpec& train,
                               "--", path}));
   const auto answer = parse_json_or_discard(said.out);
   if (answer.is_object() && answer.contains("error")) {
-    return Error{ErrorCode::kFailedPrecondition, answer["error"].get<std::string>()};
+    const bool mistake = said.exit_code == kExitUsage;
+    return Error{mistake ? ErrorCode::kInvalidArgument : ErrorCode::kFailedPrecondition,
+                 answer["error"].get<std::string>()};
   }
   if (!answer.is_object() || !answer.contains("prefix")) {
     return Error{ErrorCode::kInternal, "hpdata ended without an answer while it prepared " + path};

@@ -48,7 +48,8 @@ Options of prepare:
           "tokenizer", "vocabulary", "end_of_document"}; with sft and chat both also
           "answer_tokens", show "format" and "chat_template"
 
-Exit codes: 0 fine, 1 not found, damaged or refused, 2 wrong arguments
+Exit codes: 0 fine, 1 not found, damaged or refused, 2 wrong arguments, or a mistake in what is to
+be prepared or in its tokenizer
 )";
 
 int show(const Invocation& invocation, const std::string& prefix) {
@@ -154,6 +155,11 @@ int prepare(const Invocation& invocation) {
     if (!invocation.has(name) || invocation.options.at(name).empty()) {
       return report_usage(terminal, "data", std::string("prepare needs ") + name);
     }
+  }
+  if (const std::string& out = invocation.options.at("--out"); out.back() == '/') {
+    return report_usage(terminal, "data",
+                        "--out: expected the beginning of file names, such as " + out +
+                            "corpus, found the directory \"" + printable(out) + "\"");
   }
   const auto workers = number_option(invocation, "--workers", 1, 1024);
   if (!workers.ok()) return report_usage(terminal, "data", workers.error().message);

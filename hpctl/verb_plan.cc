@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl plan: what a training job will need, before it runs.
 
-#include "common/base/file.h"
 #include "common/base/json.h"
 #include "common/rpc/job_yaml.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/job_file.h"
+#include "hpctl/user_file.h"
 #include "hpctl/verbs.h"
 #include "hpctl/worker_memory.h"
 #include "trainer/arch/lora.h"
@@ -57,8 +57,8 @@ Options:
   --write OUT  the job file with all advised changes, every key written out; a file that is there
                is replaced
 
-Exit codes: 0 planned (with --write: written), 1 it does not fit, 2 wrong arguments or job file, or
-nothing to write
+Exit codes: 0 planned (with --write: written), 1 it does not fit, or could not be written, 2 wrong
+arguments or job file, or nothing to write
 )";
 
 struct Plan {
@@ -341,7 +341,7 @@ Outcome write_advised(const JobSpec& spec, const Plan& plan, const std::string& 
   JobSpec advised = spec;
   set_nodes(advised, plan.advice.setting->nodes);
   advised.train = plan.advice.setting->train;
-  return write_file_atomic(path, to_yaml(advised));
+  return write_user_file(path, to_yaml(advised));
 }
 
 int run(Invocation& invocation) {
@@ -373,7 +373,9 @@ int run(Invocation& invocation) {
   invocation.json() ? print_json(terminal, plan) : print_text(terminal, plan);
   if (const auto out = invocation.options.find("--write"); out != invocation.options.end()) {
     if (const Outcome written = write_advised(spec, plan, out->second); !written.ok()) {
-      return report_usage(terminal, "plan", written.error().message);
+      const bool wrong_use = exit_code_of_job_file(written.error()) == kExitUsage;
+      return wrong_use ? report_usage(terminal, "plan", written.error().message)
+                       : report(terminal, written.error());
     }
     terminal.err << "written: " << printable(out->second) << "\n";
     return kExitOk;

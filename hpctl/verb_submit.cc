@@ -74,7 +74,8 @@ refused, and so is a submission from inside a Slurm job (SLURM_JOB_ID).
 
 Exit codes: 0 submitted (with --wait: finished; with --chaos: every fault was injected, found and
 survived), 1 not accepted (with --wait: failed or cancelled; with --chaos: one fault was not), 2 bad
-job file or plan, 3 no controller or scheduler answers, 130 interrupted while waiting
+job file, plan, or text that is to be prepared, 3 no controller or scheduler answers, 130
+interrupted while waiting
 )";
 
 struct Submitted {
@@ -190,10 +191,8 @@ int dry_run(const Invocation& invocation, const HomePaths& paths, const JobSpec&
 
 // A mistake in the job file.
 int report_mistake(const Terminal& terminal, const Error& error) {
-  const bool in_file =
-      error.code == ErrorCode::kInvalidArgument || error.code == ErrorCode::kNotFound;
-  const int status = report(terminal, error);
-  return in_file ? kExitUsage : status;
+  report(terminal, error);
+  return exit_code_of_job_file(error);
 }
 
 int report_refusal(const Terminal& terminal, Error error, bool local) {

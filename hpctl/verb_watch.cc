@@ -16,8 +16,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/fd.h"
-#include "common/base/file.h"
 #include "hpctl/job_source.h"
+#include "hpctl/user_file.h"
 #include "hpctl/verbs.h"
 #include "hpctl/watch_report.h"
 #include "hpctl/watch_round.h"
@@ -219,8 +219,8 @@ class Watcher {
 
   Outcome write_heartbeat(size_t jobs) const {
     if (wanted_.heartbeat.empty()) return Ok{};
-    return write_file_atomic(wanted_.heartbeat,
-                             heartbeat_json(watch_, jobs, SystemClock().wall_ms()));
+    return write_user_file(wanted_.heartbeat,
+                           heartbeat_json(watch_, jobs, SystemClock().wall_ms()));
   }
 
   const Terminal& terminal_;

@@ -109,6 +109,14 @@ std::optional<std::string> path_to(const void* value, const json& document) {
   return std::nullopt;
 }
 
+// Of "[json.exception.type_error.302] type must be string, but is number" what says something.
+std::string without_class(std::string words) {
+  while (words.starts_with("[json.exception.") && words.find("] ") != std::string::npos) {
+    words.erase(0, words.find("] ") + 2);
+  }
+  return words;
+}
+
 }  // namespace
 
 json parse_json(std::string_view text, const JsonLimits& limits) {
@@ -123,7 +131,7 @@ json parse_json_or_discard(std::string_view text, const JsonLimits& limits) {
 
 std::string problem_in(const json& document, const json::exception& e) {
   const auto* not_whole = dynamic_cast<const NotWhole*>(&e);
-  if (not_whole == nullptr) return e.what();
+  if (not_whole == nullptr) return without_class(e.what());
   const auto path = path_to(not_whole->value(), document);
   return path.value_or("").empty() ? e.what()
                                    : printable_line(*path, kShownBytes) + ": " + e.what();

@@ -6,6 +6,7 @@
 
 #include "common/base/bounded_json.h"
 #include "common/base/job_spec_json.h"
+#include "common/base/printable.h"
 #include "common/base/python_command.h"
 #include "common/base/spec_checks.h"
 
@@ -16,6 +17,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kMaxNodes = 100'000;
+constexpr size_t kShownName = 80;  // bytes, of one that is wrong
 constexpr int64_t kMaxDurationMs = int64_t{365} * 86'400'000;
 
 void check_duration(const char* key, int64_t ms, int64_t low_ms, SpecChecks& checks) {
@@ -225,7 +227,7 @@ std::vector<SpecProblem> find_problems(const JobSpec& spec) {
   SpecChecks checks;
   if (!valid_name(spec.name)) {
     checks.fail("name", "expected 1 to 64 of A-Z a-z 0-9 - _ . and not digits only; found \"" +
-                            spec.name + "\"");
+                            printable_line(spec.name, kShownName) + "\"");
   }
   const bool nodes = checks.range("nodes.count", spec.nodes, 1, kMaxNodes);
   if (nodes && spec.min_nodes != 0) checks.range("nodes.min", spec.min_nodes, 1, spec.nodes);

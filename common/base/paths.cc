@@ -7,6 +7,7 @@
 #include <climits>
 #include <cstdlib>
 #include <filesystem>
+#include <system_error>
 
 #include "common/base/checksum.h"
 #include "common/base/private_directory.h"
@@ -28,6 +29,15 @@ std::string local_job_directory(JobId job, const std::string& node) {
     name = name.substr(0, kMaxLocalName - 13) + "-" + short_checksum(name);
   }
   return user_directory() + "/" + name;
+}
+
+Result<HomePaths> home_at(const std::string& home) {
+  std::error_code error;
+  static_cast<void>(std::filesystem::absolute(home, error));
+  if (!error) return HomePaths(home);
+  return Error{ErrorCode::kFailedPrecondition,
+               "the home " + home + " is relative to the working directory, which is gone (" +
+                   error.message() + "); set HPCTL_HOME to an absolute path"};
 }
 
 }  // namespace
@@ -63,10 +73,10 @@ std::string HomePaths::socket_directory() const {
 
 Result<HomePaths> home_from_environment() {
   if (const char* home = std::getenv("HPCTL_HOME"); home != nullptr && *home != '\0') {
-    return HomePaths(home);
+    return home_at(home);
   }
   if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') {
-    return HomePaths(std::string(home) + "/.hpctl");
+    return home_at(std::string(home) + "/.hpctl");
   }
   return Error{ErrorCode::kFailedPrecondition,
                "neither HPCTL_HOME nor HOME is set; set HPCTL_HOME to a directory on a local disk"};

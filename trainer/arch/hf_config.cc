@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/arch/hf_config.h"
 
-#include "common/base/bounded_json.h"
+#include "common/base/json_file.h"
 #include "common/base/printable.h"
 #include "trainer/arch/hf_keys.h"
 #include "trainer/arch/registry.h"
@@ -27,9 +27,10 @@ std::string to_hf_config_text(const HfConfig& config) {
 }
 
 Result<HfConfig> hf_config_from_text(const std::string& text, const std::string& path) {
-  const json document = parse_json_or_discard(text);
+  HP_TRY_ASSIGN(const json document, json_of_file(text, path));
   if (!document.is_object()) {
-    return Error{ErrorCode::kInvalidArgument, path + " is not a JSON object"};
+    return Error{ErrorCode::kInvalidArgument,
+                 path + " is not a JSON object, as the config.json of a model is"};
   }
   HfKeys keys(document);
   const std::string type = keys.text_or("model_type", "");

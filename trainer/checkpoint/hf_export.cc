@@ -14,6 +14,7 @@
 #include "common/base/checksum.h"
 #include "common/base/file.h"
 #include "common/base/json.h"
+#include "common/base/temporary_file.h"
 #include "trainer/arch/hf_config.h"
 #include "trainer/checkpoint/durable_file.h"
 #include "trainer/checkpoint/huggingface.h"
@@ -23,6 +24,7 @@
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/checkpoint/shard_reader.h"
 #include "trainer/checkpoint/unfinished_directory.h"
+#include "trainer/checkpoint/writer_lock.h"
 #include "trainer/parallel/bf16_rounding.h"
 
 namespace hpctl {
@@ -295,6 +297,8 @@ Result<HfReport> export_huggingface(const std::string& step_dir, const std::stri
                    target + " exists and is not an empty directory; nothing was written"};
     }
   }
+  const auto lock = WriterLock::take(parent_of(target), target.substr(target.rfind('/') + 1));
+  if (!lock.ok()) return with_disk_remedy(lock.error());
   auto unfinished = UnfinishedDirectory::create(target);
   if (!unfinished.ok()) return with_disk_remedy(unfinished.error());
   Exporter exporter(source, std::move(manifest), options, adapters ? &*adapters : nullptr);

@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/bounded_json.h"
 #include "common/base/checksum.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/json_file.h"
 #include "trainer/arch/hf_config.h"
 #include "trainer/arch/registry.h"
 #include "trainer/checkpoint/commit.h"
@@ -23,6 +23,7 @@
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/checkpoint/shard_table.h"
 #include "trainer/checkpoint/shard_writer.h"
+#include "trainer/checkpoint/writer_lock.h"
 #include "trainer/parallel/bf16_rounding.h"
 
 namespace hpctl {
@@ -35,8 +36,14 @@ constexpr CheckpointRef kImported{0, 0};
 constexpr const char* kModelDirectory =
     "; expected a Hugging Face model directory: config.json, and model.safetensors or its parts "
     "with their index";
+constexpr const char* kGetAgain = "; get it again from where the model is from";
 constexpr const char* kOtherWeights =
     "; weights in another form, such as pytorch_model.bin, have to be saved as safetensors first";
+
+Error with_model_remedy(Error error) {
+  if (error.code == ErrorCode::kDataLoss) error.message += kGetAgain;
+  return error;
+}
 
 Outcome check_present(const std::string& directory, const std::string& name, const char* remedy) {
   if (path_exists(directory + "/" + name)) return Ok{};
@@ -78,8 +85,7 @@ class ModelFiles {
       HP_TRY(model.add(directory + "/model.safetensors"));
       return model;
     }
-    HP_TRY_ASSIGN(const std::string text, read_file(index, kMaxIndexBytes));
-    HP_TRY_ASSIGN(const auto names, weight_map(text, index));
+    HP_TRY_ASSIGN(const auto names, weight_map(index));
     for (const auto& [tensor, file] : names) {
       if (!model.by_name_.contains(file)) {
         HP_TRY(model.add(directory + "/" + file));
@@ -88,7 +94,7 @@ class ModelFiles {
       const auto found = model.places_.find(tensor);
       if (found == model.places_.end() || found->second != model.by_name_[file]) {
         return Error{ErrorCode::kDataLoss, index + " places tensor " + tensor + " in " + file +
-                                               ", which does not have it"};
+                                               ", which does not have it" + kGetAgain};
       }
     }
     return model;
@@ -124,9 +130,9 @@ class ModelFiles {
   }
 
  private:
-  static Result<std::map<std::string, std::string>> weight_map(const std::string& text,
-                                                               const std::string& path) {
-    const auto document = parse_json_or_discard(text);
+  static Result<std::map<std::string, std::string>> weight_map(const std::string& path) {
+    HP_TRY_ASSIGN(const std::string text, read_file(path, kMaxIndexBytes));
+    HP_TRY_ASSIGN(const auto document, json_of_file(text, path));
     std::map<std::string, std::string> names;
     if (document.is_object() && document.contains("weight_map") &&
         document["weight_map"].is_object()) {
@@ -135,17 +141,20 @@ class ModelFiles {
         const bool plain = file.is_string() && !file.get<std::string>().empty() &&
                            file.get<std::string>().find('/') == std::string::npos;
         if (!plain) {
-          return Error{ErrorCode::kDataLoss, path + ": tensor " + tensor + " has no file name"};
+          return Error{ErrorCode::kDataLoss,
+                       path + ": tensor " + tensor + " has no file name" + kGetAgain};
         }
         names[tensor] = file.get<std::string>();
       }
     }
     if (!names.empty()) return names;
-    return Error{ErrorCode::kDataLoss, path + " has no weight_map"};
+    return Error{ErrorCode::kDataLoss, path + " has no weight_map" + kGetAgain};
   }
 
   Outcome add(const std::string& path) {
-    HP_TRY_ASSIGN(SafetensorsFile file, SafetensorsFile::open(path));
+    auto opened = SafetensorsFile::open(path);
+    if (!opened.ok()) return with_model_remedy(opened.error());
+    SafetensorsFile file = std::move(opened).value();
     for (const auto& [name, tensor] : file.tensors()) {
       const auto [other, added] = places_.emplace(name, files_.size());
       if (added) continue;
@@ -308,6 +317,9 @@ Result<HfReport> import_huggingface(const std::string& model_dir, const std::str
     }
   }
   HP_TRY(check_nothing_else(files, config.model, manifest.blocks));
+  auto lock = WriterLock::take(checkpoint_dir, kImported.name());
+  if (!lock.ok()) return with_disk_remedy(lock.error());
+  HP_TRY(check_target(checkpoint_dir));  // another one may have come before
   // What one that was killed has left.
   HP_TRY(abandon_checkpoint(checkpoint_dir, kImported));
   if (auto made = make_directories(report.path); !made.ok()) return with_disk_remedy(made.error());

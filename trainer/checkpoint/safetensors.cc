@@ -12,6 +12,7 @@
 
 #include "common/base/bounded_json.h"
 #include "common/base/check.h"
+#include "common/base/git_lfs.h"
 #include "common/base/printable.h"
 
 namespace hpctl {
@@ -142,13 +143,18 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
   if (!file.fd_.valid()) return errno_error("cannot open " + path);
   struct stat st {};
   if (::fstat(file.fd_.get(), &st) != 0) return errno_error("cannot read " + path);
+  if (!S_ISREG(st.st_mode)) return Error{ErrorCode::kInvalidArgument, path + " is not a file"};
   const auto size = static_cast<uint64_t>(st.st_size);
-  std::array<unsigned char, 8> length_bytes{};
-  if (::pread(file.fd_.get(), length_bytes.data(), 8, 0) != 8) return damaged(path, "cut short");
+  std::array<char, kGitLfsStart.size()> start{};
+  const ssize_t got = ::pread(file.fd_.get(), start.data(), start.size(), 0);
+  if (got < 8) return damaged(path, "cut short");
+  if (std::string_view(start.data(), start.size()) == kGitLfsStart) {
+    return Error{ErrorCode::kInvalidArgument, path + " is " + kGitLfsRemedy};
+  }
   uint64_t length = 0;
-  for (size_t i = 0; i < 8; ++i) length |= uint64_t{length_bytes[i]} << (8 * i);
+  for (size_t i = 0; i < 8; ++i) length |= uint64_t{static_cast<uint8_t>(start[i])} << (8 * i);
   if (length > kMaxHeaderBytes || length > size - 8) {
-    return damaged(path, "a header of " + std::to_string(length) + " bytes in a file of " +
+    return damaged(path, "its header would have " + std::to_string(length) + " bytes, it has " +
                              std::to_string(size));
   }
   std::string header(length, '\0');

@@ -286,7 +286,7 @@ TEST_F(HuggingFace, ADamagedCheckpointIsNotExported) {
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().code, ErrorCode::kDataLoss);
     EXPECT_THAT(refused.error().message, HasSubstr("at byte " + std::to_string(entry.offset)));
-    EXPECT_TRUE(list_directory(dir_ / "out")->empty()) << "nothing half-written stays";
+    EXPECT_FALSE(path_exists(dir_ / "out")) << "nothing stays, half-written or empty";
     ASSERT_TRUE(write_file_atomic(path, good).ok());
   }
 }
@@ -303,6 +303,7 @@ class Refuses : public testing::TestWithParam<Unsuitable> {};
 
 constexpr const char* kData = "model.safetensors";
 constexpr const char* kConfig = "config.json";
+constexpr const char* kIndex = "model.safetensors.index.json";
 INSTANTIATE_TEST_SUITE_P(
     Files, Refuses,
     testing::Values(
@@ -313,7 +314,9 @@ INSTANTIATE_TEST_SUITE_P(
                    "has tensor model.norm.weight [12]"},
         Unsuitable{kData, "0.mlp.up_proj", "1.mlp.up_proj",
                    "not a JSON object with distinct names"},
-        Unsuitable{kData, R"("data_offsets": [0, )", R"("data_offsets": [2, )", "do not fit"},
+        Unsuitable{kData, "", "version https://git-lfs.github.com/spec/v1\n", "run `git lfs pull`"},
+        Unsuitable{kData, R"("data_offsets": [0, )", R"("data_offsets": [2, )",
+                   "do not fit dtype and shape; get it again"},
         Unsuitable{kConfig, R"("num_hidden_layers": 2)", R"("num_hidden_layers": 1)",
                    "has no place in a Llama model"},
         Unsuitable{kConfig, R"("hidden_size": 12)", R"("hidden_size": 14)", "has shape"},
@@ -328,13 +331,17 @@ INSTANTIATE_TEST_SUITE_P(
                    "has shape [12, 12], expected [16, 12]"},
         Unsuitable{kConfig, R"("rope_theta")",
                    R"("rope_scaling": {"type": "yarn", "factor": 4}, "rope_theta")", "yarn"},
-        Unsuitable{kConfig, "{", "[", "is not a JSON object"}));
+        Unsuitable{kConfig, "{", "[", "config.json:1: not JSON at byte "},
+        Unsuitable{kIndex, "{", "[", "index.json:1: not JSON at byte "},
+        Unsuitable{kIndex, "weight_map", "wait_map", "has no weight_map; get it again"}));
 
 TEST_P(Refuses, NamingTensorAndFile) {
   if (!path_exists(kPython)) GTEST_SKIP() << kPython << " is absent";
   const TemporaryDirectory dir;
-  ASSERT_EQ(peer("write " + (dir / "model") + " BF16 1").status, 0);
-  const std::string path = dir / "model/" + GetParam().file;
+  const std::string name = GetParam().file;
+  const char* files = name == kIndex ? " BF16 3" : " BF16 1";
+  ASSERT_EQ(peer("write " + (dir / "model") + files).status, 0);
+  const std::string path = dir / "model/" + name;
   std::string text = read_file(path).value();
   const size_t at = text.find(GetParam().from);
   ASSERT_NE(at, std::string::npos);
@@ -494,6 +501,7 @@ TEST(SafetensorsHeader, ImpossibleFilesAreRefused) {
         std::string("\x40\x9c\0\0\0\0\0\0", 8) + "{\"a\":" + std::string(39'995, '[')}) {
     EXPECT_THAT(complaint(bad), HasSubstr("is not a sound safetensors file")) << bad.substr(0, 30);
   }
+  EXPECT_THAT(SafetensorsFile::open(dir.path()).error().message, HasSubstr("is not a file"));
 }
 
 }  // namespace

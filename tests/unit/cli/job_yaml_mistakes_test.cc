@@ -180,6 +180,9 @@ TEST(JobYaml, NamesEveryMistake) {
       {"name: 12\nworkload: {command: [x]}\n",
        "j.yaml:1:7: name: expected 1 to 64 of A-Z a-z 0-9 - _ . and not digits only; found "
        "\"12\"\n"},
+      {"name: " + std::string(5000, 'x') + "\nworkload: {command: [x]}\n",
+       "j.yaml:1:7: name: expected 1 to 64 of A-Z a-z 0-9 - _ . and not digits only; found \"" +
+           std::string(80, 'x') + "\"\n"},
       {"name: c\n",
        "j.yaml:1:1: workload: this key is required: expected section, exactly one of "
        "train and command\n"},

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -173,6 +175,11 @@ TEST_F(PlanVerb, NothingIsWrittenWhereNothingHelps) {
   EXPECT_THAT(plan("tiny", {"--write", advised}).err, HasSubstr("--write needs --gpu"));
   EXPECT_NE(::access(advised.c_str(), F_OK), 0);
   EXPECT_EQ(plan("llama3-8b", {"--gpu", "h200", "--write", dir_ / "absent/fits.yaml"}).status, 2);
+  ASSERT_EQ(::mkfifo((dir_ / "pipe").c_str(), 0600), 0);
+  const CommandRun pipe = plan("llama3-8b", {"--gpu", "h200", "--write", dir_ / "pipe"});
+  EXPECT_EQ(pipe.status, 2);
+  EXPECT_THAT(pipe.err, HasSubstr("pipe\" is no file; name a new one"));
+  EXPECT_TRUE(std::filesystem::is_fifo(dir_ / "pipe")) << "it was not replaced";
 }
 
 TEST_F(PlanVerb, WhatIsAutoIsChosenAndTold) {

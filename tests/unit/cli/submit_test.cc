@@ -225,8 +225,9 @@ TEST_F(Submit, SmallTextIsTokenisedHere) {
   EXPECT_THAT(submit(train_job(path(0) + ", tokenizer: other.json")).err,
               HasSubstr("was prepared with another tokenizer (t.json) than"));
   EXPECT_EQ(submit(train_job(path(0) + ", tokenizer: t.json")).exit_code, kExitOk);
-  EXPECT_THAT(submit(train_job("text, tokenizer: missing.json")).err,
-              HasSubstr("missing.json: No such file"));
+  const CommandResult missing = submit(train_job("text, tokenizer: missing.json"));
+  EXPECT_THAT(missing.err, HasSubstr("missing.json: No such file"));
+  EXPECT_EQ(missing.exit_code, kExitUsage) << "a mistake in the job file";
 }
 
 TEST_F(Submit, PairsArePreparedHereEvenAsBytes) {
@@ -234,7 +235,9 @@ TEST_F(Submit, PairsArePreparedHereEvenAsBytes) {
   std::filesystem::copy_file(std::string(std::getenv("HPCTL_BIN")) + "/hpdata", bin() + "/hpdata");
   write(home_.directory() + "/pairs.jsonl",
         "{\"prompt\": \"ab\", \"completion\": \"cd\"}\n{\"prompt\": \"ab\"}\n");
-  EXPECT_THAT(submit(train_job("pairs.jsonl, format: sft")).err,
+  const CommandResult wrong = submit(train_job("pairs.jsonl, format: sft"));
+  EXPECT_EQ(wrong.exit_code, kExitUsage);
+  EXPECT_THAT(wrong.err,
               HasSubstr("/pairs.jsonl:2: no key \"completion\"; expected {\"prompt\": TEXT"));
   write(home_.directory() + "/pairs.jsonl",
         "{\"prompt\": \"ab\", \"completion\": \"cd\"}\n{\"prompt\": \"" + std::string(100, 'a') +

@@ -390,6 +390,9 @@ TEST(Verbs, WrongUse) {
   EXPECT_EQ(run_hpctl({"ps", "x"}).err,
             "hpctl ps: unexpected argument \"x\"; usage: hpctl ps [-A] [filters] "
             "[--sort KEY] [--wide] (`hpctl ps --help` explains)\n");
+  EXPECT_EQ(run_hpctl({"checkpoint", "import", "model", ""}).err,
+            "hpctl checkpoint: an argument is empty; is a variable of the shell not set? (`hpctl "
+            "checkpoint --help` explains)\n");
   EXPECT_EQ(run_hpctl({"logs", "1", "--tial", "3"}).err,
             "hpctl logs: unknown option --tial; did you mean --tail? (`hpctl logs --help` "
             "explains)\n");
@@ -398,6 +401,8 @@ TEST(Verbs, WrongUse) {
   EXPECT_EQ(run_hpctl({"ps", "--json=1"}).status, kExitUsage);
   EXPECT_EQ(run_hpctl({"data", "frob", "x"}).status, kExitUsage);
   EXPECT_EQ(run_hpctl({"data", "prepare", "x", "--out", "y"}).status, kExitUsage);
+  EXPECT_THAT(run_hpctl({"data", "prepare", "x", "--out=y/", "--tokenizer=byte"}).err,
+              HasSubstr("such as y/corpus, found the directory \"y/\""));
   EXPECT_EQ(
       run_hpctl({"data", "prepare", "x", "--out=y", "--tokenizer=byte", "--workers=0"}).status,
       kExitUsage);

@@ -304,7 +304,9 @@ TEST(Prepare, MistakesAreNamedByFileAndLine) {
   for (int i = 0; i < 100; ++i) many += good;
   EXPECT_THAT(error_of("a.jsonl", good + "\n{\"text\": \n"),
               HasSubstr("a.jsonl:3: not JSON: column 10: "));
-  EXPECT_THAT(error_of("a.jsonl", good + "[1]\n"), HasSubstr("a.jsonl:2: not a JSON object"));
+  EXPECT_THAT(error_of("a.jsonl", good + "1\n"), HasSubstr("a.jsonl:2: not a JSON object"));
+  EXPECT_THAT(error_of("a.json", " [" + good + "]\n"),
+              HasSubstr("a.json:1: not a JSON object but an array; `jq -c '.[]'` makes a line"));
   EXPECT_THAT(error_of("a.jsonl", good + "{\"x\": {\"text\": \"\"}}"),
               HasSubstr("a.jsonl:2: the object has no key \"text\""));
   EXPECT_THAT(error_of("a.jsonl", good + "{\"text\": {\"text\": \"\"}}"),

@@ -272,14 +272,20 @@ TEST(TokenizerJson, WhatIsNotUnderstoodIsRefused) {
   EXPECT_THAT(changed("/model/unk_token", "a"), HasSubstr("unk_token"));
   EXPECT_THAT(changed("/model/merges/0", "a c"), HasSubstr("\"a c\" needs a token"));
   EXPECT_THAT(changed("/model/merges/0", "a  b"), HasSubstr("is not two tokens"));
-  EXPECT_THAT(changed("/model/merges/0", 5), HasSubstr("t.json"));
+  EXPECT_EQ(changed("/model/merges/0", 5),
+            "t.json cannot be used as a tokenizer: model: type must be string, but is number; take "
+            "the tokenizer.json that the model was published with");
+  EXPECT_THAT(changed("/added_tokens/0", json::object()),
+              HasSubstr("added_tokens: key 'content' not found; take the tokenizer.json that"));
   EXPECT_THAT(changed("/model/vocab/a", -1), HasSubstr("the id -1"));
   EXPECT_THAT(changed("/model/vocab/a", 1.5), HasSubstr("the id 1.5"));
   EXPECT_THAT(changed("/model/vocab", json::object()), HasSubstr("empty vocabulary"));
   EXPECT_THAT(changed("/model/vocab/中", 8), HasSubstr("does not spell bytes"));
   EXPECT_THAT(changed("/added_tokens/0/lstrip", true), HasSubstr("lstrip"));
   EXPECT_THAT(changed("/added_tokens/0/content", ""), HasSubstr("empty"));
-  EXPECT_THAT(parse_tokenizer_json("{", "t.json").error().message, HasSubstr("t.json"));
+  const auto torn = parse_tokenizer_json(small_tokenizer().dump(1).substr(0, 100), "t.json");
+  EXPECT_THAT(torn.error().message, HasSubstr(": the file ends inside the document, after 100"));
+  EXPECT_THAT(torn.error().message, testing::StartsWith("t.json:"));
   EXPECT_THAT(parse_tokenizer_json("[]", "t.json").error().message, HasSubstr("not an object"));
 }
 

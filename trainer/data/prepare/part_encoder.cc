@@ -149,6 +149,11 @@ Result<EncodedPart> PartEncoder::encode(const InputFile& file, const InputPart& 
 }
 
 Outcome PartEncoder::encode_line(std::string_view line, EncodedPart& out) {
+  // Most often a whole file is one array.
+  if (line[line.find_first_not_of(" \t\r")] == '[') {
+    return Error{ErrorCode::kInvalidArgument,
+                 "not a JSON object but an array; `jq -c '.[]'` makes a line of each element"};
+  }
   if (form_.format == DataFormat::kText) return encode_text_line(line, out);
   marked_.clear();
   HP_TRY(form_.format == DataFormat::kSft ? encode_pair(line, out) : encode_chat(line, out));

@@ -16,7 +16,7 @@
 #include <set>
 #include <utility>
 
-#include "common/base/bounded_json.h"
+#include "common/base/json_file.h"
 #include "common/base/printable.h"
 #include "trainer/data/tokenize/bpe.h"
 #include "trainer/data/tokenize/splitter.h"
@@ -332,19 +332,23 @@ std::unique_ptr<Encoder> JsonTokenizer::make_encoder() const {
   return std::make_unique<JsonEncoder>(*this);
 }
 
-Result<Parts> read_parts(const std::string& text) {
+Result<Parts> read_parts(const json& document) {
   Parts parts;
-  try {
-    const json document = parse_json(text, {.bytes = kMaxTokenizerBytes, .values = 32'000'000});
-    if (!document.is_object()) return wrong("not an object");
-    if (is_set(document, "normalizer")) {
-      return wrong("normalizer " + document.at("normalizer").dump() + " is not known");
+  if (!document.is_object()) return wrong("not an object");
+  if (is_set(document, "normalizer")) {
+    return wrong("normalizer " + document.at("normalizer").dump() + " is not known");
+  }
+  using Reader = Outcome (*)(const json&, Parts&);
+  for (const auto& [key, read] :
+       std::initializer_list<std::pair<const char*, Reader>>{{"added_tokens", read_added},
+                                                             {"pre_tokenizer", read_pre_tokenizer},
+                                                             {"model", read_model}}) {
+    try {
+      HP_TRY(read(document, parts));
+    } catch (const json::exception& e) {
+      return wrong(std::string(key) + ": " + problem_in(document, e) +
+                   "; take the tokenizer.json that the model was published with");
     }
-    HP_TRY(read_added(document, parts));
-    HP_TRY(read_pre_tokenizer(document, parts));
-    HP_TRY(read_model(document, parts));
-  } catch (const json::exception& e) {
-    return wrong(e.what());
   }
   return parts;
 }
@@ -353,7 +357,9 @@ Result<Parts> read_parts(const std::string& text) {
 
 Result<std::unique_ptr<Tokenizer>> parse_tokenizer_json(const std::string& text,
                                                         const std::string& path) {
-  Result<Parts> parts = read_parts(text);
+  HP_TRY_ASSIGN(const json document,
+                json_of_file(text, path, {.bytes = kMaxTokenizerBytes, .values = 32'000'000}));
+  Result<Parts> parts = read_parts(document);
   if (!parts.ok()) {
     return Error{ErrorCode::kInvalidArgument,
                  path + " cannot be used as a tokenizer: " +

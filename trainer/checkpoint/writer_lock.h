@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who writes DIRECTORY/NAME holds DIRECTORY/NAME.lock meanwhile, a file that tells who that is. It
+// goes with its holder. Of one that was killed it stays, but nobody holds it then, so the next one
+// takes it over. Directories that were missing are made, and go again if they are left empty. One
+// thread.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/fd.h"
+#include "common/base/result.h"
+
+namespace hpctl {
+
+class WriterLock {
+ public:
+  // kFailedPrecondition: another process has it; the message names that one and the remedy.
+  static Result<WriterLock> take(const std::string& directory, const std::string& name);
+  WriterLock(WriterLock&& other) noexcept;
+  WriterLock& operator=(WriterLock&&) = delete;
+  ~WriterLock();
+
+ private:
+  explicit WriterLock(std::vector<std::string> made) : made_(std::move(made)) {}
+
+  std::vector<std::string> made_;  // directories, the outermost first
+  std::string path_;               // of the file; "" until it is held
+  UniqueFd lock_;
+};
+
+}  // namespace hpctl
