@@ -307,7 +307,8 @@ constexpr TrainKey kKeys[] = {
     {.path = "workload.train.parallelism.reshard_after_forward",
      .field = HP_WORD(reshard_after_forward),
      .meaning = "Whether full and hybrid free gathered parameters after the forward pass; auto: "
-     "yes. never: kept until the step ends, which saves a gather and costs the memory."},
+     "yes. never: kept until the step ends (a frozen base: from step to step), which saves a "
+     "gather and costs the memory."},
     {.path = "workload.train.parallelism.pp", .kind = kUnavailable, .meaning = "Pipeline stages."},
     {.path = "workload.train.parallelism.dp_replicate", .kind = kUnavailable,
      .meaning = "Replicas of the sharded model."},
