@@ -4,9 +4,10 @@ environment, and its own checkpoint, saved every few steps by rank 0 and loaded 
 
   ddp_train.py OUT STEPS [fail-at STEP]
 
-Tells its steps in HPCTL_PROGRESS_FILE. Writes OUT/checkpoint.pt, a line per step to OUT/steps.jsonl (rank 0), what each rank was told to
-OUT/env-gG-rR.json, and the final loss to OUT/loss. While OUT/hold-S exists rank 0 waits before step
-S; so a test can choose the step at which something dies. fail-at: rank 1 raises at that step.
+Tells its steps in HPCTL_PROGRESS_FILE. Writes OUT/checkpoint.pt, a line per step to OUT/steps.jsonl
+(rank 0), what each rank was told, and its pid, to OUT/env-gG-rR.json, and the final loss to
+OUT/loss. While OUT/hold-S exists rank 0 waits before step S; so a test can choose the step at
+which something dies. fail-at: rank 1 raises at that step.
 """
 import json
 import os
@@ -37,7 +38,7 @@ def save(path, step, model, optimizer):
 
 
 def tell(out, rank):
-    told = {name: os.environ.get(name) for name in TOLD}
+    told = {name: os.environ.get(name) for name in TOLD} | {"pid": os.getpid()}
     path = f"{out}/env-g{told['HPCTL_GENERATION']}-r{rank}.json"
     write_atomic(path, lambda new: open(new, "w").write(json.dumps(told)))
 

@@ -28,14 +28,17 @@ class Page : public ::testing::Test {
   void SetUp() override {
     if (!Browser::is_installed()) GTEST_SKIP() << "chromium and chromium-driver are not installed";
   }
+  // Some steps a second: what trains as fast as it can takes the browser's time.
   JobId train(const std::string& nodes = "2", const std::string& more = "") {
     return cluster_.submit(
         "name: quick-brown-fox\nnodes: " + nodes +
         "\nworkers_per_node: 2\n"
-        "workload:\n  train:\n    model: {preset: debugmodel}\n"
+        "workload:\n  train:\n    model: {preset: tiny}\n"
         "    data: {path: /usr/share/common-licenses/GPL-3, seq_len: 64}\n"
         "    batch: {micro: 1, global: 4}\n    steps: 100000\n    precision: fp32\n"
-        "checkpoint: {every_steps: 20}\n" +
+        "checkpoint: {every_steps: 20}\n"
+        "env: {set: {LD_PRELOAD: " SLOW_READS
+        ", SLOW_READS_OF: /usr/share/common-licenses/GPL-3}}\n" +
         more);
   }
   // Through a link of its own.

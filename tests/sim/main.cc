@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl_sim: the controller core in a simulated cluster, seed after seed.
 //
-//   hpctl_sim --seconds 120 [--seed-base N] [--threads N]   new seeds until the time is up
+//   hpctl_sim --seconds S [--seed-base N] [--threads N]     new seeds until the time is up
+//   hpctl_sim --seeds COUNT [--seed-base N] [--threads N]   so many, however long that takes
 //   hpctl_sim --seed N [--trace]                            one seed, with its history
 //
 // Exit code 0 = every seed held; 1 = a violation, printed with the command that replays it.
@@ -14,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -61,7 +63,8 @@ void add(Totals& totals, uint64_t seed, bool twice, const SeedResult& r) {
               seed);
 }
 
-int run_many(double seconds, uint64_t base, unsigned threads) {
+// Until one of the two bounds.
+int run_many(double seconds, uint64_t seeds, uint64_t base, unsigned threads) {
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -71,8 +74,7 @@ int run_many(double seconds, uint64_t base, unsigned threads) {
   std::vector<std::jthread> pool;
   for (unsigned i = 0; i < threads; ++i) {
     pool.emplace_back([&] {
-      while (elapsed() < seconds) {
-        const uint64_t seed = next++;
+      for (uint64_t seed = 0; elapsed() < seconds && (seed = next++) - base < seeds;) {
         const bool twice = seed % kTwiceEvery == 0;
         add(totals, seed, twice, run_checked(seed, twice));
       }
@@ -97,7 +99,9 @@ int run_many(double seconds, uint64_t base, unsigned threads) {
 
 int main(int argc, char** argv) {
   std::signal(SIGABRT, on_abort);
+  constexpr double kForEver = std::numeric_limits<double>::infinity();
   double seconds = 10;
+  uint64_t seeds = std::numeric_limits<uint64_t>::max();
   uint64_t base = 1;
   unsigned threads = std::max(1U, std::thread::hardware_concurrency());
   const char* seed = nullptr;
@@ -105,11 +109,15 @@ int main(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; ++i) {
     const std::string option = argv[i];
     if (option == "--seconds") seconds = std::atof(argv[i + 1]);
+    if (option == "--seeds") {
+      seeds = std::strtoull(argv[i + 1], nullptr, 10);
+      seconds = kForEver;
+    }
     if (option == "--seed-base") base = std::strtoull(argv[i + 1], nullptr, 10);
     if (option == "--threads") threads = static_cast<unsigned>(std::atoi(argv[i + 1]));
     if (option == "--seed") seed = argv[i + 1];
   }
-  if (seed == nullptr) return run_many(seconds, base, threads);
+  if (seed == nullptr) return run_many(seconds, seeds, base, threads);
   const SeedResult r = hpctl::sim::run_seed(std::strtoull(seed, nullptr, 10), trace);
   std::printf("seed %s: digest %016lx, %lu events, %s\n", seed, r.digest, r.events,
               r.violation.empty() ? "held" : r.violation.c_str());

@@ -7,12 +7,13 @@
 # shellcheck disable=SC2016,SC2154  # quoted programs are for tasks; the set-up assigns the rest
 set -euo pipefail
 python=/usr/bin/python3
-if ! $python -c 'import torch.distributed' 2>/dev/null; then
+if ! $python -c 'from importlib.util import find_spec; exit(not find_spec("torch"))'; then
   echo "skipped: $python has no torch (Debian: python3-torch)" >&2
   exit 77
 fi
-peers=$(dirname "$(realpath "$0")")/../bench/peers
-text=/usr/share/common-licenses/GPL-3
+tests=$(realpath "$(dirname "$(realpath "$0")")/..")
+peers=$tests/bench/peers
+program=$tests/integration/ddp_train.py
 # shellcheck source=tests/slurm/auto_resume_setup.sh
 . "$(dirname "$(realpath "$0")")/auto_resume_setup.sh" "$1" 2
 # An agent of torchrun whose workers have failed waits up to 300 s for the other agents to end.
@@ -24,15 +25,18 @@ if [ "$HPCTL_TEST_NETNS" = true ]; then
   head=n1
 fi
 
-last_step() { sed -nE '$s/.*"step": ([0-9]+).*/\1/p' "$1" 2>/dev/null || true; }
+last_step() { sed -nE '$s/.*"step": ([0-9]+).*/\1/p' "$1/steps.jsonl" 2>/dev/null || true; }
 await_step() { # await_step DIRECTORY N
   local until=$((SECONDS + 120)) now
-  until now=$(last_step "$1/metrics.jsonl") && [ "${now:-0}" -ge "$2" ]; do
+  until now=$(last_step "$1") && [ "${now:-0}" -ge "$2" ]; do
     [ $SECONDS -lt $until ] || { check "step $2" "reached in time" "step ${now:-none}"; return 0; }
     sleep 0.05
   done
 }
-lives_in() { sed -nE 's/.*"pid": ([0-9]+).*/\1/p' "$1/metrics.jsonl" | uniq | wc -l; }
+lives_in() { cut -d, -f2 "$1/steps.jsonl" | uniq | wc -l; }
+pid_of() { # pid_of DIRECTORY LIFE RANK
+  jq .pid "$1/env-g$2-r$3.json"
+}
 
 # What goes on for long after the kill is shown, with where it waits and for whom.
 show_if_late() { # show_if_late PID
@@ -46,17 +50,19 @@ show_if_late() { # show_if_late PID
   done
 }
 
-train() { # train NAME SRUN-AND-PROGRAM...: kills rank 3 after the first checkpoint
+train() { # train NAME SRUN-AND-PROGRAM...: kills rank 3 after the second checkpoint
   local name=$1
   shift
   mkdir "$work/$name"
-  outcome "$@" "$peers/ddp_llama.py" $text "$work/$name" 30 >"$work/$name/told" &
+  touch "$work/$name/hold-13"
+  outcome "$@" "$program" "$work/$name" 30 >"$work/$name/told" &
   await_step "$work/$name" 12
-  kill -KILL "$(cat "$work/$name/pid-3")"
+  kill -KILL "$(pid_of "$work/$name" 1 3)"
+  rm "$work/$name/hold-13"
   show_if_late $!
   wait $!
   check_has "$name: it finished" "exit 0" "$(cat "$work/$name/told")"
-  check "$name: the last step" 30 "$(last_step "$work/$name/metrics.jsonl")"
+  check "$name: the last step" 30 "$(last_step "$work/$name")"
   check "$name: two lives" 2 "$(lives_in "$work/$name")"
 }
 train ddp step -N2 -n4 --ntasks-per-node=2 $python
@@ -66,12 +72,14 @@ train torchrun step -N2 -n2 $python "$peers/torchrun.py" --nnodes=2 --nproc_per_
   --max_restarts=0 --rdzv_backend=c10d --rdzv_id=1 --rdzv_endpoint=$head:29511
 check_has "torchrun: its exit is the cause" "tasks start again" "$(cat "$work/torchrun/told")"
 
-# Every task's next life is the Python that waited for it, with torch imported.
+# Every task's next life is the Python that waited for it, with torch imported. Training stands still
+# while they import, at the lowest priority.
 out=$work/standby waiting=$work/standby/waiting
 mkdir -p "$waiting"
-export HPCTL_STANDBY_IMPORTS=torch,stands_by STANDING_BY=$waiting
-outcome step -J standby -N2 -n4 --ntasks-per-node=2 $python "$peers/ddp_llama.py" $text "$out" \
-  100000 >"$out/told" &
+touch "$out/hold-3"
+export HPCTL_STANDBY_IMPORTS=torch,stands_by STANDING_BY=$waiting PYTHONPATH=$peers
+outcome step -J standby -N2 -n4 --ntasks-per-node=2 $python "$program" "$out" 100000 \
+  >"$out/told" &
 those_who_wait() { find "$waiting" -type f | wc -l; }
 await_count() { # await_count WHAT N COMMAND...
   local what=$1 expected=$2 until=$((SECONDS + 120))
@@ -81,14 +89,15 @@ await_count() { # await_count WHAT N COMMAND...
     sleep 0.05
   done
 }
+await_step "$out" 2
 await_count "standby: four wait" 4 those_who_wait
 expected=$(find "$waiting" -type f -printf '%f\n' | sort)
-reached=$(last_step "$out/metrics.jsonl")
-kill -KILL "$(cat "$out/pid-3")"
+kill -KILL "$(pid_of "$out" 1 3)"
+rm "$out/hold-3"
 await_count "standby: two lives" 2 lives_in "$out"
 check "standby: who waited goes on" "$expected" \
-  "$(for file in "$out"/pid-?; do echo "$(<"$file")"; done | sort)"
-await_step "$out" $((reached + 1))
+  "$(for rank in 0 1 2 3; do pid_of "$out" 2 $rank; done | sort)"
+await_step "$out" 3
 scancel -n standby
 wait $!
 await_no_process 'hpctl standby'

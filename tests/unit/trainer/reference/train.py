@@ -6,7 +6,9 @@ data, for pytorch_test.cc to compare with.
 Shares no code with the trainer: the model is written here on torch.nn.functional, optimizer and
 clipping are torch's own. With float16 the weights stay fp32, and what a GPU computes in fp16 is
 computed in fp32 from fp16 and rounded, forward and backward; the loss is scaled, and a batch whose
-gradients overflow is dropped. Usage: train.py DIR float16|float32|float64, where DIR holds
+gradients overflow is dropped. Usage: train.py, which trains for each line "DIR TYPE" of its input,
+TYPE being float16, float32 or float64, and answers with a line when that is done: importing torch
+takes longer than most of what it is asked for. DIR holds
 
   job.json     {"model": {...}, "train": {...}, "tensors": [[name, shape], ...]} (keys of job.yaml)
   weights.bin  the tensors' elements one after the other, fp32
@@ -231,10 +233,9 @@ class LossScale:
         return finite
 
 
-def main():
-    directory, dtype = sys.argv[1], getattr(torch, sys.argv[2])
+def train(directory, name):
+    dtype = getattr(torch, name)
     master = torch.float32 if dtype == torch.float16 else dtype
-    torch.set_num_threads(1)
     with open(f"{directory}/job.json") as f:
         job = json.load(f)
     m, t = job["model"], job["train"]
@@ -282,15 +283,22 @@ def main():
         if scale and not scale.fits(all(w.grad.isfinite().all() for w in trained.values())):
             continue
         if not losses:
-            with open(f"{directory}/{sys.argv[2]}.gradient", "wb") as f:
+            with open(f"{directory}/{name}.gradient", "wb") as f:
                 for w in trained.values():
                     f.write(w.grad.double().numpy().tobytes())
         norms.append(torch.nn.utils.clip_grad_norm_(list(trained.values()), o["clip"]).item())
         losses.append(entropy)
         scales.append(scale.value if scale else 0)
         optimizer.step()
-    with open(f"{directory}/{sys.argv[2]}.json", "w") as f:
+    with open(f"{directory}/{name}.json", "w") as f:
         json.dump({"losses": losses, "norms": norms, "scales": scales}, f)
+
+
+def main():
+    torch.set_num_threads(1)
+    for line in sys.stdin:
+        train(*line.split())
+        print("done", flush=True)
 
 
 if __name__ == "__main__":
