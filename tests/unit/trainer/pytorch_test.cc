@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Beside PyTorch (reference/train.py): the same weights, data and settings; losses, gradient norms
-// and gradients compared. A hundred steps of whole workers in fp32: real processes, two ranks,
-// several micro-batches. And the same model, optimizer, clipping and schedule in fp64 in this
-// process, where rounding hides nothing and fewer steps show what is wrong.
+// A hundred steps beside PyTorch (reference/train.py): the same weights, data and settings; losses,
+// gradient norms and gradients compared. Whole workers in fp32: real processes, two ranks, several
+// micro-batches. And the same model, optimizer, clipping and schedule in fp64 in this process,
+// where rounding hides nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +39,6 @@ using testing::ReferenceProcess;
 using testing::WorkerProcess;
 
 constexpr int64_t kSteps = 100;
-constexpr int64_t kWideSteps = 40;  // in fp64
 
 struct Curve {
   std::vector<double> losses;
@@ -52,7 +51,7 @@ class Comparison {
   // "Default", "Other": a Llama with every setting that is not the default, "Gpt", "Qwen2", "Qwen3"
   // and "Mistral"; with "Documents" behind it, packed documents; with "Answers", packed pairs of
   // which the answers are learnt; with "Lora", adapters.
-  explicit Comparison(const std::string& settings, int64_t steps = kSteps) {
+  explicit Comparison(const std::string& settings) {
     std::ofstream text(dir_ / "text");
     for (int i = 0; i < 3000; ++i) text << "item " << i << " is " << i * i % 701 << " units\n";
     text.close();
@@ -71,11 +70,11 @@ class Comparison {
     train.data.seq_len = 32;
     train.batch.micro = 2;
     train.batch.global = 8;
-    train.steps = steps;
+    train.steps = kSteps;
     train.seed = 5;
     train.optimizer.lr = 3e-3;
     train.optimizer.clip = 0.7;
-    train.schedule.warmup_steps = steps / 10;
+    train.schedule.warmup_steps = kSteps / 10;
     train.precision = Precision::kFp32;
     for (const auto& [name, preset] :
          {std::pair{"Gpt", "tiny-gpt"}, std::pair{"Qwen2", "tiny-qwen2"},
@@ -98,7 +97,7 @@ class Comparison {
     train.model.rope_scaling = {
         .factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_len = 64};
     train.schedule.name = ScheduleShape::kWsd;
-    train.schedule.decay_steps = steps * 3 / 10;
+    train.schedule.decay_steps = kSteps * 3 / 10;
     train.optimizer.no_decay = {DecayGroup::kNorms, DecayGroup::kEmbeddings};
     train.loss.z_loss = 1e-3;
   }
@@ -478,12 +477,12 @@ TEST(PyTorchFp16, WorkersAgreeOverOverflowsAndGrowth) {
 
 TEST_P(PyTorch, Fp64AgreesToTheLastDigits) {
   at::set_num_threads(1);
-  Comparison comparison(GetParam(), kWideSteps);
+  Comparison comparison(GetParam());
   SKIP_WITHOUT_PYTORCH(comparison.run_pytorch("float64"));
   WideTraining wide(comparison);
-  for (uint64_t step = 1; step <= kWideSteps; ++step) wide.step(step);
-  EXPECT_LT(worst_relative(wide.curve.losses, comparison.reference.losses, kWideSteps), 1e-9);
-  EXPECT_LT(worst_relative(wide.curve.norms, comparison.reference.norms, kWideSteps), 1e-8);
+  for (uint64_t step = 1; step <= kSteps; ++step) wide.step(step);
+  EXPECT_LT(worst_relative(wide.curve.losses, comparison.reference.losses, kSteps), 1e-9);
+  EXPECT_LT(worst_relative(wide.curve.norms, comparison.reference.norms, kSteps), 1e-8);
   EXPECT_LT(worst_gradient(comparison.blocks(), wide.first_gradient, comparison.first_gradient),
             1e-11);
 }
