@@ -11,7 +11,7 @@ using nlohmann::json;
 namespace hpctl {
 namespace {
 
-constexpr size_t kShownBytes = 40;
+constexpr size_t kShownContext = 40;
 
 // Builds nothing; keeps the place where the parser gave up.
 class ErrorPlace final : public json::json_sax_t {
@@ -58,10 +58,10 @@ std::string describe_place(std::string_view text, size_t read) {
            " is zero: the file was not written whole; get it again";
   }
   std::string_view before = text.substr(0, read);
-  before.remove_prefix(before.size() - std::min(before.size(), kShownBytes));
+  before.remove_prefix(before.size() - std::min(before.size(), kShownContext));
   // A line that ends inside a string is wrong at its end.
   before.remove_prefix(before.substr(0, before.size() - 1).find_last_of("\r\n") + 1);
-  return "not JSON at byte " + byte + ", the last of `" + printable_line(before, kShownBytes) +
+  return "not JSON at byte " + byte + ", the last of `" + printable_line(before, kShownContext) +
          "`; mend it there, or get the file again";
 }
 
