@@ -2,7 +2,7 @@
 // hpctl_sim: the controller core in a simulated cluster, seed after seed.
 //
 //   hpctl_sim --seconds S [--seed-base N] [--threads N]     new seeds until the time is up
-//   hpctl_sim --seeds COUNT [--seed-base N] [--threads N]   so many, however long that takes
+//   hpctl_sim --seeds COUNT [--seed-base N] [--threads N]   so many; without either, for ever
 //   hpctl_sim --seed N [--trace]                            one seed, with its history
 //
 // Exit code 0 = every seed held; 1 = a violation, printed with the command that replays it.
@@ -63,7 +63,6 @@ void add(Totals& totals, uint64_t seed, bool twice, const SeedResult& r) {
               seed);
 }
 
-// Until one of the two bounds.
 int run_many(double seconds, uint64_t seeds, uint64_t base, unsigned threads) {
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed = [&] {
@@ -99,8 +98,7 @@ int run_many(double seconds, uint64_t seeds, uint64_t base, unsigned threads) {
 
 int main(int argc, char** argv) {
   std::signal(SIGABRT, on_abort);
-  constexpr double kForEver = std::numeric_limits<double>::infinity();
-  double seconds = 10;
+  double seconds = std::numeric_limits<double>::infinity();
   uint64_t seeds = std::numeric_limits<uint64_t>::max();
   uint64_t base = 1;
   unsigned threads = std::max(1U, std::thread::hardware_concurrency());
@@ -109,10 +107,7 @@ int main(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; ++i) {
     const std::string option = argv[i];
     if (option == "--seconds") seconds = std::atof(argv[i + 1]);
-    if (option == "--seeds") {
-      seeds = std::strtoull(argv[i + 1], nullptr, 10);
-      seconds = kForEver;
-    }
+    if (option == "--seeds") seeds = std::strtoull(argv[i + 1], nullptr, 10);
     if (option == "--seed-base") base = std::strtoull(argv[i + 1], nullptr, 10);
     if (option == "--threads") threads = static_cast<unsigned>(std::atoi(argv[i + 1]));
     if (option == "--seed") seed = argv[i + 1];

@@ -72,8 +72,8 @@ train torchrun step -N2 -n2 $python "$peers/torchrun.py" --nnodes=2 --nproc_per_
   --max_restarts=0 --rdzv_backend=c10d --rdzv_id=1 --rdzv_endpoint=$head:29511
 check_has "torchrun: its exit is the cause" "tasks start again" "$(cat "$work/torchrun/told")"
 
-# Every task's next life is the Python that waited for it, with torch imported. Training stands still
-# while they import, at the lowest priority.
+# Every task's next life is the Python that waited for it, with torch imported. Training stands
+# still while they import, at the lowest priority.
 out=$work/standby waiting=$work/standby/waiting
 mkdir -p "$waiting"
 touch "$out/hold-3"

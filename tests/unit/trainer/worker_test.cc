@@ -271,7 +271,7 @@ void prepare_peak(Job& job, const PeakSetting& setting, int64_t layers, int64_t 
   train.memory.activation_checkpointing = *from_word<Checkpointing>(setting.checkpointing);
   train.data.seq_len = 384;
   train.batch.micro = 2;
-  train.steps = 6;
+  train.steps = 4;
   job.workload.snapshot.every_steps = 1;
 }
 
