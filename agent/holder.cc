@@ -311,8 +311,9 @@ void Holder::reap_children() {
 
 void Holder::read_agent() {
   while (agent_socket_) {
-    if (!agent_socket_->flush().ok()) return;
-    if (!agent_socket_->has_queued()) loop_.change(agent_socket_->fd(), EPOLLIN);
+    // Whoever is gone takes nothing more; what it had sent counts.
+    const bool flushed = agent_socket_->flush().ok() && !agent_socket_->has_queued();
+    if (flushed) loop_.change(agent_socket_->fd(), EPOLLIN);
     auto packet = agent_socket_->receive();
     if (!packet.ok()) {
       // Its end is closed: it is about to end, which the pidfd will tell.

@@ -90,13 +90,14 @@ Result<std::optional<Packet>> PacketSocket::receive() {
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
   ssize_t n = 0;
+  // Of a peer that is gone and had not read everything the kernel says ECONNRESET first, once, and
+  // then has what that peer had sent.
   do {
     n = ::recvmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  } while (n < 0 && errno == EINTR);
+  } while (n < 0 && (errno == EINTR || errno == ECONNRESET));
   if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::optional<Packet>();
-  if (n < 0 && errno != ECONNRESET)
-    return errno_error("cannot read from the process at the other end");
-  if (n <= 0) return Error{ErrorCode::kUnavailable, "the process at the other end is gone"};
+  if (n < 0) return errno_error("cannot read from the process at the other end");
+  if (n == 0) return Error{ErrorCode::kUnavailable, "the process at the other end is gone"};
   packet.bytes.resize(static_cast<size_t>(n));
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
        header = CMSG_NXTHDR(&message, header)) {

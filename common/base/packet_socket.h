@@ -40,7 +40,8 @@ class PacketSocket {
   Outcome flush();
   bool has_queued() const { return !queue_.empty(); }
 
-  // The next packet; nullopt when none is waiting. kUnavailable when the peer is gone.
+  // The next packet; nullopt when none is waiting. kUnavailable when the peer is gone, behind all
+  // that it had sent.
   Result<std::optional<Packet>> receive();
 
  private:
