@@ -2,7 +2,6 @@
 #include "agent/probes/mounts.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
@@ -17,6 +16,7 @@
 #include "common/base/fd.h"
 #include "common/base/file.h"
 #include "common/base/hyperpod.h"
+#include "common/base/wait_for_fd.h"
 
 namespace hpctl::agent {
 namespace {
@@ -124,6 +124,7 @@ int ask_mount(const char* path, bool writes) {
 std::vector<MountHealth> ask_mounts(const std::vector<Mount>& mounts,
                                     std::chrono::milliseconds deadline, AskMount ask) {
   const auto begin = SteadyClock::now();
+  const int64_t deadline_ms = deadline_in(deadline.count());
   std::vector<MountHealth> all;
   std::vector<Child> children;
   for (const Mount& mount : mounts) {
@@ -144,13 +145,8 @@ std::vector<MountHealth> ask_mounts(const std::vector<Mount>& mounts,
       of_entry.push_back(i);
     }
     if (entries.empty()) break;
-    // What has been answered counts after the deadline as well: we may be the one who was late.
-    const auto left = std::max(
-        std::chrono::ceil<std::chrono::milliseconds>(begin + deadline - SteadyClock::now()),
-        std::chrono::milliseconds(0));
-    const int ready = ::poll(entries.data(), entries.size(), static_cast<int>(left.count()));
-    if (ready == 0 || (ready < 0 && errno != EINTR)) break;
-    if (ready < 0) continue;
+    const auto ready = wait_for_fds(entries, deadline_ms);
+    if (!ready.ok() || *ready == 0) break;
     for (size_t i = 0; i < entries.size(); ++i) {
       if (entries[i].revents != 0) take_answer(children[of_entry[i]], all[of_entry[i]], begin);
     }

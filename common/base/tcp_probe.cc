@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/base/tcp_probe.h"
 
-#include <poll.h>
-
-#include <algorithm>
 #include <cerrno>
 #include <optional>
 #include <utility>
@@ -11,11 +8,10 @@
 #include "common/base/fd.h"
 #include "common/base/socket_address.h"
 #include "common/base/tcp_connect.h"
+#include "common/base/wait_for_fd.h"
 
 namespace hpctl {
 namespace {
-
-using SteadyClock = std::chrono::steady_clock;
 
 TcpAnswer meaning_of(int error) {
   if (error == 0) return TcpAnswer::kAccepted;
@@ -37,7 +33,7 @@ std::optional<TcpAnswer> begin_probe(const std::string& text, UniqueFd& socket) 
 
 std::vector<TcpAnswer> probe_tcp(const std::vector<std::string>& addresses,
                                  std::chrono::milliseconds patience) {
-  const auto deadline = SteadyClock::now() + patience;
+  const int64_t deadline_ms = deadline_in(patience.count());
   std::vector<TcpAnswer> answers;
   size_t waiting = 0;
   std::vector<UniqueFd> sockets(addresses.size());
@@ -49,13 +45,8 @@ std::vector<TcpAnswer> probe_tcp(const std::vector<std::string>& addresses,
     if (!answer) ++waiting;
   }
   while (waiting > 0) {
-    // What has been answered counts after the deadline as well: we may be the one who was late.
-    const auto left =
-        std::max(std::chrono::ceil<std::chrono::milliseconds>(deadline - SteadyClock::now()),
-                 std::chrono::milliseconds(0));
-    const int ready = ::poll(waits.data(), waits.size(), static_cast<int>(left.count()));
-    if (ready == 0 || (ready < 0 && errno != EINTR)) break;
-    if (ready < 0) continue;
+    const auto ready = wait_for_fds(waits, deadline_ms);
+    if (!ready.ok() || *ready == 0) break;
     for (size_t i = 0; i < waits.size(); ++i) {
       if (waits[i].fd < 0 || waits[i].revents == 0) continue;
       answers[i] = meaning_of(tcp_answer_on(waits[i].fd));

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/base/wait_for_fd.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <climits>
@@ -13,7 +11,7 @@ namespace hpctl {
 
 int64_t deadline_in(int64_t patience_ms) { return SystemClock().monotonic_ms() + patience_ms; }
 
-Result<short> wait_for_fd(int fd, short events, int64_t deadline_ms) {
+Result<int> wait_for_fds(std::span<pollfd> entries, int64_t deadline_ms) {
   const SystemClock clock;
   for (;;) {
     int timeout = -1;
@@ -21,12 +19,17 @@ Result<short> wait_for_fd(int fd, short events, int64_t deadline_ms) {
       const int64_t left = deadline_ms - clock.monotonic_ms();
       timeout = static_cast<int>(std::clamp<int64_t>(left, 0, INT_MAX));
     }
-    pollfd entry{fd, events, 0};
-    const int n = ::poll(&entry, 1, timeout);
-    if (n > 0) return entry.revents;
-    if (n == 0) return Error{ErrorCode::kUnavailable, "no answer in time"};
+    const int ready = ::poll(entries.data(), entries.size(), timeout);
+    if (ready >= 0) return ready;
     if (errno != EINTR) return errno_error("cannot wait for an answer");
   }
+}
+
+Result<short> wait_for_fd(int fd, short events, int64_t deadline_ms) {
+  pollfd entry{fd, events, 0};
+  HP_TRY_ASSIGN(const int ready, wait_for_fds({&entry, 1}, deadline_ms));
+  if (ready == 0) return Error{ErrorCode::kUnavailable, "no answer in time"};
+  return entry.revents;
 }
 
 }  // namespace hpctl
