@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,7 +16,6 @@
 
 #include "common/base/arena_header.h"
 #include "common/base/file.h"
-#include "common/base/lineage.h"
 #include "common/base/snapshot_peers.h"
 #include "tests/unit/trainer/worker_job.h"
 #include "trainer/checkpoint/ledger_check.h"
@@ -128,20 +128,24 @@ class SteeredJob : public Job {
     record_generation();
   }
 
-  // The same from the newest checkpoint; from the seed where the disk was slower than the steps.
+  // Behind each of these steps all ranks leave, and go on from memory.
+  void go_on_over_aborts(std::initializer_list<uint64_t> steps) {
+    for (const uint64_t step : steps) {
+      const uint64_t common = abort_after_step(step);
+      ASSERT_GE(common + 1, step) << messages();
+      ASSERT_LT(common, 100U) << "the abort came too late to disturb anything";
+      join_from(common);
+    }
+  }
+
+  // Goes on from the newest checkpoint, or from the seed.
   void join_from_disk() {
     go_back_to_disk();
     join();
   }
 
   void go_back_to_disk() {
-    const auto newest = latest_valid_checkpoint(workload.checkpoint_dir, {});
-    ASSERT_TRUE(newest.ok()) << newest.error().message;
-    if (*newest) {
-      resume((*newest)->name(), (*newest)->step);
-    } else {
-      ++workload.generation;
-    }
+    resume_from_newest();
     workload.from_memory = false;
     record_generation();
   }

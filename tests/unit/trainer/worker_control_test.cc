@@ -42,12 +42,7 @@ using testing::WorkerProcess;
 TEST(WorkerControl, AfterAnAbortTheSameProcessGoesOnWithTheBitsOfAnUndisturbedJob) {
   SteeredJob job(2, 100);
   job.start_and_join();
-  for (const uint64_t step : {3, 30}) {
-    const uint64_t common = job.abort_after_step(step);
-    ASSERT_GE(common + 1, step) << job.messages();
-    ASSERT_LT(common, 100U) << "the abort came too late to disturb anything";
-    job.join_from(common);
-  }
+  ASSERT_NO_FATAL_FAILURE(job.go_on_over_aborts({3, 30}));
   job.expect_ends_as_calm();
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/base/json.h"
+#include "common/base/lineage.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/worker_process.h"
 #include "trainer/checkpoint/inspect.h"
@@ -55,6 +56,19 @@ class Job {
     workload.parent_generation = workload.generation++;
     workload.resume_checkpoint = workload.checkpoint_dir + "/" + checkpoint;
     workload.start_step = step;
+  }
+
+  // The same from the newest one that is whole, or from the seed: saves go on beside the steps, and
+  // none may have become durable. From which step; 0 = the seed.
+  uint64_t resume_from_newest() {
+    const auto newest = latest_valid_checkpoint(workload.checkpoint_dir, {});
+    EXPECT_TRUE(newest.ok()) << newest.error().message;
+    if (!newest.ok() || !*newest) {
+      ++workload.generation;
+      return 0;
+    }
+    resume((*newest)->name(), (*newest)->step);
+    return (*newest)->step;
   }
 
   // Continues from one of another job, with its data.

@@ -16,7 +16,6 @@
 
 #include "common/base/checksum.h"
 #include "common/base/file.h"
-#include "common/base/lineage.h"
 #include "tests/support/program_output.h"
 #include "tests/unit/trainer/steered_job.h"
 #include "tests/unit/trainer/worker_job.h"
@@ -103,14 +102,7 @@ TEST(WorkerLora, GoesOnBitForBitAlsoAfterAKill) {
     job.in_child = dies_after_its_seventh_step;
     EXPECT_THAT(job.run(), Each(::testing::Ne(kExitFinished)));
     job.in_child = nullptr;
-    // Saves go on beside the steps: the newest may not have become durable.
-    const auto latest = latest_valid_checkpoint(job.workload.checkpoint_dir, {});
-    ASSERT_TRUE(latest.ok()) << latest.error().message;
-    if (*latest) {
-      job.resume((*latest)->name(), (*latest)->step);
-    } else {  // the disk was slower than seven steps
-      ++job.workload.generation;
-    }
+    job.resume_from_newest();
     ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
     EXPECT_EQ(job.digest("step-8.g2"), calm.digest("step-8.g1")) << to_word(strategy);
   }
@@ -133,12 +125,7 @@ TEST(WorkerLora, AfterAnAbortTheSameProcessesGoOnBitForBit) {
   use_lora(job);
   job.workload.train.strategy = Strategy::kShardGradOp;
   job.start_and_join();
-  for (const uint64_t step : {3, 30}) {
-    const uint64_t common = job.abort_after_step(step);
-    ASSERT_GE(common + 1, step) << job.messages();
-    ASSERT_LT(common, 100U) << "the abort came too late to disturb anything";
-    job.join_from(common);
-  }
+  ASSERT_NO_FATAL_FAILURE(job.go_on_over_aborts({3, 30}));
   for (const auto& worker : job.workers) EXPECT_EQ(worker->wait(), kExitFinished) << job.messages();
   EXPECT_EQ(job.digest("step-100.g3"), calm.digest("step-100.g1")) << job.messages();
   EXPECT_EQ(job.losses(), calm.losses());
