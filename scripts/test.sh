@@ -41,6 +41,21 @@ slowest() {  # the ten tests that took longest
     build/*/ctest.log | sort -rn | sed 10q
 }
 
+# How each failed test ended: what it said last may be far up in a long log.
+ends_of_failed() {
+  awk '
+    function show(  i) {
+      if (failed) print "=== end of " failed
+      for (i = (n > 40 ? n - 39 : 1); failed && i <= n; ++i) print lines[i]
+      failed = ""
+      n = 0
+    }
+    /^ *[0-9]+\/[0-9]+ Test +#[0-9]+: / { show(); if (/\*\*\*/) failed = $4 }
+    /^ +Start +[0-9]+: / || /% tests passed/ { show() }
+    { lines[++n] = $0 }
+    END { show() }' build/*/ctest.log
+}
+
 # behind COMMAND...: runs them one after the other with what processor time the tests leave; what
 # they print is in build/behind.log.
 behind() {
@@ -87,6 +102,7 @@ else
   part "tidy" await_next || result=1
 fi
 printf '=== time of each part\n%s=== slowest tests\n%s\n' "$report" "$(slowest)"
+ends_of_failed
 for log in build/*/ctest.log; do
   printf '=== summary %s\n' "$(basename "$(dirname "$log")")"
   sed -n '/% tests passed/,$p' "$log"

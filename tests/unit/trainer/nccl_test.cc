@@ -184,24 +184,27 @@ TEST(Nccl, CallsInProgressAreAwaited) {
   });
 }
 
-TEST(Nccl, AnAsynchronousErrorIsAPeerLost) {
-  const Setting error("STUB_NCCL_ERROR_AT", "3");
-  const TemporaryDirectory dir;
-  std::vector<std::future<Outcome>> ranks;
-  for (int r = 0; r < 2; ++r) {
-    ranks.push_back(std::async(std::launch::async, [&, r]() -> Outcome {
-      const auto comm = make(options_for(dir, r, 2));
-      HP_TRY(comm->connect());
-      HP_TRY(comm->barrier());
-      return comm->barrier();
-    }));
-  }
-  for (auto& rank : ranks) {
-    const Outcome outcome = rank.get();
-    ASSERT_FALSE(outcome.ok());
-    EXPECT_EQ(outcome.error().code, kPeerLost);
-    EXPECT_THAT(outcome.error().message,
-                AllOf(HasSubstr("collective 3"), HasSubstr("unhandled system error")));
+// Whether it is one of the communicator, or what a call answers.
+TEST(Nccl, AnErrorIsAPeerLost) {
+  for (const char* how : {"STUB_NCCL_ERROR_AT", "STUB_NCCL_REFUSE_AT"}) {
+    const Setting error(how, "3");
+    const TemporaryDirectory dir;
+    std::vector<std::future<Outcome>> ranks;
+    for (int r = 0; r < 2; ++r) {
+      ranks.push_back(std::async(std::launch::async, [&, r]() -> Outcome {
+        const auto comm = make(options_for(dir, r, 2));
+        HP_TRY(comm->connect());
+        HP_TRY(comm->barrier());
+        return comm->barrier();
+      }));
+    }
+    for (auto& rank : ranks) {
+      const Outcome outcome = rank.get();
+      ASSERT_FALSE(outcome.ok()) << how;
+      EXPECT_EQ(outcome.error().code, kPeerLost) << how;
+      EXPECT_THAT(outcome.error().message,
+                  AllOf(HasSubstr("collective 3"), HasSubstr("unhandled system error")));
+    }
   }
 }
 

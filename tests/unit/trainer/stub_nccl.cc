@@ -2,10 +2,11 @@
 // NCCL without GPUs: real collectives between threads or processes of one machine, over sockets.
 // Rank 0 keeps a hub that every rank connects to; a collective is one message to it and one back.
 // It is stricter than NCCL: a communicator that is used while a call on it is in progress, after an
-// error or after its abort, ends the process.
+// error that its user was told of or after its abort, ends the process.
 //
 //   STUB_NCCL_SLOW=N      collectives return ncclInProgress, for N polls
 //   STUB_NCCL_ERROR_AT=N  the N-th collective of a communicator is an asynchronous error
+//   STUB_NCCL_REFUSE_AT=N the call of the N-th answers with an error
 //   STUB_NCCL_HANG_AT=N   the N-th never ends, until the communicator is aborted
 //   STUB_NCCL_CRASH_AT=N  the N-th ends the process
 //   STUB_NCCL_DELAY_MS=N  each takes so much longer
@@ -142,6 +143,7 @@ struct ncclComm {
   std::atomic<int> state{kBusy};
   std::atomic<int> busy_polls{0};
   std::atomic<bool> aborted{false};
+  std::atomic<bool> told_of_error{false};
   int collectives = 0;
   std::thread joining;
 
@@ -201,8 +203,15 @@ struct Task {
 int start(const Handle* handle, const void* send, void* receive, Header header, void* stream) {
   const std::shared_ptr<ncclComm>& comm = handle->comm;
   if (comm->state == kBusy) misuse("a collective on a communicator that is in progress");
-  if (comm->state != kSuccess) misuse("a collective on a communicator with an error");
-  if (++comm->collectives == setting("STUB_NCCL_ERROR_AT")) {
+  if (comm->told_of_error) misuse("a collective on a communicator with an error");
+  // It may come between a look at the communicator and this call, which then answers with it.
+  if (const int state = comm->state; state != kSuccess) {
+    comm->told_of_error = true;
+    return state;
+  }
+  ++comm->collectives;
+  if (comm->collectives == setting("STUB_NCCL_REFUSE_AT")) return kSystemError;
+  if (comm->collectives == setting("STUB_NCCL_ERROR_AT")) {
     comm->state = kSystemError;
     return kSuccess;
   }
@@ -297,6 +306,7 @@ int ncclCommGetAsyncError(const Handle* handle, int* state) {
     comm.state.compare_exchange_strong(busy, kSuccess);
   }
   *state = comm.state;
+  if (*state != kSuccess && *state != kBusy) comm.told_of_error = true;
   return kSuccess;
 }
 
