@@ -8,6 +8,10 @@
 namespace hpctl::test {
 
 void ScriptedController::start() {
+  {
+    const std::lock_guard lock(mutex_);
+    stops_ = false;
+  }
   grpc::ServerBuilder builder;
   builder.AddListeningPort(address_, grpc::InsecureServerCredentials());
   builder.RegisterService(this);
@@ -19,6 +23,7 @@ void ScriptedController::stop() {
   if (!server_) return;
   {
     const std::lock_guard lock(mutex_);
+    stops_ = true;
     for (grpc::ServerContext* context : contexts_) context->TryCancel();
   }
   server_->Shutdown(std::chrono::system_clock::now());
@@ -29,12 +34,14 @@ void ScriptedController::stop() {
 grpc::Status ScriptedController::Connect(grpc::ServerContext* context, Stream* stream) {
   {
     const std::lock_guard lock(mutex_);
+    if (stops_) return {grpc::StatusCode::UNAVAILABLE, "it stops"};
     contexts_.insert(context);
     stream_ = stream;
   }
   v1::AgentMessage message;
   while (stream->Read(&message)) {
     const std::lock_guard lock(mutex_);
+    if (stops_) break;
     v1::ControllerMessage answer;
     answer.set_job(message.job());
     if (message.has_register_agent() && !behaviour.refuse.empty()) {

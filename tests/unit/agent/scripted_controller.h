@@ -58,6 +58,8 @@ class ScriptedController final : public v1::AgentLink::Service {
   std::unique_ptr<grpc::Server> server_;
   std::mutex mutex_;
   std::condition_variable changed_;
+  // An agent comes back within milliseconds, also before the listener is closed: nobody heard it.
+  bool stops_ = false;
   std::deque<v1::AgentMessage> received_;
   Stream* stream_ = nullptr;  // of the newest connection
   std::set<grpc::ServerContext*> contexts_;
