@@ -2,12 +2,14 @@
 // File systems that answer, and ones that hang whoever asks.
 #include "agent/probes/mounts.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
+#include "common/base/fd.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl::agent {
@@ -47,15 +49,38 @@ TEST(Mounts, ADirectoryThatAnswersIsWrittenToAndLeftAsItWas) {
             std::strerror(ENOENT));
 }
 
-// The hook of a hung mount: whoever asks does not come back.
-int hang(const char* path, bool) {
-  if (std::strstr(path, "hung") != nullptr) ::pause();
-  return std::strstr(path, "stale") != nullptr ? ESTALE : 0;
+// A hung mount: whoever asks does not come back.
+int hang(const char*, bool) {
+  for (;;) ::pause();
+}
+
+TEST(Mounts, AHungOneIsWaitedForUntilTheDeadline) {
+  const auto health = ask_mounts({{"/hung", "nfs"}}, milliseconds(50), hang);
+  EXPECT_FALSE(health[0].answered);
+}
+
+// A byte for each that has answered; read where a mount hangs.
+int answered_fds[2];
+
+// The one that hangs has not answered when the other two have.
+int hang_until_others_answer(const char* path, bool) {
+  char byte = 0;
+  if (std::strstr(path, "hung") != nullptr) {
+    for (int others = 0; others < 2; ++others) {
+      if (::read(answered_fds[0], &byte, 1) != 1) break;
+    }
+    ::_exit(1);
+  }
+  const ssize_t told = ::write(answered_fds[1], &byte, 1);
+  return told == 1 && std::strstr(path, "stale") == nullptr ? 0 : ESTALE;
 }
 
 TEST(Mounts, AHungOneKeepsNobodyWaiting) {
-  const auto health =
-      ask_mounts({{"/hung", "nfs"}, {"/fine", "nfs"}, {"/stale", "nfs4"}}, milliseconds(300), hang);
+  ASSERT_EQ(::pipe2(answered_fds, O_CLOEXEC), 0);
+  const UniqueFd reader(answered_fds[0]);
+  const UniqueFd writer(answered_fds[1]);
+  const auto health = ask_mounts({{"/hung", "nfs"}, {"/fine", "nfs"}, {"/stale", "nfs4"}},
+                                 milliseconds(60'000), hang_until_others_answer);
   EXPECT_FALSE(health[0].answered);
   EXPECT_TRUE(health[1].answered);
   EXPECT_EQ(health[1].trouble, "");
