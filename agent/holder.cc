@@ -87,6 +87,7 @@ class Holder {
             },
             [this](const Worker& worker) { worker_changed(worker); }),
         stacks_(loop_, options.stacks_program, options.paths.job_stacks(options.job),
+                options.stacks_limit_ms,
                 [this](const Kill& order, const std::string& told) { end_workers(order, told); }) {}
 
   int run();

@@ -15,6 +15,7 @@
 #include "agent/worker_table.h"
 #include "common/base/ids.h"
 #include "common/base/paths.h"
+#include "common/base/stack_files.h"
 
 namespace hpctl::holder {
 
@@ -27,6 +28,7 @@ struct HolderOptions {
   std::vector<std::string> guardian_argv;
   std::string stacks_program;  // hpstacks
   PingTimes ping_times = {};   // of standbys
+  int64_t stacks_limit_ms = kStacksLimitMs;
 };
 
 // Runs until told to end. Exit code: 0 ended on request, or another holder has the node; 1 a fault

@@ -61,7 +61,7 @@ Outcome StackTaker::start(const std::vector<std::string>& argv) {
   output_ = std::move(heard.output);
   said_.clear();
   asks_recorders_ = false;
-  end_at_ms_ = clock_.monotonic_ms() + kStacksLimitMs;
+  end_at_ms_ = clock_.monotonic_ms() + limit_ms_;
   loop_.add(process_->pidfd.get(), EPOLLIN, [this](uint32_t) { finish(true); });
   return Ok{};
 }

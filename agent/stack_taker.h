@@ -26,11 +26,12 @@ class StackTaker {
   // Called for each order when it is due, once, with what hpstacks told ("" = no stacks).
   using Due = std::function<void(const Kill& order, const std::string& told)>;
 
-  // `program` is hpstacks, `directory` where its files go.
-  StackTaker(EventLoop& loop, std::string program, std::string directory, Due due)
+  // `program` is hpstacks, `directory` where its files go; kStacksLimitMs but in tests.
+  StackTaker(EventLoop& loop, std::string program, std::string directory, int64_t limit_ms, Due due)
       : loop_(loop),
         program_(std::move(program)),
         directory_(std::move(directory)),
+        limit_ms_(limit_ms),
         due_(std::move(due)) {}
 
   // Of the members of a generation <= order.generation. Where there are none, or hpstacks cannot be
@@ -50,6 +51,7 @@ class StackTaker {
   EventLoop& loop_;
   const std::string program_;
   const std::string directory_;
+  const int64_t limit_ms_;
   const Due due_;
   const SystemClock clock_;
   std::optional<SpawnedProcess> process_;  // hpstacks; the holder reaps it

@@ -7,6 +7,7 @@
 #include <sys/un.h>
 
 #include <cstring>
+#include <iterator>
 #include <optional>
 
 #include "agent/holder.h"
@@ -40,7 +41,8 @@ class HolderTest : public ::testing::Test {
             {test::test_program("fake_agent"), socket_path_},
             {test::product_program("hpagent"), "--guardian"},
             stacks_program_,
-            ping_times_};
+            ping_times_,
+            stacks_limit_ms_};
   }
 
   void start_holder() {
@@ -127,6 +129,15 @@ class HolderTest : public ::testing::Test {
     return expect<WorkerState>();
   }
   std::string log_path(int32_t rank) const { return home_.paths().rank_log(kJob, Rank{rank}); }
+  // The holder comes to have so many.
+  void expect_children(long count) const {
+    const std::string pid = std::to_string(holder_.pid());
+    const std::string children = "/proc/" + pid + "/task/" + pid + "/children";
+    EXPECT_TRUE(eventually([&] {
+      std::istringstream pids(text_of(children));
+      return std::distance(std::istream_iterator<int>(pids), std::istream_iterator<int>()) == count;
+    })) << text_of(children);
+  }
   pid_t logged_pid(int32_t rank, const std::string& key) const {
     eventually([&] { return number_after(text_of(log_path(rank)), key) > 0; });
     return static_cast<pid_t>(number_after(text_of(log_path(rank)), key));
@@ -136,6 +147,7 @@ class HolderTest : public ::testing::Test {
   std::string socket_path_;
   std::string stacks_program_ = test::product_program("hpstacks");
   PingTimes ping_times_;
+  int64_t stacks_limit_ms_ = 60'000;  // also on a machine that is busy
   UniqueFd listener_;
   test::Child holder_;
   std::optional<PacketSocket> agent_;
