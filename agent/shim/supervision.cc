@@ -235,7 +235,7 @@ bool Supervision::start_stacks(int64_t grace_ms) {
   const std::string directory =
       (std::filesystem::current_path(error) / ("hpctl-stacks-" + run_id_)).string();
   auto stacks = TaskStacks::start(settings_.stacks, directory, generation_, settings_.rank, pid_,
-                                  clock_.monotonic_ms());
+                                  clock_.monotonic_ms() + settings_.stacks_limit_ms);
   if (!stacks.ok()) {
     say("no stacks are written: " + stacks.error().message);
     return false;

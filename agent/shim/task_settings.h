@@ -7,6 +7,7 @@
 
 #include "agent/standby_times.h"
 #include "common/base/result.h"
+#include "common/base/stack_files.h"
 #include "common/base/step_protocol.h"
 
 namespace hpctl::shim {
@@ -17,7 +18,8 @@ inline constexpr char kStandbyImportsName[] = "HPCTL_STANDBY_IMPORTS";
 struct TaskSettings {
   std::string program;  // argv[0] that the shim replaced
   std::string stacks;   // path of hpstacks; "" = none
-  std::string host;     // of srun, as this node reaches it
+  int64_t stacks_limit_ms = kStacksLimitMs;
+  std::string host;  // of srun, as this node reaches it
   uint16_t port = 0;
   std::string token;
   std::string node;

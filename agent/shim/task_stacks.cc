@@ -13,13 +13,13 @@
 namespace hpctl::shim {
 
 Result<TaskStacks> TaskStacks::start(const std::string& program, const std::string& directory,
-                                     uint64_t generation, int32_t rank, pid_t pid, int64_t now_ms) {
+                                     uint64_t generation, int32_t rank, pid_t pid,
+                                     int64_t deadline_ms) {
   HP_TRY_ASSIGN(HeardProcess heard,
                 spawn_heard({program, directory, std::to_string(generation),
                              std::to_string(rank) + ":" + std::to_string(pid)}));
   const std::string path = directory + "/" + stack_file(generation, std::to_string(rank));
-  return TaskStacks(std::move(heard.process), std::move(heard.output), path,
-                    now_ms + kStacksLimitMs);
+  return TaskStacks(std::move(heard.process), std::move(heard.output), path, deadline_ms);
 }
 
 TaskStacks::TaskStacks(SpawnedProcess process, UniqueFd output, std::string path,

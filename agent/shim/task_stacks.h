@@ -19,7 +19,8 @@ class TaskStacks {
  public:
   // `program` is hpstacks; the file goes into `directory`, which it makes.
   static Result<TaskStacks> start(const std::string& program, const std::string& directory,
-                                  uint64_t generation, int32_t rank, pid_t pid, int64_t now_ms);
+                                  uint64_t generation, int32_t rank, pid_t pid,
+                                  int64_t deadline_ms);
 
   // Readable when it has ended.
   int fd() const { return process_.pidfd.get(); }

@@ -126,6 +126,7 @@ TEST_F(SupervisionTest, TheEndThatWasAskedForIsNotReported) {
 
 // A stopped program does not end by SIGTERM alone; its stacks come first.
 TEST_F(SupervisionTest, AProgramThatHangsIsEndedAfterItsStacksAreWritten) {
+  settings_.stacks_limit_ms = kPatienceMs;
   write_stacks_by("kill -0 ${3#*:} && echo \"rank 0 in f (m) of $2\"; echo more");
   start("kill -STOP $$", 1);
   ASSERT_FALSE(HasFatalFailure());
@@ -140,6 +141,7 @@ TEST_F(SupervisionTest, AProgramThatHangsIsEndedAfterItsStacksAreWritten) {
 
 // Also where the step is given up for it.
 TEST_F(SupervisionTest, AProgramThatHangsLeavesItsStacksWhenTheStepIsGivenUp) {
+  settings_.stacks_limit_ms = kPatienceMs;
   write_stacks_by("kill -0 ${3#*:} && echo \"rank 0 in f (m) of $2\"");
   start("kill -STOP $$", 1);
   ASSERT_FALSE(HasFatalFailure());
@@ -176,7 +178,8 @@ TEST_F(SupervisionTest, WhatTheProgramTellsIsPassedOnAndItsFileGoesWithIt) {
   const auto started = next();
   ASSERT_TRUE(started && std::holds_alternative<step::Started>(*started));
   const auto pid = std::get<step::Started>(*started).pid;
-  for (int i = 0; i < 2; ++i) {  // also where nothing is new
+  // Twice, as it is told also where nothing is new; at first it may still be on its way to sleep.
+  for (int asleep = 0; asleep < 2;) {
     const auto said = next();
     ASSERT_TRUE(said && std::holds_alternative<step::Progress>(*said));
     const auto& told = std::get<step::Progress>(*said);
@@ -184,7 +187,7 @@ TEST_F(SupervisionTest, WhatTheProgramTellsIsPassedOnAndItsFileGoesWithIt) {
     EXPECT_EQ(told.pid, pid);
     EXPECT_EQ(told.step, 3U);
     EXPECT_EQ(told.tokens, 512U);
-    EXPECT_EQ(told.process_state, "S");
+    asleep += told.process_state == "S" ? 1 : 0;
   }
   const std::string path = path_told();
   EXPECT_TRUE(path_exists(path));
@@ -201,11 +204,13 @@ TEST_F(SupervisionTest, TheLastStepIsToldBeforeTheEnd) {
   start("echo 9 >>$HPCTL_PROGRESS_FILE", 1);
   ASSERT_FALSE(HasFatalFailure());
   ASSERT_TRUE(next());
-  const auto said = next();
+  auto said = next();
   ASSERT_TRUE(said && std::holds_alternative<step::Progress>(*said));
-  EXPECT_EQ(std::get<step::Progress>(*said).step, 9U);
-  const auto exited = next();
-  EXPECT_TRUE(exited && std::holds_alternative<step::Exited>(*exited));
+  // More than once of one that takes its time to end.
+  for (; said && std::holds_alternative<step::Progress>(*said); said = next()) {
+    EXPECT_EQ(std::get<step::Progress>(*said).step, 9U);
+  }
+  EXPECT_TRUE(said && std::holds_alternative<step::Exited>(*said));
 }
 
 TEST_F(SupervisionTest, WhatAKilledShimLeftIsRemovedByTheNext) {
