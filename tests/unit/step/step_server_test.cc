@@ -14,7 +14,7 @@
 namespace hpctl::step {
 namespace {
 
-constexpr int kPatienceMs = 10'000;
+constexpr int kPatienceMs = 60'000;
 
 class StepServerTest : public ::testing::Test {
  protected:
