@@ -114,7 +114,7 @@ Agent::Agent(const AgentOptions& options, PacketSocket holder, HolderMemory memo
     : options_(options),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       hello_(memory.hello),
-      holder_(std::move(holder), hello_.holder_pid),
+      holder_(std::move(holder), hello_.holder_pid, options.alive_limit_ms),
       place_(make_place(options)),
       envelope_(envelope(options.job.value, options.node, hello_.boot_id)),
       supervisor_(hello_.generation_seen, hello_.ended_through),

@@ -10,6 +10,7 @@
 // (controller_access.h), and after the orphan timeout ends the node.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "common/base/ids.h"
@@ -23,6 +24,8 @@ struct AgentOptions {
   std::string node;
   std::string program_directory;
   std::string version;
+  // Without a sign of life for so long the holder replaces the agent; 0 = HolderLink's own limit.
+  uint32_t alive_limit_ms = 0;
 };
 
 // Runs until the node ends. The socket to the holder is descriptor holder::kAgentSocketFd.

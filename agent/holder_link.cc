@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <string>
 
@@ -11,10 +12,7 @@
 namespace hpctl::agent {
 namespace {
 
-// A hung agent is replaced long before recovery.heartbeat_timeout, and its holder answers probes
-// meanwhile: it does not cost the node.
 constexpr int64_t kAliveEveryMs = 400;
-constexpr uint32_t kAliveLimitMs = 1'500;
 constexpr uint32_t kExcusedLimitMs = 10'000;
 // A holder that leaves so many unanswered (5 s) is stopped; counted, as the machine may have slept.
 constexpr int kUnansweredSigns = 12;
@@ -57,13 +55,13 @@ void HolderLink::show_life(int64_t now_ms) {
               ") does not answer; ending it, which loses the node");
     ::kill(holder, SIGKILL);
   }
-  tell(holder::Alive{kAliveLimitMs});
+  tell(holder::Alive{alive_limit_ms_});
   ++unanswered_signs_;
   alive_at_ms_ = now_ms + kAliveEveryMs;
 }
 
 void HolderLink::excuse_silence() {
-  tell(holder::Alive{kExcusedLimitMs});
+  tell(holder::Alive{std::max(alive_limit_ms_, kExcusedLimitMs)});
   alive_at_ms_ = 0;
 }
 

@@ -15,8 +15,14 @@ namespace hpctl::agent {
 
 class HolderLink {
  public:
-  HolderLink(PacketSocket socket, uint64_t holder_pid)
-      : socket_(std::move(socket)), holder_pid_(holder_pid) {}
+  // A hung agent is replaced long before recovery.heartbeat_timeout, and its holder answers probes
+  // meanwhile: it does not cost the node.
+  static constexpr uint32_t kAliveLimitMs = 1'500;
+
+  HolderLink(PacketSocket socket, uint64_t holder_pid, uint32_t alive_limit_ms)
+      : socket_(std::move(socket)),
+        holder_pid_(holder_pid),
+        alive_limit_ms_(alive_limit_ms == 0 ? kAliveLimitMs : alive_limit_ms) {}
 
   int fd() const { return socket_.fd(); }
 
@@ -44,6 +50,7 @@ class HolderLink {
  private:
   PacketSocket socket_;
   const uint64_t holder_pid_;
+  const uint32_t alive_limit_ms_;
   bool broken_ = false;
   int64_t alive_at_ms_ = 0;
   int unanswered_signs_ = 0;

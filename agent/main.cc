@@ -19,7 +19,7 @@ namespace {
 
 constexpr char kUsage[] =
     R"(usage: hpagent --holder --home DIR --job JOB --node NAME --socket PATH
-               [--launch ID]
+               [--launch ID] [--alive-limit MS]
        hpagent --holder --job-dir DIR --job JOB --node NAME
        hpagent check efa|net|gpu|host|fs|all|network [--json]
        hpagent --version | --help
@@ -33,6 +33,7 @@ Supervises the workers of one job on one node. hpctl's schedulers start it; peop
   --node NAME    name of this node within the job, e.g. n0
   --socket PATH  Unix socket of the controller
   --launch ID    the controller's order that starts it; seen only in its command line
+  --alive-limit MS  an agent proper that shows no life for so long is replaced (1500)
 
 The holder takes DIR/jobs/JOB/nodes/NAME/lock (on a cluster /tmp/hpctl-UID/job-JOB-NAME/lock),
 starts and watches the workers, and keeps a second process, the agent proper, which talks to the
@@ -56,7 +57,8 @@ Arguments parse(int argc, char** argv) {
   for (const std::string& name : needed) {
     if (arguments[name].empty()) return {};
   }
-  return arguments.size() == needed.size() + arguments.count("--launch") ? arguments : Arguments();
+  const size_t optional = arguments.count("--launch") + arguments.count("--alive-limit");
+  return arguments.size() == needed.size() + optional ? arguments : Arguments();
 }
 
 hpctl::JobId job_of(const Arguments& arguments) {
@@ -92,8 +94,11 @@ int run_holder(const Arguments& arguments, const std::string& directory) {
 
 int run_agent(const Arguments& arguments, const std::string& directory) {
   hpctl::set_log_component("agent " + arguments.at("--node"));
-  return hpctl::agent::run_agent(
-      {paths_of(arguments), job_of(arguments), arguments.at("--node"), directory, HPCTL_VERSION});
+  const auto limit = arguments.find("--alive-limit");
+  const unsigned long limit_ms =
+      limit == arguments.end() ? 0 : std::strtoul(limit->second.c_str(), nullptr, 10);
+  return hpctl::agent::run_agent({paths_of(arguments), job_of(arguments), arguments.at("--node"),
+                                  directory, HPCTL_VERSION, static_cast<uint32_t>(limit_ms)});
 }
 
 }  // namespace

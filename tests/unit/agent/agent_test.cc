@@ -261,6 +261,7 @@ TEST_F(AgentTest, KilledAgentDisturbsNoWorkerAndLosesNoExit) {
 }
 
 TEST_F(AgentTest, HungAgentIsReplaced) {
+  alive_limit_ms_ = "";
   connect();
   const v1::ActionDone started = start(1, 1, {0}, {"hang"});
   const pid_t hung = agent_pid();

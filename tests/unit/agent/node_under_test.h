@@ -46,6 +46,9 @@ class NodeUnderTest {
     plan.argv = {
         plan.program, "--holder", "--home", home_.path(), "--job",
         "3",          "--node",   "n0",     "--socket",   home_.paths().controller_socket()};
+    if (!alive_limit_ms_.empty()) {
+      plan.argv.insert(plan.argv.end(), {"--alive-limit", alive_limit_ms_});
+    }
     plan.env = environment_with(environment_);
     plan.descriptors = {STDERR_FILENO, STDERR_FILENO, STDERR_FILENO};
     auto spawned = spawn_process(plan);
@@ -127,6 +130,8 @@ class NodeUnderTest {
   TemporaryHome home_;
   ScriptedController controller_;
   std::vector<std::string> environment_;
+  // An agent that had no turn on a busy machine is not to be replaced; "" = as it is elsewhere.
+  std::string alive_limit_ms_ = "60000";
   SpawnedProcess holder_;
   AgentMessage registration_;
 };
