@@ -414,6 +414,8 @@ void Agent::on_time() {
   const int64_t now = clock_.monotonic_ms();
   session_.read_delayed(now);
   if (finished_) return;
+  // Before it is judged whether the node is an orphan: we may have had no turn while it trained.
+  if (now >= read_pages_at_ms_) read_pages();
   if (leave_by_ms_ && (reports_.waiting().empty() || now >= *leave_by_ms_)) {
     return end_node(0, 0, "the job has ended");
   }
@@ -422,7 +424,6 @@ void Agent::on_time() {
   }
   if (now >= holder_.alive_at_ms()) holder_.show_life(now);
   preparation_.on_time(now);
-  if (now >= read_pages_at_ms_) read_pages();
   if (now >= standbys_.due_ms()) start_standbys();
   if (session_.is_open() && now >= beats_.due_ms()) {
     reports_.send_held();

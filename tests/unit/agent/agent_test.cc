@@ -369,6 +369,29 @@ TEST_F(AgentTest, WithoutAnyControllerANodeThatCompletesStepsGoesOnUntilTheyCeas
   EXPECT_FALSE(process_runs(worker));
 }
 
+// It finds out about both in the same moment: that the time is over, and that the node trained.
+TEST_F(AgentTest, StepsThatWereCompletedWhileTheAgentHadNoTurnCount) {
+  constexpr int kOrphanMs = 2'000;
+  controller_.behaviour.orphan_timeout_ms = kOrphanMs;
+  ASSERT_TRUE(
+      write_file_atomic(program("hpcontroller"), "#!/bin/sh\ntouch " + marker("alone") + "\n")
+          .ok());
+  ASSERT_EQ(::chmod(program("hpcontroller").c_str(), 0755), 0);
+  connect();
+  start(1, 1, {0},
+        {"map", "step", "1", "wait", marker("stopped"), "train", std::to_string(kOrphanMs / 10 + 1),
+         "file", marker("trained"), "hang"});
+  controller_.stop();
+  ASSERT_TRUE(eventually([&] { return path_exists(marker("alone")); }));
+  ::poll(nullptr, 0, 200);  // it has seen that the controller did not start, and waits again
+  ASSERT_EQ(::kill(agent_pid(), SIGSTOP), 0);
+  EXPECT_TRUE(write_file_atomic(marker("stopped"), "").ok());
+  ASSERT_TRUE(eventually([&] { return path_exists(marker("trained")); }));
+  controller_.start();
+  ASSERT_EQ(::kill(agent_pid(), SIGCONT), 0);
+  EXPECT_EQ(controller_.take(AgentMessage::kRegisterAgent).register_agent().workers_size(), 1);
+}
+
 TEST_F(AgentTest, StartsAControllerWhenNoneAnswers) {
   // Stands for hpcontroller: says on the ready pipe that it gave up, and leaves a trace.
   ASSERT_TRUE(write_file_atomic(program("hpcontroller"),
