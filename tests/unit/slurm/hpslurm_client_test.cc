@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
@@ -25,10 +26,12 @@ class Client : public testing::Test {
  protected:
   Client() { ::setenv("FAKE_HPSLURM", directory_.path().c_str(), 1); }
 
+  static constexpr int64_t kHangMs = 3'000;  // also for a start of the program
+
   static SlurmClientOptions options() {
     SlurmClientOptions options;
     options.program = std::string(std::getenv("HPCTL_BIN")) + "/../tests/fake_hpslurm";
-    options.call_deadline_ms = 3'000;  // also for a start of the program
+    options.call_deadline_ms = 60'000;  // that a busy machine takes long is no hang
     options.submit_attempts = 3;
     options.submit_pause_ms = 1;
     return options;
@@ -45,16 +48,22 @@ class Client : public testing::Test {
   // Every fault of `ping` is an error that contains `words`, and the call after it works.
   void expect_one_error(const std::string& fault, const std::string& words) {
     happens("ping " + fault);
-    const auto failed = client_.ping();
+    const auto failed = client_->ping();
     ASSERT_FALSE(failed.ok()) << fault;
     EXPECT_EQ(failed.error().code, ErrorCode::kUnavailable);
     EXPECT_THAT(failed.error().message, HasSubstr(words));
-    const auto after = client_.ping();
+    const auto after = client_->ping();
     EXPECT_TRUE(after.ok()) << after.error().message;
   }
 
+  void gives_up_soon() {
+    SlurmClientOptions impatient = options();
+    impatient.call_deadline_ms = kHangMs;
+    client_.emplace(impatient);
+  }
+
   TemporaryDirectory directory_;
-  SlurmClient client_{options()};
+  std::optional<SlurmClient> client_{std::in_place, options()};
 };
 
 SlurmSubmission submission() {
@@ -64,9 +73,9 @@ SlurmSubmission submission() {
 }
 
 TEST_F(Client, StartsOneProgramForManyCalls) {
-  EXPECT_TRUE(client_.ping().ok());
-  EXPECT_TRUE(client_.ping().ok());
-  const auto version = client_.version();
+  EXPECT_TRUE(client_->ping().ok());
+  EXPECT_TRUE(client_->ping().ok());
+  const auto version = client_->version();
   ASSERT_TRUE(version.ok());
   EXPECT_THAT(version->controllers, ElementsAre("ctl1", "ctl2"));
   EXPECT_THAT(lines("calls"), ElementsAre("version", "ping", "ping", "version"));
@@ -81,19 +90,20 @@ TEST_F(Client, AFatalErrorOfLibslurmSaysItsCause) {
 TEST_F(Client, AnUnreadableConfigurationIsNamed) {
   ::setenv("SLURM_CONF", "/etc/x.conf", 1);
   happens("version die hpslurm: fatal: Unable to process configuration file");
-  const auto failed = client_.ping();
+  const auto failed = client_->ping();
   ASSERT_FALSE(failed.ok());
   EXPECT_EQ(failed.error().message,
             "cannot read Slurm's configuration: check /etc/x.conf and SLURM_CONF: hpslurm "
             "exited with code 1 (hpslurm: fatal: Unable to process configuration file)");
-  EXPECT_TRUE(client_.ping().ok());
+  EXPECT_TRUE(client_->ping().ok());
 }
 
 TEST_F(Client, AnHpslurmThatHangsIsReplacedAfterTheDeadline) {
+  gives_up_soon();
   const SystemClock clock;
   const int64_t begin = clock.monotonic_ms();
   expect_one_error("hang", "slurmctld at ctl1,ctl2 does not answer; check with scontrol ping");
-  EXPECT_GE(clock.monotonic_ms() - begin, options().call_deadline_ms);
+  EXPECT_GE(clock.monotonic_ms() - begin, kHangMs);
 }
 
 TEST_F(Client, NonsenseIsAnError) {
@@ -121,7 +131,7 @@ TEST_F(Client, AMissingProgramSaysHowToGetIt) {
 
 TEST_F(Client, ARefusalIsNotRetried) {
   happens("submit refuse invalid_argument Invalid partition name specified");
-  const auto job = client_.submit(submission());
+  const auto job = client_->submit(submission());
   ASSERT_FALSE(job.ok());
   EXPECT_EQ(job.error().code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(job.error().message, "Invalid partition name specified");
@@ -131,7 +141,7 @@ TEST_F(Client, ARefusalIsNotRetried) {
 TEST_F(Client, SubmitWaitsForSlurmctld) {
   happens("submit refuse unavailable Unable to contact slurm controller");
   happens("submit refuse unavailable Unable to contact slurm controller");
-  const auto job = client_.submit(submission());
+  const auto job = client_->submit(submission());
   ASSERT_TRUE(job.ok()) << job.error().message;
   EXPECT_THAT(lines("jobs"), ElementsAre("100 hpctl:key-1"));
 }
@@ -139,7 +149,7 @@ TEST_F(Client, SubmitWaitsForSlurmctld) {
 TEST_F(Client, SubmitGivesUpAfterItsAttempts) {
   for (int i = 0; i < 3; ++i)
     happens("submit refuse unavailable Unable to contact slurm controller");
-  const auto job = client_.submit(submission());
+  const auto job = client_->submit(submission());
   ASSERT_FALSE(job.ok());
   EXPECT_EQ(job.error().code, ErrorCode::kUnavailable);
   EXPECT_THAT(job.error().message, HasSubstr("gave up after 3 attempts"));
@@ -149,7 +159,7 @@ TEST_F(Client, SubmitGivesUpAfterItsAttempts) {
 
 TEST_F(Client, ALostAnswerLeavesOneJob) {
   happens("submit accept-and-die killed");
-  const auto job = client_.submit(submission());
+  const auto job = client_->submit(submission());
   ASSERT_TRUE(job.ok()) << job.error().message;
   EXPECT_EQ(*job, JobId{100});
   EXPECT_THAT(lines("jobs"), ElementsAre("100 hpctl:key-1"));
@@ -158,16 +168,17 @@ TEST_F(Client, ALostAnswerLeavesOneJob) {
 TEST_F(Client, WhileNobodyCanTellNothingIsSubmittedAgain) {
   happens("submit accept-and-die killed");
   happens("jobs_by_comment refuse unavailable Unable to contact slurm controller");
-  const auto job = client_.submit(submission());
+  const auto job = client_->submit(submission());
   ASSERT_TRUE(job.ok()) << job.error().message;
   EXPECT_EQ(*job, JobId{100});
   EXPECT_THAT(lines("jobs"), ElementsAre("100 hpctl:key-1"));
 }
 
 TEST_F(Client, AJobThatAppearsLateIsCancelled) {
+  gives_up_soon();
   happens("submit hang");
   happens("submit accept-late");  // the first submission arrives just before the second
-  const auto job = client_.submit(submission());
+  const auto job = client_->submit(submission());
   ASSERT_TRUE(job.ok()) << job.error().message;
   EXPECT_EQ(*job, JobId{100});
   EXPECT_THAT(lines("cancelled"), ElementsAre("101"));
@@ -175,7 +186,7 @@ TEST_F(Client, AJobThatAppearsLateIsCancelled) {
 
 TEST_F(Client, NodeChangesNeedAnOperator) {
   happens("update_node refuse permission_denied Access/permission denied");
-  const auto refused = client_.update_node("n1", SlurmNodeState::kFail, "Action:Replace");
+  const auto refused = client_->update_node("n1", SlurmNodeState::kFail, "Action:Replace");
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kPermissionDenied);
   EXPECT_THAT(refused.error().message,
