@@ -122,12 +122,10 @@ void Notifier::conclude(JobId job, const std::string& channel, const Sent& sent,
 }
 
 std::vector<std::string> Notifier::stop(milliseconds patience) {
-  // What runs then has a moment to come back before it counts as hung.
-  constexpr milliseconds kMoment{500};
   {
     const std::lock_guard lock(mutex_);
-    ends_at_ =
-        std::chrono::steady_clock::now() + std::max(patience - kMoment, milliseconds::zero());
+    ends_at_ = std::chrono::steady_clock::now() +
+               std::max(patience - limits_.moment, milliseconds::zero());
   }
   stopped_.notify_all();
   return lanes_.stop(patience, TaskLanes::AtStop::kDone);

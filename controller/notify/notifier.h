@@ -29,6 +29,9 @@ struct NotifierLimits {
   // Before each further attempt.
   std::vector<std::chrono::milliseconds> pauses = {std::chrono::seconds(1), std::chrono::seconds(4),
                                                    std::chrono::seconds(16)};
+  // At the end of the controller, of its patience: what runs then has so long to come back before
+  // it counts as hung.
+  std::chrono::milliseconds moment{500};
 };
 
 class Notifier {
