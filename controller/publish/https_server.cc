@@ -148,7 +148,8 @@ class Exchanges {
   // `ready` as append_to() had them, in order.
   void go_on(const pollfd* ready, Steady::time_point now) {
     for (auto one = all_.begin(); one != all_.end(); ++ready) {
-      const bool is_over = now >= one->deadline() || (ready->revents != 0 && !one->go_on(answer_));
+      // In this order: we may be the one who was late, and what has come is a request.
+      const bool is_over = (ready->revents != 0 && !one->go_on(answer_)) || now >= one->deadline();
       one = is_over ? all_.erase(one) : std::next(one);
     }
   }
