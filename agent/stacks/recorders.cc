@@ -62,6 +62,13 @@ bool operator<(const timespec& a, const timespec& b) {
   return std::tie(a.tv_sec, a.tv_nsec) < std::tie(b.tv_sec, b.tv_nsec);
 }
 
+// No further write can have this time: file systems tell it in milliseconds, or in whole seconds.
+bool has_passed(const timespec& time) {
+  struct timespec wall {};
+  ::clock_gettime(CLOCK_REALTIME, &wall);
+  return timespec{time.tv_sec + 1, time.tv_nsec} < wall;
+}
+
 // By the wall clock, to the second below.
 struct timespec started(pid_t pid) {
   struct timespec wall {};
@@ -150,7 +157,9 @@ bool Recorders::take_one(Recorder& recorder, const std::string& directory) {
     if (time.tv_sec == 0 || time < recorder.not_before[i]) continue;
     const auto text = read_regular(path);
     if (!text.ok() || !recorder::read_dump(*text).ok()) {
-      recorder.not_before[i] = time;  // it is looked at again when it has changed
+      // It may be whole the next time; it is looked at again when it has changed.
+      if (!has_passed(time)) continue;
+      recorder.not_before[i] = time;
       recorder.not_before[i].tv_nsec += 1;
       continue;
     }
