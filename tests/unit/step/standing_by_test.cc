@@ -275,6 +275,7 @@ TEST_F(StandingByTest, OneThatEndsIsReplacedAFewTimes) {
       "import os, time\nopen(os.environ['HPCTL_PROGRESS_FILE'], 'w').write('1\\n')\n"
       "time.sleep(1000)\n");
   settings_.standby_times.replace_after_ms = 1;
+  lowers_priority_ = false;  // eight of them
   start_python();
   const pid_t first = started();
   await("four tries", [&] { return text_of("lives").size() == 4; });

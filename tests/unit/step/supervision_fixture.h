@@ -4,7 +4,9 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <linux/capability.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -52,6 +54,7 @@ class SupervisionFixture : public testing::Test {
     ASSERT_GE(shim_, 0);
     if (shim_ == 0) {
       ::close(ends[0]);
+      if (!lowers_priority_) ::prctl(PR_CAPBSET_DROP, CAP_SYS_NICE);
       for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
         if (output_.valid()) ::dup2(output_.get(), stream);
       }
@@ -84,6 +87,8 @@ class SupervisionFixture : public testing::Test {
 
   TemporaryDirectory directory_;
   TaskSettings settings_;
+  // Of a Python that stands by, while it imports: on a busy machine it then hardly gets on.
+  bool lowers_priority_ = true;
   UniqueFd output_;  // the task's standard output and error; invalid = the test's
   pid_t shim_ = -1;
   std::optional<FrameStream> controller_;
