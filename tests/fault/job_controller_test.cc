@@ -8,6 +8,7 @@
 #include "common/base/file.h"
 #include "common/base/job_files.h"
 #include "common/base/start_failure.h"
+#include "controller/leadership/job_mode.h"
 #include "tests/fault/job_cluster.h"
 
 namespace hpctl {
@@ -31,6 +32,15 @@ JobSpec gated_pairs() {
 }
 
 bool is_running(const v1::JobStatus& status) { return status.state() == "RUNNING"; }
+
+// Of a controller that was started again by hand. After 3 s an agent starts one, which on a busy
+// machine may be the quicker one; then that one ends the job.
+void expect_finish(test::JobCluster& cluster, pid_t started_again) {
+  const auto code = cluster.wait_for(started_again, kPatienceMs);
+  EXPECT_TRUE(code == kVerdictFinished || code == kExitSuperseded) << cluster.logs();
+  EXPECT_TRUE(test::eventually([&] { return cluster.verdict().has_value(); }, kPatienceMs));
+  EXPECT_EQ(cluster.verdict(), kVerdictFinished) << cluster.logs();
+}
 
 TEST(JobController, EndsWithTheJobsVerdictWhenTheNodesHaveGone) {
   test::JobCluster cluster(job_of({"/bin/true"}));
@@ -131,7 +141,7 @@ TEST(JobController, StartedAgainOnItsNodeItGoesOnWithItsRows) {
     EXPECT_EQ(cluster.status()->workers(i).pid(), workers[i].pid()) << "workers are not disturbed";
   }
   cluster.open_gate();
-  EXPECT_EQ(cluster.wait_for(second, kPatienceMs), kVerdictFinished) << cluster.logs();
+  expect_finish(cluster, second);
 }
 
 // The address is right where the job was submitted, and of no other machine.
@@ -145,7 +155,7 @@ TEST(JobController, ASuccessorNeedsNoMetrics) {
   const pid_t second = cluster.start_controller("n0", metrics);
   ASSERT_TRUE(cluster.wait_for_epoch(2, kPatienceMs)) << cluster.logs();
   cluster.open_gate();
-  EXPECT_EQ(cluster.wait_for(second, kPatienceMs), kVerdictFinished) << cluster.logs();
+  expect_finish(cluster, second);
   const auto history = read_file(cluster.job_dir() + "/events.jsonl");
   ASSERT_TRUE(history.ok());
   EXPECT_NE(history->find("there are no metrics: 203.0.113.1"), std::string::npos) << *history;
