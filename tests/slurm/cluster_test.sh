@@ -44,12 +44,12 @@ equal "a node sees its own instance id" "$(instance n3)" \
 
 if [ "$HPCTL_TEST_NETNS" = true ]; then
   equal "host names" "n1 n2 n3 n4" "$(srun -N4 hostname | sort | xargs)"
-  reach='timeout $PATIENCE bash -c "</dev/tcp/$(getent ahostsv4 n2 | head -1 | cut -d" " -f1)/$PORT"'
+  reach='timeout $LIMIT bash -c "</dev/tcp/$(getent ahostsv4 n2 | head -1 | cut -d" " -f1)/$PORT"'
   PORT=$(sed -n 's/^NodeName=n2 .*Port=\([0-9]*\).*/\1/p' "$SLURM_CONF")
-  export PORT PATIENCE=60
+  export PORT LIMIT=60
   run_on n1 sh -c "$reach" || die "n1 does not reach n2"
   "$cluster" cut n2
-  ! PATIENCE=2 run_on n1 sh -c "$reach" 2>/dev/null || die "n1 reaches n2 although it is cut"
+  ! LIMIT=2 run_on n1 sh -c "$reach" 2>/dev/null || die "n1 reaches n2 although it is cut"
   [ -n "$("$cluster" pids n2)" ] || die "cut killed the processes of n2"
   await state_is n2 'down*'
   "$cluster" heal n2
