@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "common/base/file.h"
+#include "common/base/tcp_probe.h"
 #include "common/rpc/controller_process.h"
 #include "common/rpc/job_channel.h"
 #include "common/rpc/job_summary_wire.h"
@@ -87,6 +88,11 @@ EventView to_view(const v1::Event& e) {
           e.node(), e.rank(),    e.cause(), e.because_seq(), e.step()};
 }
 
+// The kernel of a machine that is there accepts, whatever its processes do.
+bool is_there(const std::string& address) {
+  return probe_tcp({address}, kPingTimeout) == std::vector{TcpAnswer::kAccepted};
+}
+
 }  // namespace
 
 std::unique_ptr<ControllerClient> ControllerClient::connect(const HomePaths& paths) {
@@ -117,7 +123,12 @@ Result<std::unique_ptr<ControllerClient>> ControllerClient::connect(const HomePa
   const auto found = connect_job(paths.job(job));
   if (!found.ok()) return Error{ErrorCode::kUnavailable, found.error().message};
   const ControllerRecord& record = found->controller;
-  const auto answered = ping_controller(*found->channel, after(kPingTimeout), false);
+  auto answered = ping_controller(*found->channel, after(kPingTimeout), false);
+  // Who listens and is slow has a busy machine, here as well; an attempt to connect may be over
+  // before it answers (kAttemptMs).
+  if (absl::IsDeadlineExceeded(answered) && is_there(record.address)) {
+    answered = ping_controller(*found->channel, after(kCallTimeout - kPingTimeout), true);
+  }
   if (is_unproven(answered)) {
     return Error{ErrorCode::kUnavailable, "who listens at " + record.address + " (" + record.node +
                                               ") could not prove to be the job's controller " +

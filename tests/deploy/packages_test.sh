@@ -92,7 +92,7 @@ if [ -x "$programs/hptrain" ]; then
 else
   printf 'name: packaged\nworkload: {command: ["true"]}\n' >"$work/job.yaml"
 fi
-said=$(outcome timeout 40 "$root/usr/bin/hpctl" submit "$work/job.yaml" --local --wait)
+said=$(outcome timeout 120 "$root/usr/bin/hpctl" submit "$work/job.yaml" --local --wait)
 controller=$("$root/usr/bin/hpctl" version --json | jq -r '.controller.pid // ""')
 check_has "a job runs" "FINISHED" "$said"
 check_has "with the installed programs" "$programs/hpcontroller" \
@@ -104,14 +104,15 @@ holders() {
 }
 printf 'name: long\nworkload: {command: [sleep, "300"]}\n' >"$work/long.yaml"
 "$root/usr/bin/hpctl" submit "$work/long.yaml" --local >/dev/null
-until=$((SECONDS + 20))
+until=$((SECONDS + 60))
 until [ -n "$(holders)" ] || [ $SECONDS -ge $until ]; do sleep 0.1; done
 said=$(outcome package -i "${debs[@]}")
 check_has "no upgrade while a job runs here" "a job runs here, so nothing is upgraded" "$said"
 check "all is installed still" "${#debs[@]}" "$(package -l "${names[@]}" | grep -c '^ii')"
 "$root/usr/bin/hpctl" cancel long >/dev/null
 "$root/usr/bin/hpctl" wait long >/dev/null || true  # it was cancelled
-while [ -n "$(holders)" ] && [ $SECONDS -lt $((until + 20)) ]; do sleep 0.1; done
+until=$((SECONDS + 60))
+while [ -n "$(holders)" ] && [ $SECONDS -lt $until ]; do sleep 0.1; done
 check_has "afterwards there is" "exit 0" "$(outcome package -i "${debs[@]}")"
 
 # --- what others read ---------------------------------------------------------------------------

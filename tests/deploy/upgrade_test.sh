@@ -37,10 +37,10 @@ upgrade() { # upgrade RELEASE
 }
 hpctl() { "$root/opt/hpctl/bin/hpctl" "$@"; }
 await() { # await WHAT COMMAND...: until it succeeds
-  local until=$((SECONDS + 30)) what=$1
+  local until=$((SECONDS + 60)) what=$1
   shift
   until "$@" >/dev/null 2>&1; do
-    [ $SECONDS -lt $until ] || { check "$what" "within 30 s" "not yet"; finish_checks; }
+    [ $SECONDS -lt $until ] || { check "$what" "within 60 s" "not yet"; finish_checks; }
     sleep 0.1
   done
   echo "ok: $what"

@@ -2,6 +2,8 @@
 // The life of one job of a cluster under its own controller, without Slurm: real controllers and
 // agents that find each other through the job's directory.
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <csignal>
 
@@ -10,6 +12,8 @@
 #include "common/base/start_failure.h"
 #include "controller/leadership/job_mode.h"
 #include "tests/fault/job_cluster.h"
+#include "tests/fault/live_controller.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hpctl {
 namespace {
@@ -90,6 +94,33 @@ TEST(JobController, AKilledHolderIsFoundWithoutTheHeartbeatTimeout) {
   EXPECT_TRUE(cluster.wait_for_status(
       [](const v1::JobStatus& s) { return s.generation() == 2 && is_running(s); }, kPatienceMs))
       << cluster.logs();
+  cluster.open_gate();
+  EXPECT_EQ(cluster.wait_for(controller, kPatienceMs), kVerdictFinished) << cluster.logs();
+}
+
+// What is on disk says less, and that nobody answers. It stands still for less than agents wait
+// before they start another.
+TEST(JobController, OneThatIsSlowToAnswerIsAwaited) {
+  test::JobCluster cluster(test::gated_job());
+  const pid_t controller = cluster.start_all();
+  ASSERT_TRUE(cluster.wait_for_status(is_running, kPatienceMs)) << cluster.logs();
+  const TemporaryDirectory home;
+  const std::string record = home / "jobs/submit-1";
+  ASSERT_TRUE(make_directories(home / "jobs").ok());
+  ASSERT_EQ(::symlink(cluster.job_dir().c_str(), record.c_str()), 0);
+  const std::string job = to_string(cluster.job());
+  ASSERT_EQ(::symlink("submit-1", (home / ("jobs/" + job)).c_str()), 0);
+  const std::string out = home / "status";
+  ASSERT_EQ(::kill(controller, SIGSTOP), 0);
+  const pid_t hpctl = cluster.spawn({"/usr/bin/env", "HPCTL_HOME=" + home.path(),
+                                     test::program("hpctl"), "status", job, "--json"},
+                                    out);
+  constexpr int kStillMs = 1'500;
+  ::poll(nullptr, 0, kStillMs);
+  ASSERT_EQ(::kill(controller, SIGCONT), 0);
+  EXPECT_EQ(cluster.wait_for(hpctl, kPatienceMs), 0);
+  const std::string said = read_file(out).value();
+  EXPECT_NE(said.find(R"("state":"RUNNING",)"), std::string::npos) << said;
   cluster.open_gate();
   EXPECT_EQ(cluster.wait_for(controller, kPatienceMs), kVerdictFinished) << cluster.logs();
 }

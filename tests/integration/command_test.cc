@@ -304,7 +304,7 @@ TEST(CommandHang, FlightRecordersNameTheRankThatDoesNotCome) {
   const std::string out = cluster.directory() + "/out";
   ASSERT_TRUE(make_directories(out).ok());
   const JobId job = cluster.submit(
-      "name: recorded\nnodes: 2\nworkers_per_node: 2\nrecovery: {hang_timeout: 1s}\n"
+      "name: recorded\nnodes: 2\nworkers_per_node: 2\nrecovery: {hang_timeout: 5s}\n"
       "env: {set: {HANGS: '2', TORCH_NCCL_DEBUG_INFO_PIPE_FILE: " +
       out + "/ask-, TORCH_NCCL_DEBUG_INFO_TEMP_FILE: " + out +
       "/dump-}}\n"

@@ -37,6 +37,10 @@ constexpr seconds kLong{60};
 // The peak of a processor is not known, so there is no MFU on one.
 constexpr const char* kOnlyOnGpus = "hpctl_train_mfu_ratio";
 
+// A look every 50 ms: Prometheus tells nobody that it has new data. Of what is there for good, too:
+// of a scrape that was late the series are gone until the next one.
+bool until(const std::function<bool()>& done) { return wait_until(HPCTL_SOURCE, done, kLong); }
+
 // Queries that have had no data yet.
 class Coverage {
  public:
@@ -75,7 +79,8 @@ class Consoles {
   // `text` is of a series.
   void expect_shown(const std::string& view, const std::string& text) {
     const std::string page = "hpctl-" + view + ".html?span=60";
-    const std::string answer = prometheus_.console(page);
+    std::string answer;
+    until([&] { return (answer = prometheus_.console(page)).find(text) != std::string::npos; });
     EXPECT_THAT(answer, HasSubstr(" 200 OK")) << answer << prometheus_.log();
     EXPECT_THAT(answer, HasSubstr(text)) << view;
     const std::string nobody =
@@ -95,9 +100,6 @@ class Consoles {
   const PrometheusServer& prometheus_;
   std::unique_ptr<Browser> browser_;
 };
-
-// A look every 50 ms: Prometheus tells nobody that it has new data.
-bool until(const std::function<bool()>& done) { return wait_until(HPCTL_SOURCE, done, kLong); }
 
 void expect_fires(const PrometheusServer& prometheus, const std::string& alert,
                   const std::string& job = "") {
@@ -340,7 +342,8 @@ TEST_F(Prometheus, ShowsAJobAndItsFaults) {
   ASSERT_TRUE(until([&] { return prometheus.has_data("hpctl_train_compute_seconds"); }))
       << prometheus.log();
   expect_fires(prometheus, "HpctlLemonNode", "tiny");
-  EXPECT_TRUE(prometheus.has_data("hpctl_job_finding{name=\"tiny\",kind=\"node_lemon\"}"));
+  EXPECT_TRUE(until(
+      [&] { return prometheus.has_data("hpctl_job_finding{name=\"tiny\",kind=\"node_lemon\"}"); }));
   speak_of_n1(NodeRecordKind::kCheckPassed);
   // A command that tells its steps has them there as well.
   EXPECT_TRUE(until([&] {
@@ -382,8 +385,9 @@ TEST_F(Prometheus, ShowsAJobAndItsFaults) {
                             "HpctlJobFailed", "HpctlFindingCritical"}) {
     expect_clears(prometheus, alert);
   }
-  EXPECT_TRUE(prometheus.has_data("hpctl_job_faults_total{node=\"n1\",kind=\"worker\"} >= 4"))
-      << prometheus.query("hpctl_job_faults_total").dump(1);
+  EXPECT_TRUE(until([&] {
+    return prometheus.has_data("hpctl_job_faults_total{node=\"n1\",kind=\"worker\"} >= 4");
+  })) << prometheus.query("hpctl_job_faults_total").dump(1);
   expect_fired(prometheus, "HpctlGoodputFell", "tells");
 
   Consoles consoles(prometheus);

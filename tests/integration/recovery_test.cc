@@ -372,6 +372,12 @@ TEST_F(Recovery, StoppedHolderLosesTheNodeAndItComesBack) {
 TEST_F(Recovery, DamagedCheckpointIsLeftOutAndSaidSo) {
   start(short_job());
   const std::string directory = cluster_.paths().default_checkpoints(job_);
+  // Durable later than its step, by as much as the disk is slow.
+  const auto is_saved = [&] {
+    const auto saved = latest_valid_checkpoint(directory, {});
+    return saved.ok() && saved->has_value();
+  };
+  ASSERT_TRUE(wait_until(directory, is_saved, kLong)) << diagnosis();
   // All nodes end at once, so that no newer checkpoint can appear and nothing is left in memory;
   // then the newest is damaged before anybody reads it: the controller is stopped meanwhile.
   const auto controller = before_["controller"]["pid"].get<pid_t>();

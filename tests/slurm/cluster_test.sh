@@ -11,7 +11,7 @@ equal() { [ "$2" = "$3" ] || die "$1: expected '$2', got '$3'"; }
 fact() { cat "$HPCTL_TEST_CLUSTER/nodes/$1/root/$2"; }
 boot_id() { fact "$1" proc/sys/kernel/random/boot_id; }
 instance() { fact "$1" sys/devices/virtual/dmi/id/board_asset_tag; }
-run_on() { timeout 20 srun -Q --immediate=15 -N1 -n1 -w "$1" "${@:2}"; }
+run_on() { timeout 100 srun -Q --immediate=90 -N1 -n1 -w "$1" "${@:2}"; }
 await() {
   local until=$((SECONDS + 60))
   until "$@"; do [ $SECONDS -lt $until ] || die "in 60 s not: $*"; sleep 0.05; done
@@ -44,12 +44,12 @@ equal "a node sees its own instance id" "$(instance n3)" \
 
 if [ "$HPCTL_TEST_NETNS" = true ]; then
   equal "host names" "n1 n2 n3 n4" "$(srun -N4 hostname | sort | xargs)"
-  reach='timeout 2 bash -c "</dev/tcp/$(getent ahostsv4 n2 | head -1 | cut -d" " -f1)/$PORT"'
+  reach='timeout $LIMIT bash -c "</dev/tcp/$(getent ahostsv4 n2 | head -1 | cut -d" " -f1)/$PORT"'
   PORT=$(sed -n 's/^NodeName=n2 .*Port=\([0-9]*\).*/\1/p' "$SLURM_CONF")
-  export PORT
+  export PORT LIMIT=60
   run_on n1 sh -c "$reach" || die "n1 does not reach n2"
   "$cluster" cut n2
-  ! run_on n1 sh -c "$reach" 2>/dev/null || die "n1 reaches n2 although it is cut"
+  ! LIMIT=2 run_on n1 sh -c "$reach" 2>/dev/null || die "n1 reaches n2 although it is cut"
   [ -n "$("$cluster" pids n2)" ] || die "cut killed the processes of n2"
   await state_is n2 'down*'
   "$cluster" heal n2

@@ -46,7 +46,7 @@ tree() {
   (cd "$1" && find . -printf '%p %l %m ' \( -type f -exec sha256sum {} \; -o -printf '\n' \))
 }
 await_line() { # await_line FILE: slurmd writes it when slurmctld has told it to
-  local until=$((SECONDS + 20))
+  local until=$((SECONDS + 60))
   until [ "$(lines "$1")" = 1 ]; do
     [ $SECONDS -lt $until ] || { check "the line in $1" 1 "$(lines "$1")"; return 0; }
     sleep 0.1

@@ -66,6 +66,8 @@ install_tests() {
     inside cc -std=gnu11 -O2 -fPIC -shared "$repo/tests/slurm/plugins/$plugin.c" \
       -o "$build/tests/plugins/spank_$plugin.so"
   done
+  inside cc -std=gnu11 -O2 -fPIC -shared "$repo/tests/integration/slow_reads.c" \
+    -o "$build/tests/libslow_reads.so" -ldl
 }
 
 make_directories "$root"

@@ -158,6 +158,17 @@ void SlurmTest::await_saved(JobId job) const {
       home_.directory(), [&] { return saved() != before; }, kPatience));
 }
 
+void SlurmTest::end_soon(JobId job) {
+  constexpr int64_t kLeastLeftS = 45;
+  std::istringstream ran(slurm({"squeue", "-h", "-j", to_string(job), "-o", "%M"}).out);
+  int64_t ran_s = 0;
+  for (std::string part; std::getline(ran, part, ':');) ran_s = ran_s * 60 + std::stoi(part);
+  const std::string minutes = std::to_string((ran_s + kLeastLeftS) / 60 + 1);
+  ASSERT_EQ(
+      slurm({"scontrol", "update", "jobid=" + to_string(job), "TimeLimit=" + minutes}).exit_code,
+      0);
+}
+
 std::string SlurmTest::undisturbed_digest(const SlurmJob& job) {
   static std::map<int, std::string> known;
   std::string& digest = known[job.training.steps];

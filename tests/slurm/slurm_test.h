@@ -73,6 +73,9 @@ class SlurmTest : public ::testing::Test {
   // slurmctld saves its state every few seconds, and one that is killed before has never heard of
   // what is newer. Waits until it has saved the job as it is now.
   void await_saved(JobId job) const;
+  // A time limit, in whole minutes, that Slurm warns of within a minute. It may be late with that
+  // by 30 s; the job, which ran for as long as the machine was busy, is to be left time to save.
+  static void end_soon(JobId job);
   // Digest of the newest checkpoint after an undisturbed local run of `job`; computed once per
   // number of steps.
   static std::string undisturbed_digest(const SlurmJob& job);

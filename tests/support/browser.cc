@@ -8,12 +8,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 
 #include "common/base/file.h"
 #include "common/base/port.h"
+#include "common/base/process_stat.h"
 #include "tests/support/http_get.h"
+#include "tests/support/processes.h"
 
 namespace hpctl::test {
 namespace {
@@ -41,6 +44,18 @@ std::string decode_base64(const std::string& text) {
     bytes.push_back(static_cast<char>(bits >> held & 0xff));
   }
   return bytes;
+}
+
+// Whether anybody of this group of processes is neither gone nor a zombie.
+bool group_runs(pid_t group) {
+  constexpr int kGroupField = 5;
+  const auto names = list_directory("/proc");
+  if (!names.ok()) return false;
+  return std::any_of(names->begin(), names->end(), [&](const std::string& name) {
+    if (name.find_first_not_of("0123456789") != std::string::npos) return false;
+    const auto pid = static_cast<pid_t>(std::stoi(name));
+    return process_stat(pid, kGroupField) == std::to_string(group) && process_runs(pid);
+  });
 }
 
 }  // namespace
@@ -101,6 +116,9 @@ Browser::~Browser() {
   if (driver_ <= 0) return;
   ::kill(-driver_, SIGKILL);
   ::waitpid(driver_, nullptr, 0);
+  // Chromium's processes may end after it, and write into what is removed next.
+  const auto until = steady_clock::now() + kPatience;
+  while (group_runs(driver_) && steady_clock::now() < until) ::poll(nullptr, 0, 5);
 }
 
 json Browser::call(const std::string& method, const std::string& path, const json& body) {
