@@ -156,9 +156,10 @@ struct ncclComm {
   void join(const std::string& name) {
     const sockaddr_un address = address_of(name);
     char go = 0;
+    // An abort that came before the connection had nothing to shut down.
     const bool good =
         ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 &&
-        send_all(fd, &rank, sizeof(rank)) && receive_all(fd, &go, 1);
+        !aborted && send_all(fd, &rank, sizeof(rank)) && receive_all(fd, &go, 1);
     state = good ? kSuccess : kRemoteError;
   }
 };
