@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "trainer/comm/node_peers.h"
 #include "trainer/comm/rendezvous_communicator.h"
@@ -48,6 +49,8 @@ class SoloCommunicator final : public Communicator {
 Communicator::Communicator(const CommunicatorOptions& options)
     : rank_(options.rank),
       world_size_(options.world_size),
+      rendezvous_timeout_(options.rendezvous_timeout),
+      patience_(options.collective_timeout),
       count_(options.counts != nullptr ? &options.counts->at(options.group) : &own_count_),
       sequence_(options.sequence != nullptr ? options.sequence : &own_sequence_) {
   HP_CHECK(world_size_ >= 1 && rank_ >= 0 && rank_ < world_size_);
@@ -92,6 +95,13 @@ Outcome Communicator::all_reduce(std::span<double> values) {
 Outcome Communicator::barrier() {
   double token = 1;
   return all_reduce({&token, 1});
+}
+
+Outcome Communicator::hear_from_all() {
+  const auto of_collectives = std::exchange(patience_, std::max(patience_, rendezvous_timeout_));
+  const Outcome heard = barrier();
+  patience_ = of_collectives;
+  return heard;
 }
 
 Result<std::vector<std::string>> Communicator::all_gather_text(const std::string& text) {

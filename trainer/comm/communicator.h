@@ -138,10 +138,17 @@ class Communicator {
     return sequence_->fetch_add(1, std::memory_order_relaxed) + 1;
   }
   void note_completed() { count_->completed.fetch_add(1, std::memory_order_relaxed); }
+  // For how long a collective waits for its peers.
+  std::chrono::milliseconds patience() const { return patience_; }
+  // The end of connect(): a socket of a stopped process can be connected to, so only an answer
+  // shows that a peer is there. Who is late for it is late for the rendezvous, and has that long.
+  Outcome hear_from_all();
 
  private:
   int rank_;
   int world_size_;
+  std::chrono::milliseconds rendezvous_timeout_;
+  std::chrono::milliseconds patience_;
   CollectiveCount own_count_{};
   CollectiveCount* count_;
   std::atomic<uint64_t> own_sequence_{0};

@@ -58,12 +58,12 @@ class GlooCommunicator::LiveBuffer {
     buffer_->abortWaitSend();
   }
   void wait_recv() {
-    if (owner_.aborted_ || !buffer_->waitRecv(nullptr, owner_.options_.collective_timeout)) {
+    if (owner_.aborted_ || !buffer_->waitRecv(nullptr, owner_.patience())) {
       throw std::runtime_error("aborted");
     }
   }
   void wait_send() {
-    if (owner_.aborted_ || !buffer_->waitSend(nullptr, owner_.options_.collective_timeout)) {
+    if (owner_.aborted_ || !buffer_->waitSend(nullptr, owner_.patience())) {
       throw std::runtime_error("aborted");
     }
   }
@@ -342,8 +342,7 @@ Outcome GlooCommunicator::connect() {
     compat::connect_full_mesh(*context_, store, device);
     loop_ = std::make_unique<GlooLoop>(device);
   }));
-  // A mesh also connects to a stopped process; only an answer shows that a peer is there.
-  return barrier();
+  return hear_from_all();
 }
 
 Result<CollectivePtr> GlooCommunicator::begin_all_gather(void* buffer, size_t chunk_bytes) {

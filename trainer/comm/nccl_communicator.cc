@@ -199,7 +199,7 @@ Outcome NcclCommunicator::call(const std::string& what, const std::function<nccl
   }
   if (status == nccl::kSuccess) return Ok{};
   if (status == nccl::kInProgress) {
-    return await(what, options_.collective_timeout, [] { return cuda::kSuccess; });
+    return await(what, patience(), [] { return cuda::kSuccess; });
   }
   return lost(what, std::string("NCCL: ") + nccl_.error_string(status));
 }
@@ -252,8 +252,7 @@ Outcome NcclCommunicator::connect() {
     log_info("NCCL " + nccl::version_text(version) + " connects " + std::to_string(world_size()) +
              " ranks");
   }
-  // Only an answer shows that a peer is not stopped.
-  return barrier();
+  return hear_from_all();
 }
 
 Result<CollectivePtr> NcclCommunicator::begin(const char* name,
@@ -273,9 +272,9 @@ Outcome NcclCommunicator::settle() {
   while (!waited_.empty()) {
     const std::unique_ptr<Moments> at = std::move(waited_.front());
     waited_.pop_front();
-    HP_TRY(await(at->what, options_.collective_timeout, [&] { return at->done.query(); }));
+    HP_TRY(await(at->what, patience(), [&] { return at->done.query(); }));
     note_completed();
-    HP_TRY(await(at->what, options_.collective_timeout, [&] { return at->released.query(); }));
+    HP_TRY(await(at->what, patience(), [&] { return at->released.query(); }));
     times_.waiting += at->held.seconds_until(at->released);
     times_.under_way += at->begun.seconds_until(at->done);
   }
@@ -314,7 +313,7 @@ Outcome NcclCommunicator::all_gather(void* buffer, size_t chunk_bytes) {
   DeviceEvent done(cuda_);
   HP_TRY(cuda_outcome(what, done.create()));
   HP_TRY(cuda_outcome(what, done.record(stream_)));
-  HP_TRY(await(what, options_.collective_timeout, [&] { return done.query(); }));
+  HP_TRY(await(what, patience(), [&] { return done.query(); }));
   std::memcpy(buffer, host, total);
   note_completed();
   return Ok{};

@@ -343,8 +343,7 @@ Outcome SharedMemoryCommunicator::connect() {
   }
   const Outcome watched = peers_->watch([this] { segment_->wake(); });
   if (!watched.ok()) return in_words(watched.error());
-  // A socket of a stopped process can be connected to; only an answer shows that a peer is there.
-  return barrier();
+  return hear_from_all();
 }
 
 template <typename Kind, typename... Arguments>
@@ -447,7 +446,7 @@ Outcome SharedMemoryCommunicator::await_readers(std::span<const std::byte> share
 template <typename IsDone, typename FindNeeds>
 Outcome SharedMemoryCommunicator::work_until(const std::string& what, IsDone is_done,
                                              FindNeeds find_needs) {
-  const auto deadline = Clock::now() + options_.collective_timeout;
+  const auto deadline = Clock::now() + patience();
   for (;;) {
     if (aborted_) broken_ = "aborted";
     // Both before we look: what changes afterwards is seen next time, and ends the wait.
@@ -462,7 +461,7 @@ Outcome SharedMemoryCommunicator::work_until(const std::string& what, IsDone is_
       broken_ = "connection to " + names_of(gone) + " closed";
     } else if (Clock::now() >= deadline) {
       const std::string whom = names_of(needs.pieces | needs.readers);
-      broken_ = "timed out after " + std::to_string(options_.collective_timeout.count()) + " ms" +
+      broken_ = "timed out after " + std::to_string(patience().count()) + " ms" +
                 (whom.empty() ? "" : "; it waited for " + whom);
     } else {
       const RankSet wanted = needs.pieces | (needs.readers != 0 ? SharedSegment::kForSlot : 0);

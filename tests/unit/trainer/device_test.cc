@@ -7,7 +7,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
@@ -22,6 +21,7 @@ namespace hpctl {
 namespace {
 
 using ::testing::AnyOf;
+using ::testing::Each;
 using testing::expect_finished;
 using ::testing::HasSubstr;
 using testing::Kind;
@@ -78,6 +78,9 @@ TEST(TorchDevice, AnEvaluationWaitsOnceForTheDevice) {
       spec.data.path = testing::documents_for(job);
       spec.data.split = {0.8, 0.2, 0};
       spec.validation = {.every_steps = 4, .sequences = sequences};
+      // How many saves there are beside the steps, and what is yet to be agreed on of them at the
+      // end, is a matter of the disk.
+      job.workload.checkpoint.every_steps = 0;
       const std::vector<RankEnd> ends = train(job, Kind::kTorchNccl);
       expect_finished(ends);
       for (const RankEnd& end : ends) {
@@ -87,9 +90,9 @@ TEST(TorchDevice, AnEvaluationWaitsOnceForTheDevice) {
       EXPECT_EQ(losses(job).size(), 8U + 2U);
     }
     // A barrier after each of the rounds that are more, twice, would be 8 with four ranks and 16
-    // with two. A save has one more or less, as it happens.
-    const auto [least, most] = std::minmax_element(agreements.begin(), agreements.end());
-    EXPECT_LT(*most - *least, 5) << strategy << ": ranks meet on their streams";
+    // with two.
+    EXPECT_THAT(agreements, Each(agreements.front()))
+        << strategy << ": ranks meet on their streams";
   }
 }
 

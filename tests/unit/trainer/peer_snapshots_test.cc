@@ -7,6 +7,7 @@
 
 #include <array>
 #include <map>
+#include <thread>
 
 #include "tests/unit/trainer/comm_world.h"
 #include "tests/unit/trainer/stepped_state.h"
@@ -44,6 +45,15 @@ struct Told {
   std::vector<float> copy;
 };
 
+// Until the copy that is under way is here.
+void await_copy(PeerSnapshots& snapshots) {
+  for (bool is_here = false; !is_here; std::this_thread::yield()) {
+    const auto news = snapshots.news();
+    ASSERT_TRUE(news.ok()) << news.error().message;
+    is_here = news->received + news->damaged > 0;
+  }
+}
+
 void train(const CommunicatorOptions& options, Communicator& world, Told& told) {
   const Workload workload = workload_of(options);
   TrainingState state = test::make_state(workload);
@@ -64,6 +74,10 @@ void train(const CommunicatorOptions& options, Communicator& world, Told& told) 
     steps.take();
     told.own[state.step()] = first_block(state);
     snapshots.at_boundary(all);
+    // The thread connects before the first one, for which no step waits.
+    if (newest == 0) {
+      ASSERT_NO_FATAL_FAILURE(await_copy(snapshots));
+    }
     if (snapshots.everywhere() > newest) ++copies;
     newest = snapshots.everywhere();
   }

@@ -28,12 +28,15 @@ inline std::string nice_value(pid_t thread) {
   return process_stat(thread, kNiceField);
 }
 
-// Of all threads of a process.
+// Of all threads of a process but those that end: one that was joined may yet be there.
 inline std::vector<std::string> nice_values(pid_t pid) {
   std::vector<std::string> values;
   const std::string threads = "/proc/" + std::to_string(pid) + "/task";
   for (const auto& thread : std::filesystem::directory_iterator(threads)) {
-    values.push_back(nice_value(std::stoi(thread.path().filename())));
+    const pid_t tid = std::stoi(thread.path().filename());
+    if (is_exiting(tid)) continue;
+    const std::string value = nice_value(tid);
+    if (!value.empty()) values.push_back(value);
   }
   return values;
 }

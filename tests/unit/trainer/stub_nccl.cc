@@ -156,9 +156,10 @@ struct ncclComm {
   void join(const std::string& name) {
     const sockaddr_un address = address_of(name);
     char go = 0;
+    // An abort that came before the connection had nothing to shut down.
     const bool good =
         ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 &&
-        send_all(fd, &rank, sizeof(rank)) && receive_all(fd, &go, 1);
+        !aborted && send_all(fd, &rank, sizeof(rank)) && receive_all(fd, &go, 1);
     state = good ? kSuccess : kRemoteError;
   }
 };
@@ -185,7 +186,9 @@ struct Task {
       return;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(setting("STUB_NCCL_DELAY_MS")));
-    if (comm->state != kSuccess && comm->state != kBusy) return;
+    // One look: a poll meanwhile makes a communicator that is in progress one that is not.
+    const int state = comm->state;
+    if (state != kSuccess && state != kBusy) return;
     const auto ranks = static_cast<size_t>(comm->ranks);
     const size_t out = header.bytes * (header.kind == kReduceScatter ? ranks : 1);
     const size_t in = header.bytes * (header.kind == kGather ? ranks : 1);

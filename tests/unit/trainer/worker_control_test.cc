@@ -32,6 +32,7 @@ using control::Take;
 using ::testing::Contains;
 using ::testing::Each;
 using testing::expect;
+using testing::hand_over_arena;
 using ::testing::HasSubstr;
 using testing::nice_value;
 using testing::nice_values;
@@ -124,8 +125,7 @@ TEST(WorkerControl, ARankThatIsLostWithItsMemoryGoesOnFromTheCopyAtItsPeer) {
       const uint64_t told = job.workers[0]->page().snapshot_step;
       auto& worker = job.workers[static_cast<size_t>(lost)];
       worker = std::make_unique<WorkerProcess>("");
-      expect<Ready>(*worker);
-      worker->tell(Take{kArenaFd}, worker->arena_fd());
+      hand_over_arena(*worker, worker->arena_fd());
       const uint64_t copied = job.refill_from_peer(lost);
       ASSERT_GT(copied, 0U) << job.messages();
       EXPECT_LE(common, copied + 3) << "the copies are old";
@@ -159,7 +159,6 @@ class StandbySteppedIn : public ::testing::Test {
     job_.prepared_rank = 1;
     job_.in_child = dies;
     auto standby = std::make_unique<WorkerProcess>("");
-    expect<Ready>(*standby);
     job_.start_and_join();
     EXPECT_EQ(job_.workers[1]->wait(), -SIGKILL);
     WorkerProcess& survivor = *job_.workers[0];
@@ -171,7 +170,7 @@ class StandbySteppedIn : public ::testing::Test {
     common_ = job_.newest_sealed_everywhere();
     std::swap(job_.workers[1], standby);
     dead_ = std::move(standby);
-    job_.workers[1]->tell(Take{kArenaFd}, dead_->arena_fd());
+    hand_over_arena(*job_.workers[1], dead_->arena_fd());
   }
 
   SteeredJob job_{2, 100};
@@ -423,10 +422,10 @@ TEST(WorkerControl, NanGradientsOnPurposeMakeOneStepUnfitAndNothingElse) {
 
 // The agent's word may be overtaken by the peers' end; and it may come when all is done.
 TEST(WorkerControl, AnAbortOfAGenerationThatIsPastDisturbsNobody) {
-  SteeredJob job(2, 30);
+  SteeredJob job(2, 100);
   job.start_and_join();
   job.join_from(job.abort_after_step(2));
-  for (const auto& worker : job.workers) worker->tell(Abort{1});
+  for (const auto& worker : job.workers) worker->tell_if_there(Abort{1});
   for (const auto& worker : job.workers) EXPECT_EQ(worker->wait(), kExitFinished) << job.messages();
 }
 

@@ -19,7 +19,7 @@ namespace {
 
 using testing::calm_job;
 using ::testing::Each;
-using testing::expect;
+using testing::hand_over_arena;
 using testing::Job;
 using testing::ScopedVariable;
 using testing::SteeredJob;
@@ -126,8 +126,7 @@ TEST_F(WorkerLevel, ASpareOfAnotherOneIsNotExactAndSaysWhich) {
   job.abort_after_step(common + 20);
   job.workers[1] =
       std::make_unique<WorkerProcess>("", WorkerProcess::memory("arena", ""), limits_itself);
-  expect<control::Ready>(*job.workers[1]);
-  job.workers[1]->tell(control::Take{kArenaFd}, job.workers[1]->arena_fd());
+  hand_over_arena(*job.workers[1], job.workers[1]->arena_fd());
   const uint64_t copied = job.refill_from_peer(1);
   ASSERT_GT(copied, 0U) << job.messages();
   job.join_from(copied);

@@ -95,6 +95,10 @@ class WorkerProcess {
   void tell(const control::ToWorker& message, int descriptor = -1) {
     HP_CHECK(control_->send_or_queue(control::encode(message), descriptor).ok());
   }
+  // The same to one that may have ended meanwhile.
+  void tell_if_there(const control::ToWorker& message) {
+    static_cast<void>(control_->send_or_queue(control::encode(message)));
+  }
   // A page of its own for the next generation.
   void hand_over_page() {
     add_page();
