@@ -71,11 +71,6 @@ hpctl::HomePaths paths_of(const Arguments& arguments) {
   return hpctl::HomePaths::of_job(job_dir->second, job_of(arguments), arguments.at("--node"));
 }
 
-int usage_error() {
-  std::fputs("hpagent: wrong arguments; see hpagent --help\n", stderr);
-  return 2;
-}
-
 int run_holder(const Arguments& arguments, const std::string& directory) {
   // By path and not by /proc/self/exe: after an upgrade the next agent proper is the new one.
   const std::string program = directory + "/hpagent";
@@ -83,8 +78,7 @@ int run_holder(const Arguments& arguments, const std::string& directory) {
                                        arguments.at("--node"),  {program, "--agent"},
                                        {program, "--guardian"}, directory + "/hpstacks"};
   for (const auto& [name, value] : arguments) {
-    options.agent_argv.push_back(name);
-    options.agent_argv.push_back(value);
+    options.agent_argv.insert(options.agent_argv.end(), {name, value});
   }
   hpctl::set_log_component("holder " + options.node);
   const int exit_code = hpctl::holder::run_holder(options);
@@ -118,8 +112,8 @@ int main(int argc, char** argv) {
   }
   if (mode == "check") return hpctl::agent::run_check({argv + 2, argv + argc}, *directory);
   const Arguments arguments = parse(argc, argv);
-  if (arguments.empty()) return usage_error();
-  if (mode == "--holder") return run_holder(arguments, *directory);
-  if (mode == "--agent") return run_agent(arguments, *directory);
-  return usage_error();
+  if (mode == "--holder" && !arguments.empty()) return run_holder(arguments, *directory);
+  if (mode == "--agent" && !arguments.empty()) return run_agent(arguments, *directory);
+  std::fputs("hpagent: wrong arguments; see hpagent --help\n", stderr);
+  return 2;
 }
