@@ -111,6 +111,7 @@ TEST_F(TwoHeads, TheSecondTakesOverAndIsFound) {
 TEST_F(TwoHeads, AFrozenFirstIsPassedOverAndStandsBack) {
   start_job();
   const auto first = cluster_.wait_for_epoch(1, kPatienceMs);
+  ASSERT_TRUE(first) << cluster_.logs();
   ::kill(service_, SIGSTOP);
   ::kill(static_cast<pid_t>(first->pid), SIGSTOP);
   expect_second_took_over();
