@@ -24,7 +24,7 @@ constexpr auto kClusterTimeout = std::chrono::seconds(3);
 constexpr uint32_t kRefusalPatienceMs = 500;
 // How often a cluster controller is asked about one epoch: twice, or four times where it is busy.
 constexpr int kPatience = 4;
-constexpr int kCostOfAnswer = 2;
+constexpr int kCostOfAnswer = 2;  // or of silence
 constexpr int kCostOfBusy = 1;
 
 Outcome to_outcome(const absl::Status& status) {
@@ -91,15 +91,15 @@ class JobAccess final : public ControllerAccess {
   }
   // A cluster controller is asked first, since the job's may only be gone for a moment, and twice
   // about each, since one that was just cut off looks alive for a while: its beat moves until it
-  // has missed its nodes. If nobody has followed by then, this node does. One that has too much to
-  // do, as after the loss of another head node, is asked more often.
+  // has missed its nodes. Likewise one that does not answer in time although its machine takes
+  // connections: it may only have had no turn. If nobody has followed by then, this node does. One
+  // that has too much to do, as after the loss of another head node, is asked more often.
   Outcome start() override {
     if (std::exchange(asked_about_, epoch_) != epoch_) patience_ = kPatience;
     if (patience_ > 0) {
-      const auto asked = ask_cluster();
-      const bool is_busy = !asked.ok() && asked.error().code == ErrorCode::kResourceExhausted;
-      patience_ = asked.ok() || is_busy ? patience_ - (is_busy ? kCostOfBusy : kCostOfAnswer) : 0;
-      if (asked.ok() || is_busy) return Ok{};
+      const int cost = cost_of(ask_cluster());
+      patience_ -= cost;
+      if (cost < kPatience) return Ok{};
     }
     return to_outcome(
         start_successor(paths_, job_, node_, std::chrono::steady_clock::now() + kStartTimeout));
@@ -119,10 +119,22 @@ class JobAccess final : public ControllerAccess {
     }
     return StartPlan::of_gone_machine(turn);
   }
+  static std::string cluster() {
+    const char* list = std::getenv("HPCTL_CLUSTER");
+    return list == nullptr ? "" : list;
+  }
+  // kPatience: none will do it.
+  static int cost_of(const Outcome& asked) {
+    if (asked.ok()) return kCostOfAnswer;
+    const ErrorCode code = asked.error().code;
+    if (code == ErrorCode::kResourceExhausted) return kCostOfBusy;
+    const bool is_silent =
+        code == ErrorCode::kUnavailable && cluster_takes_connections(cluster(), kProbePatience);
+    return is_silent ? kCostOfAnswer : kPatience;
+  }
   // Ok also where it knows that another controller has the job.
   Outcome ask_cluster() const {
-    const char* cluster = std::getenv("HPCTL_CLUSTER");
-    if (cluster == nullptr || *cluster == '\0') {
+    if (cluster().empty()) {
       return Error{ErrorCode::kNotFound, "the job has no cluster controller"};
     }
     HP_TRY_ASSIGN(const std::string programs, program_directory());
@@ -133,7 +145,7 @@ class JobAccess final : public ControllerAccess {
     admission.set_programs(programs);
     admission.set_agent_tokens(true);
     admission.set_wait_ms(kRefusalPatienceMs);
-    const auto admitted = admit_to_cluster(cluster, admission, kClusterTimeout);
+    const auto admitted = admit_to_cluster(cluster(), admission, kClusterTimeout);
     if (admitted.ok()) return Ok{};
     const Error& error = admitted.error();
     log_warning(error.message);

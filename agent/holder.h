@@ -28,7 +28,7 @@ struct HolderOptions {
   std::vector<std::string> guardian_argv;
   std::string stacks_program;  // hpstacks
   PingTimes ping_times = {};   // of standbys
-  int64_t stacks_limit_ms = kStacksLimitMs;
+  int64_t stacks_limit_ms = stacks_limit_or(kStacksLimitMs);
 };
 
 // Runs until told to end. Exit code: 0 ended on request, or another holder has the node; 1 a fault

@@ -74,7 +74,7 @@ void StackTaker::read_output() {
   if (!asks_recorders_ && said_.starts_with(kRecordersAreAsked)) {
     asks_recorders_ = true;
     said_.erase(0, kRecordersAreAsked.size());
-    end_at_ms_ += kRecordersLimitMs;
+    end_at_ms_ += stacks_limit_or(kRecordersLimitMs);
   }
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // StackTaker: before an order to end workers that hang is carried out, hpstacks (agent/stacks)
 // writes where they stand. It runs beside the holder's loop and has kStacksLimitMs, and
-// kRecordersLimitMs more where it says that it asks flight recorders; then it is killed,
-// which lets go of every process that it had halted, and the order is carried out. An order that
-// does not ask for stacks is not held back.
+// kRecordersLimitMs more where it says that it asks flight recorders, or what the environment says
+// in place of them (common/base/stack_files.h); then it is killed, which lets go of every process
+// that it had halted, and the order is carried out. An order that does not ask for stacks is not
+// held back.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,7 @@ inline constexpr char kStandbyImportsName[] = "HPCTL_STANDBY_IMPORTS";
 struct TaskSettings {
   std::string program;  // argv[0] that the shim replaced
   std::string stacks;   // path of hpstacks; "" = none
-  int64_t stacks_limit_ms = kStacksLimitMs;
+  int64_t stacks_limit_ms = stacks_limit_or(kStacksLimitMs);
   std::string host;  // of srun, as this node reaches it
   uint16_t port = 0;
   std::string token;

@@ -36,7 +36,7 @@ void TaskStacks::read_output() {
   if (!asks_recorder_ && said_.starts_with(kRecordersAreAsked)) {
     asks_recorder_ = true;
     said_.erase(0, kRecordersAreAsked.size());
-    deadline_ms_ += kRecordersLimitMs;
+    deadline_ms_ += stacks_limit_or(kRecordersLimitMs);
   }
 }
 

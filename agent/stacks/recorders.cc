@@ -96,7 +96,7 @@ Recorders::Recorders(const std::vector<RankStacks>& ranks) {
   for (const RankStacks& rank : ranks) {
     if (auto recorder = find(rank)) recorders_.push_back(std::move(*recorder));
   }
-  until_ms_ = SystemClock().monotonic_ms() + kRecordersLimitMs;
+  until_ms_ = SystemClock().monotonic_ms() + stacks_limit_or(kRecordersLimitMs);
 }
 
 bool Recorders::are_asked() const {

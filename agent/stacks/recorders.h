@@ -36,8 +36,8 @@ class Recorders {
 
   bool are_asked() const;
   // Until every dump is taken, or the time (CLOCK_MONOTONIC) has come: no later than
-  // kRecordersLimitMs after they were asked. Ranks of which one was written into
-  // `directory`.
+  // the limit of common/base/stack_files.h after they were asked. Ranks of which one was written
+  // into `directory`.
   std::vector<int32_t> take(const std::string& directory);
 
  private:

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <string_view>
 
@@ -30,5 +31,12 @@ inline constexpr int64_t kStacksLimitMs = 2'000;
 // PyTorch looks once a second whether it is asked, and symbolizes frames before it writes.
 inline constexpr std::string_view kRecordersAreAsked = "flight recorders are asked\n";
 inline constexpr int64_t kRecordersLimitMs = 3'000;
+// HPCTL_STACKS_LIMIT in the environment: so many ms in place of each of the two, where a machine is
+// too busy for them.
+inline int64_t stacks_limit_or(int64_t usual_ms) {
+  const char* told = std::getenv("HPCTL_STACKS_LIMIT");
+  const int64_t limit_ms = told == nullptr ? 0 : std::strtoll(told, nullptr, 10);
+  return limit_ms > 0 ? limit_ms : usual_ms;
+}
 
 }  // namespace hpctl

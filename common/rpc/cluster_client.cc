@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/rpc/cluster_client.h"
 
+#include <netdb.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <memory>
 
 #include "common/base/clock.h"
+#include "common/base/host_port.h"
 #include "common/base/random_hex.h"
+#include "common/base/tcp_probe.h"
 #include "common/rpc/cluster_conf.h"
 #include "common/rpc/cluster_trust.h"
 #include "common/rpc/munge.h"
@@ -186,7 +189,38 @@ Result<v1::ClusterJobs> ask_for_summaries(const Turn& turn) {
   return all;
 }
 
+// What a name stands for, each "IP:PORT"; none where it stands for nothing.
+std::vector<std::string> addresses_in_numbers(const std::string& address) {
+  std::vector<std::string> numbers;
+  const auto there = HostPort::parse(address);
+  if (!there.ok()) return numbers;
+  addrinfo wanted{};
+  wanted.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(there->bare_host().c_str(), nullptr, &wanted, &found) != 0) return numbers;
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
+  for (; found != nullptr; found = found->ai_next) {
+    char ip[NI_MAXHOST];
+    if (::getnameinfo(found->ai_addr, found->ai_addrlen, ip, sizeof ip, nullptr, 0,
+                      NI_NUMERICHOST) == 0) {
+      const bool has_colons = std::string(ip).find(':') != std::string::npos;
+      numbers.push_back((has_colons ? "[" + std::string(ip) + "]" : ip) + ":" +
+                        std::to_string(there->port));
+    }
+  }
+  return numbers;
+}
+
 }  // namespace
+
+bool cluster_takes_connections(const std::string& cluster, milliseconds patience) {
+  std::vector<std::string> all;
+  for (const std::string& address : split_addresses(cluster)) {
+    const auto numbers = addresses_in_numbers(address);
+    all.insert(all.end(), numbers.begin(), numbers.end());
+  }
+  return std::ranges::count(probe_tcp(all, patience), TcpAnswer::kAccepted) > 0;
+}
 
 Result<v1::ClusterJob> admit_to_cluster(const std::string& cluster, v1::Admission admission,
                                         milliseconds timeout) {

@@ -26,6 +26,10 @@ namespace hpctl {
 Result<v1::ClusterJob> admit_to_cluster(const std::string& cluster, v1::Admission admission,
                                         std::chrono::milliseconds timeout);
 
+// Whether the machine of one of the list takes connections there, as it does also where the process
+// has no turn for them, or is stopped. Blocks for `patience`, besides the look-up of names.
+bool cluster_takes_connections(const std::string& cluster, std::chrono::milliseconds patience);
+
 // The caller's jobs at the first that answers. Also the question whether one serves this user.
 Result<v1::ClusterJobs> list_cluster_jobs(const std::string& cluster,
                                           std::chrono::milliseconds timeout);

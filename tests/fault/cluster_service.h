@@ -243,10 +243,10 @@ class ClusterController : public testing::Test {
   void expect_finish_undisturbed() { expect_finish_undisturbed_at(address_); }
   void expect_finish_undisturbed_at(const std::string& address) {
     ASSERT_TRUE(runs()) << cluster_.logs();
-    const auto status = cluster_.status();
-    EXPECT_EQ(status->generation(), 1U);
-    EXPECT_EQ(status->faults(), 0U);
-    EXPECT_EQ(status->restarts(), 0U);
+    const auto status = cluster_.shown();
+    EXPECT_EQ(status.generation(), 1U);
+    EXPECT_EQ(status.faults(), 0U);
+    EXPECT_EQ(status.restarts(), 0U);
     cluster_.open_gate();
     EXPECT_TRUE(eventually([&] { return cluster_.verdict().has_value(); }, kPatienceMs));
     EXPECT_EQ(cluster_.verdict(), kVerdictFinished) << cluster_.logs();

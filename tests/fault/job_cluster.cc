@@ -2,6 +2,7 @@
 #include "tests/fault/job_cluster.h"
 
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -26,6 +27,7 @@ namespace {
 
 constexpr char kMark[] = "HPCTL_TEST_CLUSTER";
 constexpr auto kCallTimeout = std::chrono::seconds(30);
+constexpr int kShownTimeoutMs = 60'000;
 
 pid_t pid_in(const std::string& path) {
   const auto text = read_file(path, 64);
@@ -192,8 +194,18 @@ std::optional<v1::JobStatus> JobCluster::status() const {
   v1::GetJobRequest request;
   request.set_job(to_string(job_));
   v1::JobStatus status;
-  if (!stub()->GetJob(&context, request, &status).ok()) return std::nullopt;
+  const auto found = connect_job(job_dir_);
+  if (!found.ok()) return std::nullopt;
+  const auto stub = v1::Controller::NewStub(found->channel);
+  if (!stub->GetJob(&context, request, &status).ok()) return std::nullopt;
   return status;
+}
+
+v1::JobStatus JobCluster::shown() const {
+  std::optional<v1::JobStatus> now;
+  const auto answers = [&] { return (now = status()).has_value(); };
+  EXPECT_TRUE(eventually(answers, kShownTimeoutMs)) << "no controller answers\n" << logs();
+  return now.value_or(v1::JobStatus());
 }
 
 bool JobCluster::wait_for_status(const std::function<bool(const v1::JobStatus&)>& wanted,

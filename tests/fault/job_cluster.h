@@ -66,6 +66,8 @@ class JobCluster {
   std::unique_ptr<v1::Controller::Stub> stub() const;  // to the newest controller
   // Of the newest controller; nullopt when it does not answer.
   std::optional<v1::JobStatus> status() const;
+  // Likewise, of one that is to answer: where it has not within a minute, the test has failed.
+  v1::JobStatus shown() const;
   bool wait_for_status(const std::function<bool(const v1::JobStatus&)>& wanted,
                        int timeout_ms) const;
   std::optional<int> verdict() const;

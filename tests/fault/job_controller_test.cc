@@ -88,8 +88,8 @@ TEST(JobController, AKilledHolderIsFoundWithoutTheHeartbeatTimeout) {
   ASSERT_TRUE(cluster.wait_for_status(
       [](const v1::JobStatus& status) { return status.state() == "RECOVERING"; }, kPatienceMs))
       << cluster.logs();
-  EXPECT_NE(cluster.status()->reason().find("a connection to it is refused"), std::string::npos)
-      << cluster.status()->reason();
+  EXPECT_NE(cluster.shown().reason().find("a connection to it is refused"), std::string::npos)
+      << cluster.shown().reason();
   cluster.start_agent("n1");
   EXPECT_TRUE(cluster.wait_for_status(
       [](const v1::JobStatus& s) { return s.generation() == 2 && is_running(s); }, kPatienceMs))
@@ -158,7 +158,7 @@ TEST(JobController, StartedAgainOnItsNodeItGoesOnWithItsRows) {
   test::JobCluster cluster(gated_pairs());
   cluster.start_all();
   ASSERT_TRUE(cluster.wait_for_status(is_running, kPatienceMs)) << cluster.logs();
-  const auto workers = cluster.status()->workers();
+  const auto workers = cluster.shown().workers();
   cluster.kill_controller(1);
   const pid_t second = cluster.start_controller("n0");
   ASSERT_TRUE(cluster.wait_for_epoch(2, kPatienceMs));
@@ -166,10 +166,10 @@ TEST(JobController, StartedAgainOnItsNodeItGoesOnWithItsRows) {
       [](const v1::JobStatus& now) { return now.nodes(0).state() == "up" && is_running(now); },
       kPatienceMs))
       << cluster.logs();
-  EXPECT_EQ(cluster.status()->generation(), 1U);
-  EXPECT_EQ(cluster.status()->controller_node(), "n0");
+  EXPECT_EQ(cluster.shown().generation(), 1U);
+  EXPECT_EQ(cluster.shown().controller_node(), "n0");
   for (int i = 0; i < workers.size(); ++i) {
-    EXPECT_EQ(cluster.status()->workers(i).pid(), workers[i].pid()) << "workers are not disturbed";
+    EXPECT_EQ(cluster.shown().workers(i).pid(), workers[i].pid()) << "workers are not disturbed";
   }
   cluster.open_gate();
   expect_finish(cluster, second);

@@ -69,6 +69,14 @@ class TwoHeads : public test::ClusterController {
     const auto listed = [&] { return listed_at(second_address_).address() == record->address; };
     EXPECT_TRUE(test::eventually(listed, kPatienceMs)) << read_file(second_log()).value();
   }
+  bool eventually_all_agents_said(const std::string& words) const {
+    const auto has_said = [&](const std::string& node) {
+      const auto said = read_file(cluster_.paths(node).node_log(cluster_.job(), node));
+      return said.ok() && said->find(words) != std::string::npos;
+    };
+    return test::eventually([&] { return std::ranges::all_of(cluster_.nodes(), has_said); },
+                            kPatienceMs);
+  }
   Result<v1::ClusterJob> admit_at_second() const {
     return admit_to_cluster(second_address_, admission(), kCall);
   }
@@ -103,6 +111,7 @@ TEST_F(TwoHeads, TheSecondTakesOverAndIsFound) {
 TEST_F(TwoHeads, AFrozenFirstIsPassedOverAndStandsBack) {
   start_job();
   const auto first = cluster_.wait_for_epoch(1, kPatienceMs);
+  ASSERT_TRUE(first) << cluster_.logs();
   ::kill(service_, SIGSTOP);
   ::kill(static_cast<pid_t>(first->pid), SIGSTOP);
   expect_second_took_over();
@@ -164,6 +173,19 @@ TEST_F(TwoHeads, OfBothSuccessorsOneFollows) {
   expect_finish_undisturbed();
 }
 
+// It may only have had no turn: its node takes connections.
+TEST_F(TwoHeads, ASilentSecondIsAskedAgain) {
+  start_job();
+  kill_service();
+  ::kill(second_service_, SIGSTOP);
+  cluster_.kill_controller(1);
+  ASSERT_TRUE(eventually_all_agents_said(second_address_ + " does not answer")) << cluster_.logs();
+  EXPECT_EQ(newest_controller_epoch(cluster_.job_dir()).value(), 1U);
+  ::kill(second_service_, SIGCONT);
+  expect_second_took_over();
+  expect_finish_undisturbed_at(second_address_);
+}
+
 // It does not begin what it could not find again; the job's agents do without it.
 TEST_F(TwoHeads, WithoutAPlaceForItsRowsTheAgentsSucceed) {
   start_job();
@@ -220,13 +242,7 @@ TEST_F(TwoHeads, ABusySecondIsAskedAgain) {
   StuckStarts stuck(second_address_, admission(), cluster::kMaxStartingOfUser);
   kill_service();
   cluster_.kill_controller(1);
-  const auto all_found_it_busy = [&] {
-    return std::ranges::all_of(cluster_.nodes(), [&](const std::string& node) {
-      const auto said = read_file(cluster_.paths(node).node_log(cluster_.job(), node));
-      return said.ok() && said->find("of those starting") != std::string::npos;
-    });
-  };
-  ASSERT_TRUE(test::eventually(all_found_it_busy, kPatienceMs)) << cluster_.logs();
+  ASSERT_TRUE(eventually_all_agents_said("of those starting")) << cluster_.logs();
   EXPECT_EQ(newest_controller_epoch(cluster_.job_dir()).value(), 1U);
   stuck.end();
   expect_second_took_over();

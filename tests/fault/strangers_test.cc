@@ -53,10 +53,10 @@ class Strangers : public testing::Test {
   // Nothing has happened to it.
   void expect_finish_undisturbed() {
     ASSERT_TRUE(cluster_.wait_for_status(is_running, kPatienceMs)) << cluster_.logs();
-    const auto status = cluster_.status();
-    EXPECT_EQ(status->generation(), 1U);
-    EXPECT_EQ(status->faults(), 0U);
-    EXPECT_EQ(status->restarts(), 0U);
+    const auto status = cluster_.shown();
+    EXPECT_EQ(status.generation(), 1U);
+    EXPECT_EQ(status.faults(), 0U);
+    EXPECT_EQ(status.restarts(), 0U);
     EXPECT_EQ(newest_controller_epoch(cluster_.job_dir()).value(), record_.epoch);
     cluster_.open_gate();
     EXPECT_EQ(cluster_.wait_for(controller_, kPatienceMs), kVerdictFinished) << cluster_.logs();

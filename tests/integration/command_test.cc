@@ -303,6 +303,7 @@ TEST(CommandHang, FlightRecordersNameTheRankThatDoesNotCome) {
   LocalCluster cluster;
   const std::string out = cluster.directory() + "/out";
   ASSERT_TRUE(make_directories(out).ok());
+  ::setenv("HPCTL_STACKS_LIMIT", "60000", 1);  // of the agents: also on a machine that is busy
   const JobId job = cluster.submit(
       "name: recorded\nnodes: 2\nworkers_per_node: 2\nrecovery: {hang_timeout: 5s}\n"
       "env: {set: {HANGS: '2', TORCH_NCCL_DEBUG_INFO_PIPE_FILE: " +
@@ -310,6 +311,7 @@ TEST(CommandHang, FlightRecordersNameTheRankThatDoesNotCome) {
       "/dump-}}\n"
       "workload: {command: [/usr/bin/python3, " HPCTL_SOURCE "/tests/support/flight_recorder.py, " +
       out + "]}\n");
+  ::unsetenv("HPCTL_STACKS_LIMIT");
   ASSERT_EQ(cluster.wait_for_end(job, seconds(60)), "FINISHED")
       << cluster.hpctl({"events", to_string(job)}).out;
   const json why = json::parse(cluster.hpctl({"why", to_string(job), "--json"}).out);
