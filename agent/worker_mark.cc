@@ -7,12 +7,15 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <string_view>
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/pidfd.h"
+#include "common/base/process_stat.h"
 
 namespace hpctl {
 namespace {
@@ -23,18 +26,36 @@ struct CloseDirectory {
   void operator()(DIR* directory) const { ::closedir(directory); }
 };
 
-int signal_marked(const std::string& prefix) {
+// By process id.
+using Ending = std::map<pid_t, UniqueFd>;
+
+// A process loses its memory, and with that its mark, before its files.
+void add_exiting_children(Ending& ending) {
+  for (const pid_t pid : own_children()) {
+    if (is_exiting(pid)) ending.try_emplace(pid, open_pidfd(pid));
+  }
+}
+
+// True when there was one.
+bool signal_marked(const std::string& prefix, Ending& ending) {
   const std::unique_ptr<DIR, CloseDirectory> proc(::opendir("/proc"));
-  if (!proc) return 0;
-  int found = 0;
+  if (!proc) return false;
+  bool found = false;
   while (const dirent* entry = ::readdir(proc.get())) {
     const auto pid = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
     if (pid <= 1 || pid == ::getpid()) continue;
     if (!mark_of(pid).starts_with(prefix)) continue;
+    ending.try_emplace(pid, open_pidfd(pid));
     ::kill(pid, SIGKILL);
-    ++found;
+    found = true;
   }
   return found;
+}
+
+// With all its threads; also where we have no descriptor to see it by.
+bool has_ended(const UniqueFd& process) {
+  pollfd at = {process.get(), POLLIN, 0};
+  return !process.valid() || ::poll(&at, 1, 0) > 0;
 }
 
 }  // namespace
@@ -70,11 +91,15 @@ std::vector<pid_t> own_children() {
 bool kill_marked(const std::string& prefix, int64_t timeout_ms) {
   const SystemClock clock;
   const int64_t deadline = clock.monotonic_ms() + timeout_ms;
-  while (signal_marked(prefix) > 0) {
+  Ending ending;
+  for (;;) {
+    const bool found = signal_marked(prefix, ending);
+    add_exiting_children(ending);
+    std::erase_if(ending, [](const auto& entry) { return has_ended(entry.second); });
+    if (!found && ending.empty()) return true;
     if (clock.monotonic_ms() >= deadline) return false;
     ::poll(nullptr, 0, 5);  // a killed process needs a moment to go
   }
-  return true;
 }
 
 }  // namespace hpctl

@@ -25,8 +25,9 @@ std::string mark_of(pid_t pid);
 // Children of this process, zombies included. Call from the only thread.
 std::vector<pid_t> own_children();
 
-// SIGKILLs every process whose mark begins with `prefix`, again and again until none is found or
-// `timeout_ms` has passed. True when none is left.
+// SIGKILLs every process whose mark begins with `prefix`, again and again until none is found and
+// those have ended, with their files, or `timeout_ms` has passed. Also awaits own children that are
+// ending: they may have had such a mark. True when none is left. Call from the only thread.
 bool kill_marked(const std::string& prefix, int64_t timeout_ms);
 
 }  // namespace hpctl
