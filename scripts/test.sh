@@ -5,8 +5,8 @@
 #   scripts/test.sh --quick    all tests but the long simulation, no sanitizers
 # Tests of whole jobs and those of --quick run as users' programs do: optimised (preset fast, as
 # scripts/quickstart.sh has it). Without --quick the tests of parts and of faults (label asan) run
-# under the sanitizers only. Prints the time of each part and the ten slowest tests, and ends with
-# ctest's summaries.
+# under the sanitizers only. Prints the time of each part, the ten slowest tests and how each failed
+# one ended, and ends with ctest's summaries.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -41,12 +41,15 @@ slowest() {  # the ten tests that took longest
     build/*/ctest.log | sort -rn | sed 10q
 }
 
-# How each failed test ended: what it said last may be far up in a long log.
+# What each failed test did not find as it should be, and how it ended: in a long log both are far up.
 ends_of_failed() {
   awk '
-    function show(  i) {
+    function show(  i, until) {
       if (failed) print "=== end of " failed
-      for (i = (n > 40 ? n - 39 : 1); failed && i <= n; ++i) print lines[i]
+      for (i = 1; failed && i <= n; ++i) {
+        if (lines[i] ~ /: Failure$/) until = i + 6
+        if (i <= until || i > n - 30) print lines[i]
+      }
       failed = ""
       n = 0
     }
