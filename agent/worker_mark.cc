@@ -16,6 +16,7 @@
 #include "common/base/file.h"
 #include "common/base/pidfd.h"
 #include "common/base/process_stat.h"
+#include "common/base/wait_for_fd.h"
 
 namespace hpctl {
 namespace {
@@ -54,8 +55,7 @@ bool signal_marked(const std::string& prefix, Ending& ending) {
 
 // With all its threads; also where we have no descriptor to see it by.
 bool has_ended(const UniqueFd& process) {
-  pollfd at = {process.get(), POLLIN, 0};
-  return !process.valid() || ::poll(&at, 1, 0) > 0;
+  return !process.valid() || wait_for_fd(process.get(), POLLIN, /*deadline_ms=*/0).ok();
 }
 
 }  // namespace

@@ -41,7 +41,8 @@ slowest() {  # the ten tests that took longest
     build/*/ctest.log | sort -rn | sed 10q
 }
 
-# What each failed test did not find as it should be, and how it ended: in a long log both are far up.
+# What each failed test did not find as it should be, and how it ended: in a long log both are far
+# up.
 ends_of_failed() {
   awk '
     function show(  i, until) {
