@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# Compiler settings of our own code, and the two functions every directory uses.
+# Compiler settings of our own code, and the functions that every directory uses.
+include(GoogleTest)
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
   # Paths below the source tree count relative to it: another checkout finds the same objects.
-  # The sloppiness is what it asks for before it looks at precompiled headers.
-  set(ccache_launcher env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+  # The sloppiness is what it asks for before it looks at precompiled headers. In depend mode it
+  # takes the headers from the compiler's list, and so need not run the preprocessor first.
+  set(ccache_launcher env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1
       CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
   set(CMAKE_C_COMPILER_LAUNCHER ${ccache_launcher})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${ccache_launcher})
@@ -59,13 +61,13 @@ if(HPCTL_SANITIZE MATCHES thread)
 endif()
 
 # Half of a compilation is reading headers. With HPCTL_UNITY the compiler reads the sources of a
-# library or program 24 at a time: several times as quick from nothing, slower after a change
-# to one file. The release preset compiles each alone, so that an include that is missing is found.
+# library or program 24 at a time: several times as quick from nothing, slower after a change to one
+# file. The preset dev compiles each file alone, and scripts/check_alone.sh finds missing includes.
 option(HPCTL_UNITY "Compile the sources of a library or program in batches" OFF)
 set(hp_unity UNITY_BUILD ${HPCTL_UNITY} UNITY_BUILD_BATCH_SIZE 24)
 
-# The presets fast and asan have -Og: the optimiser takes half of a compilation, and nearly all of
-# this code waits or calls libraries. What does neither has its own flags (trainer/CMakeLists.txt).
+# The preset asan has -Og: the optimiser takes half of a compilation. The trainer's own loops have
+# their own flags in every preset (trainer/CMakeLists.txt).
 
 # The thread sanitizer's preset builds what its tests need, and no more.
 set(hp_on_demand)
@@ -90,16 +92,15 @@ function(hp_program name)
 endfunction()
 
 # A test's own code runs once: there the optimiser gains little, and costs a third of the
-# compilation (decision 0806). The release preset has it for the warnings of its flow analysis.
-set(hp_test_optimisation -O1)
-if(HPCTL_UNITY AND NOT HPCTL_SANITIZE MATCHES thread)
-  set(hp_test_optimisation -O0)
+# compilation (decision 0806).
+set(hp_test_optimisation -O0)
+if(HPCTL_SANITIZE MATCHES thread)
+  set(hp_test_optimisation -O1)
 endif()
 
 set(hp_test_environment "HPCTL_BIN=${CMAKE_BINARY_DIR}/bin")
 if(HPCTL_SANITIZE MATCHES address)
-  # Of who allocated what a report is about, the nearest functions: with 30 of them LibTorch's
-  # processes spend a tenth of their time on remembering them.
+  # With stacks of 30 functions, LibTorch's processes spend a tenth of their time on recording them.
   list(APPEND hp_test_environment "ASAN_OPTIONS=handle_sigill=1:malloc_context_size=8")
 endif()
 
@@ -119,11 +120,29 @@ inline constexpr char @name@[] = R\"hp_embed(@text@)hp_embed\";
   target_include_directories(${target} PRIVATE ${CMAKE_BINARY_DIR}/generated)
 endfunction()
 
-# hp_test(NAME SOURCES x_test.cc ... LIBS ... [LABELS unit|sim|integration|fault ...]
-#         [ONE_THREAD y_test.cc ...] [TIMEOUT seconds]): a GoogleTest program, one ctest entry.
-# Sources whose tests have one thread are no part of it under the thread sanitizer.
+# Targets: `programs` has what packages ship (cmake/packages.cmake adds them), `tests` every test of
+# this preset with the programs that it starts, `landing_tests` those that scripts/test.sh runs
+# without --all.
+add_custom_target(programs)
+add_custom_target(tests)
+add_custom_target(landing_tests)
+
+# hp_test(NAME SOURCES x_test.cc ... LIBS ... [LABELS ...] [TIMEOUT seconds] [ENVIRONMENT ...]
+#         [ONE_THREAD y_test.cc ...] [TORCH] [CASES [SERIAL] [ALWAYS case ...] [EXTENDED case ...]])
+#
+# A GoogleTest program, one entry of ctest. ONE_THREAD names sources whose tests have one thread;
+# the thread sanitizer's preset leaves them out. TORCH: its sources include LibTorch. TIMEOUT is 300 s unless given, and three times as
+# much under a sanitizer.
+#
+# CASES is for programs whose cases start real processes: each case is an entry NAME.Suite.Case with
+# a time limit of its own and the label `processes`, so scripts/run_ctest.sh may run it again. The
+# cases that EXTENDED names, or that ALWAYS does not name, get the label `extended`. Both take
+# regular expressions of whole names. SERIAL: alone on the machine.
+#
+# Labels say in which preset scripts/test.sh runs a test (docs/contributing.md).
 function(hp_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;ONE_THREAD;LIBS;LABELS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(ARG "CASES;SERIAL;TORCH" "TIMEOUT"
+                        "SOURCES;ONE_THREAD;LIBS;LABELS;ENVIRONMENT;ALWAYS;EXTENDED" ${ARGN})
   if(NOT HPCTL_SANITIZE MATCHES thread)
     list(APPEND ARG_SOURCES ${ARG_ONE_THREAD})
   endif()
@@ -132,31 +151,18 @@ function(hp_test name)
                         ${hp_unity})
   target_link_libraries(${name} PRIVATE hp_options ${ARG_LIBS} GTest::gmock GTest::gtest_main)
   target_compile_options(${name} PRIVATE ${hp_test_optimisation} -pthread)
-  if(TARGET hp_test_headers)
+  if(ARG_TORCH AND TARGET hp_torch_test_headers)
+    target_precompile_headers(${name} REUSE_FROM hp_torch_test_headers)
+  elseif(TARGET hp_test_headers)
     target_precompile_headers(${name} REUSE_FROM hp_test_headers)
   endif()
+  set(launcher)
   if(HPCTL_SANITIZE MATCHES thread)
-    add_test(NAME ${name} COMMAND ${CMAKE_SOURCE_DIR}/tests/tsan/run $<TARGET_FILE:${name}>)
-  else()
-    add_test(NAME ${name} COMMAND ${name})
+    set(launcher ${CMAKE_SOURCE_DIR}/tests/tsan/run)
+    set_target_properties(${name} PROPERTIES CROSSCOMPILING_EMULATOR ${launcher})
   endif()
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
-  endif()
-  # A test of a part or of faults runs once in scripts/test.sh, under the address sanitizer; what
-  # depends on the optimiser (label optimised) and what starts many processes runs without it.
-  if(ARG_LABELS MATCHES "(^|;)(unit|fault)(;|$)" AND NOT "heavy" IN_LIST ARG_LABELS
-     AND NOT "optimised" IN_LIST ARG_LABELS)
-    list(APPEND ARG_LABELS asan)
-    set_property(GLOBAL APPEND PROPERTY hp_asan_tests ${name})
-  endif()
-  # A sanitizer preset builds the tests that scripts/test.sh runs in it; the others on demand.
-  if(HPCTL_SANITIZE MATCHES thread)
-    if(NOT "tsan" IN_LIST ARG_LABELS)
-      set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL TRUE)
-    endif()
-  elseif(HPCTL_SANITIZE AND "heavy" IN_LIST ARG_LABELS)
-    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL TRUE)
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
@@ -164,25 +170,72 @@ function(hp_test name)
   if(HPCTL_SANITIZE)
     math(EXPR ARG_TIMEOUT "3 * ${ARG_TIMEOUT}")
   endif()
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
-                       ENVIRONMENT "${hp_test_environment};${ARG_ENVIRONMENT}")
+  set(ARG_ENVIRONMENT "${hp_test_environment};${ARG_ENVIRONMENT}")
+  if(ARG_CASES)
+    list(APPEND ARG_LABELS processes)
+    hp_test_cases(${name})
+  else()
+    add_test(NAME ${name} COMMAND ${launcher} $<TARGET_FILE:${name}>)
+    set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+                         ENVIRONMENT "${ARG_ENVIRONMENT}")
+  endif()
+  hp_test_program(${name} ${ARG_LABELS})
 endfunction()
 
-# hp_all_but_asan(): the target all_but_asan, which is everything but the tests labelled asan
-function(hp_all_but_asan)
-  get_property(asan_tests GLOBAL PROPERTY hp_asan_tests)
-  set(directories ${CMAKE_SOURCE_DIR})
-  add_custom_target(all_but_asan)
-  while(directories)
-    list(POP_FRONT directories directory)
-    get_property(below DIRECTORY ${directory} PROPERTY SUBDIRECTORIES)
-    list(APPEND directories ${below})
-    get_property(targets DIRECTORY ${directory} PROPERTY BUILDSYSTEM_TARGETS)
-    foreach(target ${targets})
-      get_target_property(excluded ${target} EXCLUDE_FROM_ALL)
-      if(NOT excluded AND NOT target STREQUAL all_but_asan AND NOT target IN_LIST asan_tests)
-        add_dependencies(all_but_asan ${target})
-      endif()
-    endforeach()
-  endwhile()
+# hp_test_cases(NAME): an entry for each case, with the caller's ARG_*. GoogleTest lists the cases
+# after the program is built; a file beside it gives each its labels and limits when ctest starts.
+function(hp_test_cases name)
+  gtest_discover_tests(${name} TEST_PREFIX ${name}. NO_PRETTY_VALUES DISCOVERY_TIMEOUT 120)
+  # Slurm's timeouts are most of these tests' time: they start first.
+  set(cost 0)
+  if(slurm IN_LIST ARG_LABELS)
+    set(cost 1000)
+  endif()
+  set(always ".*")
+  if(ARG_ALWAYS)
+    list(JOIN ARG_ALWAYS "|" always)
+  endif()
+  set(extended "no case")
+  if(ARG_EXTENDED)
+    list(JOIN ARG_EXTENDED "|" extended)
+  endif()
+  set(file ${CMAKE_CURRENT_BINARY_DIR}/${name}_cases.cmake)
+  file(CONFIGURE OUTPUT ${file} @ONLY CONTENT [[
+foreach(entry IN LISTS @name@_TESTS)
+  string(REGEX REPLACE "^@name@[.]" "" case "${entry}")
+  set(labels "@ARG_LABELS@")
+  if(NOT case MATCHES "^(@always@)$" OR case MATCHES "^(@extended@)$")
+    list(APPEND labels extended)
+  endif()
+  set_tests_properties("${entry}" PROPERTIES LABELS "${labels}" TIMEOUT @ARG_TIMEOUT@
+                       ENVIRONMENT "@ARG_ENVIRONMENT@" RUN_SERIAL "@ARG_SERIAL@"
+                       COST @cost@)
+endforeach()
+]])
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${file})
+endfunction()
+
+# hp_test_program(NAME LABEL...): puts a program into `tests` and `landing_tests` of the presets that
+# its tests run in, and into no other target where this preset does not run them.
+function(hp_test_program name)
+  set(labels ${ARGN})
+  set(sanitizer "")
+  if(HPCTL_SANITIZE MATCHES thread)
+    set(sanitizer tsan)
+  elseif(HPCTL_SANITIZE)
+    set(sanitizer asan)
+  endif()
+  if(NOT sanitizer)
+    add_dependencies(tests ${name})
+    if(NOT asan IN_LIST labels AND NOT tsan IN_LIST labels AND NOT extended IN_LIST labels)
+      add_dependencies(landing_tests ${name})
+    endif()
+  elseif(sanitizer IN_LIST labels)
+    add_dependencies(tests ${name})
+    add_dependencies(landing_tests ${name})
+  elseif("${sanitizer}_too" IN_LIST labels)
+    add_dependencies(tests ${name})
+  else()
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL TRUE)
+  endif()
 endfunction()

@@ -12,9 +12,6 @@ set(CMAKE_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
     OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 set(hp_home opt/hpctl)
 
-# What scripts/package.sh builds, without the tests: this, manual and completion.
-add_custom_target(programs)
-
 # hp_install(COMPONENT TARGETS ...): those that this build has
 function(hp_install component)
   foreach(target ${ARGN})
@@ -179,4 +176,6 @@ foreach(component ${hp_components})
   install(FILES LICENSE DESTINATION usr/share/doc/${CPACK_DEBIAN_${upper}_PACKAGE_NAME}
           RENAME copyright COMPONENT ${component})
 endforeach()
+add_dependencies(tests programs manual completion)
+add_dependencies(landing_tests programs manual completion)
 include(CPack)

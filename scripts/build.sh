@@ -1,16 +1,26 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing, then configures and builds a preset.
-#   scripts/build.sh [release|fast|dev|asan|tsan] [ninja arguments, e.g. targets]
-# fast is release compiled in batches and with -Og but for the trainer's own loops: quicker from
-# nothing, slower after a change to one file.
-# Programs land in build/PRESET/bin.
+# Installs what is missing, then configures and builds.
+#   scripts/build.sh                        the programs, optimised: what people run and CI tests
+#   scripts/build.sh tests                  every test as well
+#   scripts/build.sh [PRESET] [TARGET...]   other presets: dev, asan, tsan (docs/contributing.md)
+# Programs land in build/PRESET/bin. Sources are compiled in batches, but for the preset dev, which
+# compiles each alone: slower from nothing, quicker after a change to one file.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-preset=${1:-release}
-[ $# -eq 0 ] || shift
-scripts/install_packages.sh
+preset=release
+if [ $# -gt 0 ] && grep -q "^ *\"name\": \"$1\"" CMakePresets.json; then
+  preset=$1
+  shift
+fi
+targets=("$@")
+[ ${#targets[@]} -gt 0 ] || targets=(programs manual completion)
+
+scripts/install_packages.sh --for programs
+case " ${targets[*]} " in
+  *" tests "* | *" landing_tests "* | *" all "*) scripts/install_packages.sh --for tests ;;
+esac
 if [ ! -f "build/$preset/build.ninja" ]; then
   mkdir -p "build/$preset"
   cmake --preset "$preset" >"build/$preset/configure.log" 2>&1 || {
@@ -18,4 +28,4 @@ if [ ! -f "build/$preset/build.ninja" ]; then
     exit 1
   }
 fi
-cmake --build "build/$preset" -- "$@"
+cmake --build "build/$preset" -- "${targets[@]}"

@@ -22,7 +22,8 @@ bin=build/$preset/bin
 wanted=("${@:3}")
 [ $# -gt 2 ] || wanted=(hpctl hpdata hpcontroller hpcontroller-step hpagent hpagent-shim hpstacks
   hptrain)
-scripts/install_packages.sh
+scripts/install_packages.sh --for programs
+scripts/install_packages.sh --for packages
 
 stage=$(mktemp -d "${TMPDIR:-/tmp}/hpctl-bundle-XXXXXX")
 trap 'rm -rf "$stage"' EXIT

@@ -1,11 +1,27 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs the Debian packages of scripts/packages.txt (and any named as arguments) that are
-# missing; with none missing it does nothing and needs no network and no rights.
+# Installs the Debian packages that are missing. With none missing it needs no network and no rights.
+#   scripts/install_packages.sh                            every section of scripts/packages.txt
+#   scripts/install_packages.sh --for SECTION [PACKAGE...] one section, and the packages named
+#   scripts/install_packages.sh PACKAGE...                 every section, and the packages named
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-mapfile -t wanted < <(grep -v '^#' scripts/packages.txt; [ $# -eq 0 ] || printf '%s\n' "$@")
+section=
+if [ "${1:-}" = --for ]; then
+  section=$2
+  grep -qxF "[$section]" scripts/packages.txt || {
+    echo "install_packages.sh: scripts/packages.txt has no section [$section]" >&2
+    exit 1
+  }
+  shift 2
+fi
+mapfile -t wanted < <(
+  awk -v section="$section" '
+    /^\[/ { current = substr($0, 2, length($0) - 2); next }
+    /^[^#]/ && (section == "" || section == current)' scripts/packages.txt
+  [ $# -eq 0 ] || printf '%s\n' "$@"
+)
 missing=()
 for package in "${wanted[@]}"; do
   status=$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null || true)

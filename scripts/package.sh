@@ -8,7 +8,8 @@ cd "$(dirname "$0")/.."
 
 preset=${1:-release}
 output=$(realpath -m "${2:-build/$preset/packages}")
-scripts/build.sh "$preset" programs manual completion
+scripts/install_packages.sh --for packages
+scripts/build.sh "$preset"
 rm -rf "$output"
 cpack -G DEB --config "build/$preset/CPackConfig.cmake" -B "$output"
 rm -rf "$output/_CPack_Packages"

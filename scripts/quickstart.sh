@@ -5,8 +5,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/build.sh fast hpctl hpcontroller hpagent hptrain
-bin=$PWD/build/fast/bin
+scripts/build.sh release hpctl hpcontroller hpagent hptrain
+bin=$PWD/build/release/bin
 export HPCTL_HOME=${HPCTL_HOME:-$PWD/build/quickstart}
 export HPCTL_METRICS=${HPCTL_METRICS:-127.0.0.1:0}
 mkdir -p "$HPCTL_HOME"
@@ -50,5 +50,5 @@ Try next:
   hpctl logs $job --rank 0       # what worker 0 printed
   hpctl checkpoint ls $HPCTL_HOME/jobs/$job/checkpoints
   hpctl submit --local --wait examples/quickstart.yaml   # again; kill what you like
-  scripts/build.sh fast          # the other programs: preparation of data, Slurm's
+  scripts/build.sh               # the other programs: preparation of data, Slurm's
 EOF

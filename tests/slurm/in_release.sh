@@ -37,7 +37,7 @@ release=$1
 shift
 
 [ "$(id -u)" -eq 0 ] || skip "needs root: slurmd, network namespaces and a system of its own"
-[ -x "$build/tests/hpslurm_test" ] || fail "build first: scripts/build.sh release"
+[ -x "$build/tests/hpslurm_test" ] || fail "build first: scripts/build.sh tests"
 in_own_namespace "${arguments[@]}"
 
 # In place of build/release.

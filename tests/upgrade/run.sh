@@ -3,7 +3,7 @@
 # Two releases, one of which is older, run one job together: whatever may be of another release
 # during an upgrade is (docs/install.md, decision 1802). Faults meanwhile, and the job ends exact.
 #
-#   tests/upgrade/run.sh OLD_REF [PRESET]     a commit of this repository; fast
+#   tests/upgrade/run.sh OLD_REF [PRESET]     a commit of this repository; release
 #
 # Builds the older release's hpctl, hpcontroller and hpagent once, in build/upgrade/COMMIT. Workers
 # are of the newer release on both sides: ranks of one generation are always of one release.
@@ -15,7 +15,7 @@ commit=$(git rev-parse --verify --quiet "$1^{commit}") || {
   echo "error: $1 is no commit of this clone; of a shallow one: git fetch --unshallow" >&2
   exit 2
 }
-preset=${2:-fast}
+preset=${2:-release}
 source=build/upgrade/$commit
 programs=(hpctl hpcontroller hpagent)
 
@@ -24,7 +24,7 @@ if [ ! -e "$source/CMakeLists.txt" ]; then
   git archive "$commit" | tar -x -C "$source"
 fi
 if [ ! -e "$source/build/$preset/built" ]; then
-  (cd "$source" && cmake --preset "$preset" -DHPCTL_TRAINER=OFF >configure.log &&
+  (cd "$source" && cmake --preset "$preset" -DHPCTL_TRAINER=OFF -DHPCTL_UNITY=ON >configure.log &&
     cmake --build "build/$preset" --target "${programs[@]}" >build.log) || {
     echo "error: $commit does not build here; see $source/configure.log and build.log" >&2
     exit 1
