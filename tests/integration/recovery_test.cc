@@ -117,7 +117,7 @@ TEST_F(Recovery, UndisturbedJobFinishesAndLeavesNothingBehind) {
   EXPECT_EQ(after_["generation"], 1);
   EXPECT_EQ(after_["restarts"], 0);
   EXPECT_EQ(after_["step"], kSteps);
-  EXPECT_TRUE(cluster_.stop_and_list_leftovers(kLong).empty());
+  cluster_.stop_and_expect_no_leftovers(kLong);
   // Answers after everything has gone.
   EXPECT_EQ(cluster_.status(job_)["state"], "FINISHED");
   EXPECT_FALSE(cluster_.events(job_).empty());
@@ -402,8 +402,8 @@ TEST_F(Recovery, DamagedCheckpointIsLeftOutAndSaidSo) {
 TEST_F(Recovery, CancelEndsEverything) {
   start(job_of(100000));
   EXPECT_EQ(cluster_.hpctl({"cancel", to_string(job_)}).exit_code, 0);
-  EXPECT_EQ(cluster_.wait_for_end(job_, kLong), "CANCELLED") << diagnosis();
-  EXPECT_TRUE(cluster_.stop_and_list_leftovers(kLong).empty());
+  ASSERT_EQ(cluster_.wait_for_end(job_, kLong), "CANCELLED") << diagnosis();
+  cluster_.stop_and_expect_no_leftovers(kLong);
 }
 
 TEST_F(Recovery, SpentBudgetFailsWithDiagnosis) {

@@ -69,8 +69,8 @@ check "no end of a flaky test" "" "$(script --ends release)"
 check_has "ctest.log ends with ctest's own summary" "3 - a.B/0 (Failed)" \
   "$(sed -n '/% tests passed/,$p' "$HPCTL_TEST_DIR/ctest.log")"
 check "ctest.log has one run" "1" "$(grep -c '% tests passed' "$HPCTL_TEST_DIR/ctest.log")"
-check_has "LastTestsFailed.log is of the whole run" ":race" \
-  "$(cat "$HPCTL_TEST_DIR/Testing/Temporary/LastTestsFailed.log")"
+check_has "LastTest.log is of the whole run" " Testing: sound" \
+  "$(cat "$HPCTL_TEST_DIR/Testing/Temporary/LastTest.log")"
 found=$(outcome script release 2)
 check_has "all pass" "exit 0" "$found"
 check "no test is flaky any more" "" "$(flaky)$(script --summary release)"
@@ -79,6 +79,8 @@ check_has "arguments go to ctest" "No tests were found" "$(outcome script releas
 fresh
 plant a_race_with_it processes true
 plant race "unit;processes_not" "$race"
+echo 'set_tests_properties(race PROPERTIES ENVIRONMENT processes)' \
+  >>"$HPCTL_TEST_DIR/CTestTestfile.cmake"
 check_red "a race without the label" race 1 "it lacks the label processes"
 
 fresh
