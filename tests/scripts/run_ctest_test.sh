@@ -6,6 +6,7 @@ set -euo pipefail
 repo=$(realpath "$(dirname "$0")/../..")
 # shellcheck source=tests/support/checks.sh
 . "$repo/tests/support/checks.sh"
+cd "$repo"
 work=$(mktemp -d "${TMPDIR:-/tmp}/hpctl-run-ctest.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 export HPCTL_TEST_DIR=$work/build
@@ -86,6 +87,10 @@ check_red "a race without the label" race 1 "it lacks the label processes"
 fresh
 plant digest processes "echo 'a_test.cc:1: Failure BROKEN PROMISE: digest'; $race"
 check_red "a broken promise" digest 1 "its output reports a broken promise"
+fresh
+plant bash processes ". '$repo/tests/support/checks.sh'; check_promise ledger 'all' 1 2; $race"
+check_red "check_promise" bash 1 "its output reports a broken promise"
+check "promise.h has the marker" 1 "$(grep -c '"\\nBROKEN PROMISE: "' tests/support/promise.h)"
 fresh
 plant long processes "seq 90000; echo BROKEN PROMISE: digest; seq 90000; printf '\\0\\377'; $race"
 check_red "in the middle of 1 MB" long 1 "its output reports a broken promise"
