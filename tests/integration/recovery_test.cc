@@ -19,6 +19,7 @@
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
 #include "tests/support/processes.h"
+#include "tests/support/promise.h"
 
 namespace hpctl::testing {
 namespace {
@@ -387,7 +388,7 @@ TEST_F(Recovery, DamagedCheckpointIsLeftOutAndSaidSo) {
   }
   for (int rank = 0; rank < 4; ++rank) ASSERT_TRUE(end_process(worker_pid(before_, rank)));
   const auto newest = latest_valid_checkpoint(directory, {});
-  ASSERT_TRUE(newest.ok() && newest->has_value());
+  ASSERT_TRUE(newest.ok() && newest->has_value()) << broken_promise("checkpoint");
   const std::string shard = directory + "/" + (*newest)->name() + "/shard-00001.safetensors";
   auto bytes = read_file(shard);
   ASSERT_TRUE(bytes.ok());

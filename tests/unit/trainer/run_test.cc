@@ -182,7 +182,7 @@ TEST(Run, WhatTheGenerationBeforeWasToSaveIsSavedFirst) {
     const std::string name = CheckpointRef{step + 1, 2}.name();
     const bool in_turn = (step + 1) % 10 == 0;
     EXPECT_EQ(read_manifest(job.workload.checkpoint_dir + "/" + name).ok(), in_turn || !is_durable)
-        << name;
+        << name << broken_promise("checkpoint");
   }
 }
 

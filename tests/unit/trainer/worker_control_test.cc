@@ -326,8 +326,8 @@ TEST(WorkerControl, FinishEndsTrainingAsSigtermDoes) {
   job.workers[1]->tell(Finish{});
   for (const auto& worker : job.workers) EXPECT_EQ(worker->wait(), -SIGTERM);
   const auto saved = latest_valid_checkpoint(job.workload.checkpoint_dir, {});
-  ASSERT_TRUE(saved.ok() && *saved);
-  EXPECT_EQ((*saved)->step, job.workers[0]->page().step);
+  ASSERT_TRUE(saved.ok() && *saved) << broken_promise("checkpoint");
+  EXPECT_EQ((*saved)->step, job.workers[0]->page().step) << broken_promise("checkpoint");
 }
 
 // Nobody waits for ever: each of these ends a worker that waits for the next generation.

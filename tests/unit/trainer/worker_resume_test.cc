@@ -79,8 +79,8 @@ TEST(Worker, SigtermEndsAllRanksWithACheckpointOfTheStepUnderWay) {
   for (const auto& worker : stopped.workers) EXPECT_EQ(worker->wait(), -SIGTERM);
   const uint64_t reached = stopped.workers[0]->page().step;
   const auto saved = latest_valid_checkpoint(stopped.workload.checkpoint_dir, {});
-  ASSERT_TRUE(saved.ok() && *saved);
-  EXPECT_EQ((*saved)->step, reached);
+  ASSERT_TRUE(saved.ok() && *saved) << broken_promise("checkpoint");
+  EXPECT_EQ((*saved)->step, reached) << broken_promise("checkpoint");
   const uint64_t end = reached + 10;
   stopped.resume((*saved)->name(), reached);
   stopped.workload.train.steps = static_cast<int64_t>(end);
@@ -105,7 +105,7 @@ TEST(Worker, KilledThenGoesOnWithOtherRanksAndAnotherStrategy) {
   for (const auto& worker : job.workers) worker->send(SIGKILL);
   for (const auto& worker : job.workers) worker->wait();
   const auto latest = saved();
-  ASSERT_TRUE(latest.ok() && *latest);
+  ASSERT_TRUE(latest.ok() && *latest) << broken_promise("checkpoint");
   const uint64_t step = (*latest)->step;
   const uint64_t end = job.workers[0]->page().step + 10;
   // What the controller does before it starts a generation.

@@ -367,7 +367,7 @@ TEST(Worker, SavesByTheClockToo) {
   const auto checkpoints = list_checkpoints(job.workload.checkpoint_dir);
   ASSERT_TRUE(checkpoints.ok());
   ASSERT_EQ(checkpoints->size(), 2U) << "keep = 2, and rank 1 agreed to more than the final one";
-  EXPECT_EQ(checkpoints->back().step, 24U);
+  EXPECT_EQ(checkpoints->back().step, 24U) << broken_promise("checkpoint");
   const auto entries = list_directory(job.workload.checkpoint_dir);
   ASSERT_TRUE(entries.ok());
   EXPECT_EQ(entries->size(), 2U) << "nothing half-written stays";
