@@ -44,7 +44,7 @@ never_excused() { # never_excused LOG: prints what in it is red whatever the nex
   fi
 }
 
-# run_again NUMBER NAME: prints why the test stays red. Prints nothing if it passed alone.
+# run_again NUMBER NAME: prints "passed" if the test passed alone. Else it prints why it stays red.
 run_again() {
   local first second why pattern
   first=$(log_of "$2" first)
@@ -70,6 +70,8 @@ run_again() {
       echo "it was not run when it was to run again"
     elif why=$(never_excused "$second") && [ -n "$why" ]; then
       echo "it passed the second time, but $why"
+    else
+      echo passed
     fi
   fi
 }
@@ -98,7 +100,7 @@ run() { # run JOBS ARGUMENTS...
     select(any(.properties[]?; .name == "LABELS" and (.value | index("processes")))) | .name')
   while IFS=: read -r number name <&3; do
     why=$(run_again "$number" "$name")
-    if [ -z "$why" ]; then
+    if [ "$why" = passed ]; then
       echo "$name" >>"$flaky"
       echo "$name: flaky, it failed and then passed alone; its logs are in $rerun"
     else
