@@ -36,11 +36,15 @@ upgrade() { # upgrade RELEASE
     outcome "$repo/scripts/install.sh" --bundle "$work/$1.tar.gz"
 }
 hpctl() { "$root/opt/hpctl/bin/hpctl" "$@"; }
-await() { # await WHAT COMMAND...: until it succeeds
+await() { # await WHAT COMMAND...: until it succeeds; $promise is the kind of promise that it keeps
   local until=$((SECONDS + 60)) what=$1
   shift
   until "$@" >/dev/null 2>&1; do
-    [ $SECONDS -lt $until ] || { check "$what" "within 60 s" "not yet"; finish_checks; }
+    [ $SECONDS -lt $until ] || {
+      if [ -n "${promise:-}" ]; then check_promise "$promise" "$what" "within 60 s" "not yet"
+      else check "$what" "within 60 s" "not yet"; fi
+      finish_checks
+    }
     sleep 0.1
   done
   echo "ok: $what"
@@ -77,7 +81,7 @@ for process in $(processes libexec/hpcontroller); do
   kill "$process"
   tail --pid="$process" -s 0.1 -f /dev/null
 done
-await "nothing runs any more" runs_nothing
+promise=leftover await "nothing runs any more" runs_nothing
 check_has "no socket is left" "exit 0" "$(outcome remove_sockets)"
 echo 4 >"$work/made/hpctl/share/hpctl/release"
 tar -C "$work/made" -cf - hpctl | gzip -1 >"$work/4.tar.gz"

@@ -14,6 +14,7 @@
 #include "common/base/fd.h"
 #include "common/base/file.h"
 #include "common/base/lineage.h"
+#include "tests/support/promise.h"
 #include "tests/unit/trainer/worker_job.h"
 
 namespace hpctl {
@@ -79,11 +80,11 @@ TEST_F(FullCheckpointDisk, TrainingGoesOnAndSavesWhenThereIsRoom) {
   })) << "training ended: "
       << job_.messages();
   EXPECT_GT(rank0().page().saves_without_room.load(), 0U);
-  ASSERT_GE(complete().size(), 1U);
+  ASSERT_GE(complete().size(), 1U) << broken_promise("checkpoint");
   const uint64_t newest_then = newest();
   const auto whole =
       verify_checkpoint(job_.workload.checkpoint_dir + "/" + complete().back().name());
-  EXPECT_TRUE(whole.ok() && whole->problems.empty());
+  EXPECT_TRUE(whole.ok() && whole->problems.empty()) << broken_promise("checkpoint");
   ASSERT_EQ(::unlink(filler().c_str()), 0);
   ASSERT_TRUE(rank0().wait_until([&] { return newest() > newest_then; })) << job_.messages();
   const auto& told = rank0().page().saves_without_room;

@@ -13,6 +13,7 @@
 #include "controller/leadership/job_mode.h"
 #include "tests/fault/job_cluster.h"
 #include "tests/fault/live_controller.h"
+#include "tests/support/promise.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl {
@@ -49,9 +50,10 @@ void expect_finish(test::JobCluster& cluster, pid_t started_again) {
 TEST(JobController, EndsWithTheJobsVerdictWhenTheNodesHaveGone) {
   test::JobCluster cluster(job_of({"/bin/true"}));
   const pid_t controller = cluster.start_all();
-  EXPECT_EQ(cluster.wait_for(controller, kPatienceMs), kVerdictFinished) << cluster.logs();
+  ASSERT_EQ(cluster.wait_for(controller, kPatienceMs), kVerdictFinished) << cluster.logs();
   EXPECT_EQ(cluster.verdict(), kVerdictFinished);
-  EXPECT_TRUE(test::eventually([&] { return cluster.processes().empty(); }, kPatienceMs));
+  EXPECT_TRUE(test::eventually([&] { return cluster.processes().empty(); }, kPatienceMs))
+      << broken_promise("leftover");
   const auto status = read_file(cluster.job_dir() + "/status.json");
   ASSERT_TRUE(status.ok());
   EXPECT_NE(status->find("FINISHED"), std::string::npos) << *status;
@@ -140,8 +142,9 @@ TEST(JobController, ASignalCancelsTheJob) {
   ASSERT_TRUE(cluster.wait_for_status(is_running, kPatienceMs)) << cluster.logs();
   ::kill(controller, SIGUSR1);
   ::kill(controller, SIGTERM);
-  EXPECT_EQ(cluster.wait_for(controller, kPatienceMs), kVerdictFailed) << cluster.logs();
-  EXPECT_TRUE(test::eventually([&] { return cluster.processes().empty(); }, kPatienceMs));
+  ASSERT_EQ(cluster.wait_for(controller, kPatienceMs), kVerdictFailed) << cluster.logs();
+  EXPECT_TRUE(test::eventually([&] { return cluster.processes().empty(); }, kPatienceMs))
+      << broken_promise("leftover");
 }
 
 // The batch script was signalled before it.
@@ -149,8 +152,9 @@ TEST(JobController, OneThatIsToldToEndFromTheStartCancelsTheJob) {
   test::JobCluster cluster(gated_pairs());
   const pid_t controller = cluster.start_controller("n0", {"--told-to-end"});
   for (const std::string& node : cluster.nodes()) cluster.start_agent(node);
-  EXPECT_EQ(cluster.wait_for(controller, kPatienceMs), kVerdictFailed) << cluster.logs();
-  EXPECT_TRUE(test::eventually([&] { return cluster.processes().empty(); }, kPatienceMs));
+  ASSERT_EQ(cluster.wait_for(controller, kPatienceMs), kVerdictFailed) << cluster.logs();
+  EXPECT_TRUE(test::eventually([&] { return cluster.processes().empty(); }, kPatienceMs))
+      << broken_promise("leftover");
 }
 
 // As the batch script does it.

@@ -17,6 +17,7 @@
 #include "common/rpc/controller_process.h"
 #include "common/rpc/spawn.h"
 #include "tests/support/processes.h"
+#include "tests/support/promise.h"
 
 namespace hpctl::test {
 namespace {
@@ -50,7 +51,7 @@ LiveController::LiveController()
 LiveController::~LiveController() {
   ::unsetenv(mark_.c_str());
   // Also a controller that an agent has just started, and that holds no lock yet.
-  EXPECT_TRUE(end_marked_processes(mark_ + "=1"));
+  EXPECT_TRUE(end_marked_processes(mark_ + "=1")) << broken_promise("leftover");
   if (child_ > 0) wait_for_end();
   EXPECT_TRUE(remove_tree(paths_.socket_directory()).ok());
   EXPECT_TRUE(remove_tree(paths_.home()).ok());

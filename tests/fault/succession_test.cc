@@ -21,6 +21,7 @@
 #include "controller/publish/status_files.h"
 #include "tests/fault/job_cluster.h"
 #include "tests/support/loopback_port.h"
+#include "tests/support/promise.h"
 
 namespace hpctl {
 namespace {
@@ -60,10 +61,10 @@ class Succession : public testing::Test {
   }
   void expect_finish() {
     cluster_.open_gate();
-    EXPECT_TRUE(test::eventually([&] { return cluster_.verdict().has_value(); }, kPatienceMs));
+    ASSERT_TRUE(test::eventually([&] { return cluster_.verdict().has_value(); }, kPatienceMs));
     EXPECT_EQ(cluster_.verdict(), kVerdictFinished) << cluster_.logs();
     EXPECT_TRUE(test::eventually([&] { return cluster_.processes().empty(); }, kPatienceMs))
-        << cluster_.logs();
+        << cluster_.logs() << broken_promise("leftover");
   }
 
   void expect_impostor_is_ignored(const std::shared_ptr<grpc::ServerCredentials>& credentials);
@@ -321,7 +322,7 @@ TEST_F(Succession, AnAgentWhoseJobHasEndedEndsItsNode) {
   ASSERT_TRUE(write_verdict(cluster_.job_dir(), kVerdictFailedForGood, 0).ok());
   cluster_.kill_controller(1);
   EXPECT_TRUE(test::eventually([&] { return cluster_.processes().empty(); }, kPatienceMs))
-      << cluster_.logs();
+      << cluster_.logs() << broken_promise("leftover");
   EXPECT_EQ(newest_controller_epoch(cluster_.job_dir()).value(), 1U) << "nobody succeeded";
 }
 

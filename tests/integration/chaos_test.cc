@@ -8,12 +8,14 @@
 
 #include <cstdlib>
 #include <iostream>
+#include <stdexcept>
 
 #include "common/base/file.h"
 #include "common/base/rng.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
 #include "tests/support/memory_cgroup.h"
+#include "tests/support/promise.h"
 #include "trainer/checkpoint/ledger_check.h"
 
 namespace hpctl::testing {
@@ -119,17 +121,19 @@ json run(const std::string& plan, std::string& digest, const TrainingJob& chaos_
   const std::string story = plan + chaos.out + chaos.err;
   EXPECT_EQ(state, "FINISHED") << story << cluster.hpctl({"events", to_string(job)}).out
                                << cluster.hpctl({"logs", to_string(job)}).out;
+  // An unfinished job has no final state, so it breaks no promise.
+  if (state != "FINISHED") throw std::runtime_error("the job has not finished: " + state);
   expect_all_time_accounted_for(
       json::parse(cluster.hpctl({"goodput", to_string(job), "--json"}).out, nullptr, false));
   const std::string directory = cluster.paths().default_checkpoints(job);
   const auto ledger = verify_ledger(directory + "/ledger", directory);
-  EXPECT_TRUE(ledger.ok()) << story << ledger.error().message;
+  EXPECT_TRUE(ledger.ok()) << story << ledger.error().message << broken_promise("ledger");
   if (ledger.ok()) {
-    EXPECT_THAT(ledger->problems, ::testing::IsEmpty()) << story;
-    EXPECT_EQ(ledger->cursor, chaos_job.steps * kGlobalBatch) << story;
+    EXPECT_THAT(ledger->problems, ::testing::IsEmpty()) << story << broken_promise("ledger");
+    EXPECT_EQ(ledger->cursor, chaos_job.steps * kGlobalBatch) << story << broken_promise("ledger");
   }
   digest = cluster.digest(job);
-  EXPECT_TRUE(cluster.stop_and_list_leftovers(seconds(60)).empty()) << story;
+  cluster.stop_and_expect_no_leftovers(seconds(60));
   return report;
 }
 
@@ -146,7 +150,7 @@ const std::string& undisturbed() {
 TEST(Chaos, EveryFaultIsFoundBlamedOnTheRightOneAndSurvived) {
   std::string digest;
   const json report = run(kEveryFault, digest);
-  EXPECT_EQ(digest, undisturbed());
+  EXPECT_EQ(digest, undisturbed()) << broken_promise("digest");
   ASSERT_EQ(report["faults"].size(), 11U) << report.dump(1);
   for (const json& fault : report["faults"]) {
     const auto name = fault["fault"].get<std::string>();
@@ -182,11 +186,11 @@ json run_endless(const std::string& faults) {
   EXPECT_EQ(cluster.wait_for_end(job, seconds(60)), "CANCELLED");
   const std::string directory = cluster.paths().default_checkpoints(job);
   const auto ledger = verify_ledger(directory + "/ledger", directory);
-  EXPECT_TRUE(ledger.ok()) << ledger.error().message;
+  EXPECT_TRUE(ledger.ok()) << ledger.error().message << broken_promise("ledger");
   if (ledger.ok()) {
-    EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
+    EXPECT_THAT(ledger->problems, ::testing::IsEmpty()) << broken_promise("ledger");
   }
-  EXPECT_TRUE(cluster.stop_and_list_leftovers(seconds(60)).empty());
+  cluster.stop_and_expect_no_leftovers(seconds(60));
   return report;
 }
 
@@ -237,7 +241,7 @@ TEST(Chaos, WhatIsOnlyLateChangesNoBitAndNobodyIsBlamedForIt) {
   for (const std::string of : {"slow-worker, rank: 1", "delay-messages, node: n1"}) {
     std::string digest;
     const json report = run("faults: [{fault: " + of + ", at_step: 60}]\n", digest, job);
-    EXPECT_EQ(digest, undisturbed()) << of;
+    EXPECT_EQ(digest, undisturbed()) << of << broken_promise("digest");
     ASSERT_EQ(report["faults"].size(), 1U) << report.dump(1);
     const json& fault = report["faults"][0];
     EXPECT_TRUE(fault["injected"].get<bool>()) << fault.dump(1);
@@ -264,7 +268,7 @@ TEST(Chaos, WhateverBefallsTheNetworkBetweenRanksNoInnocentOneIsBlamed) {
           "  - {fault: cut-peers, rank: 1}\n"
           "  - {fault: lose-collectives, rank: 3}\n",
           digest, job);
-  EXPECT_EQ(digest, undisturbed());
+  EXPECT_EQ(digest, undisturbed()) << broken_promise("digest");
   ASSERT_EQ(report["faults"].size(), 3U) << report.dump(1);
   const json& late = report["faults"][0];
   EXPECT_THAT(late["problem"].get<std::string>(), HasSubstr("no limit of the job was passed"));
@@ -294,7 +298,7 @@ TEST(Chaos, BetweenNodesOfSeveralRanksEveryLossIsSurvivedWithTheSameBits) {
           "  - {fault: kill-worker, rank: 0}\n"
           "  - {fault: kill-holder, node: n1}\n",
           digest, job);
-  EXPECT_EQ(digest, undisturbed());
+  EXPECT_EQ(digest, undisturbed()) << broken_promise("digest");
   ASSERT_EQ(report["faults"].size(), 4U) << report.dump(1);
   for (const json& fault : report["faults"]) {
     EXPECT_TRUE(fault["found"].get<bool>()) << fault.dump(1);
@@ -342,8 +346,8 @@ TEST(Chaos, ANodeWhoseMessagesAreLostForLongerThanItsLimitIsLostAndBlamed) {
   EXPECT_GT(fault["noticed_ms"], 3 * 800 - 500) << fault.dump(1);
   EXPECT_EQ(cluster.status(job)["generation"], 2);
   EXPECT_EQ(cluster.hpctl({"cancel", to_string(job)}).exit_code, 0);
-  EXPECT_EQ(cluster.wait_for_end(job, seconds(60)), "CANCELLED");
-  EXPECT_TRUE(cluster.stop_and_list_leftovers(seconds(60)).empty());
+  ASSERT_EQ(cluster.wait_for_end(job, seconds(60)), "CANCELLED");
+  cluster.stop_and_expect_no_leftovers(seconds(60));
 }
 
 TEST(Chaos, TheKernelEndsAWorkerThatRunsOutOfMemory) {
@@ -363,8 +367,8 @@ TEST(Chaos, TheKernelEndsAWorkerThatRunsOutOfMemory) {
   EXPECT_EQ(group.kills(), 1U);
   const json report = json::parse(chaos.out, nullptr, false);
   EXPECT_EQ(report["totals"]["blamed_right"], 1) << chaos.out;
-  EXPECT_EQ(cluster.wait_for_end(job, seconds(90)), "FINISHED");
-  EXPECT_TRUE(cluster.stop_and_list_leftovers(seconds(60)).empty());
+  ASSERT_EQ(cluster.wait_for_end(job, seconds(90)), "FINISHED");
+  cluster.stop_and_expect_no_leftovers(seconds(60));
 }
 
 // Nothing is on disk before the end. What only a lost rank had completed is done again: one step.
@@ -376,7 +380,7 @@ TEST(Chaos, WhereRanksHaveReplicasALostNodeCostsNoStepThatAllHaveCompleted) {
     run("", expected, job);
     std::string digest;
     const json report = run(kLostNodes, digest, job);
-    EXPECT_EQ(digest, expected) << strategy;
+    EXPECT_EQ(digest, expected) << strategy << broken_promise("digest");
     ASSERT_EQ(report["faults"].size(), 4U) << report.dump(1);
     for (const json& fault : report["faults"]) {
       EXPECT_EQ(fault["blame"], "right") << fault.dump(1);
@@ -410,8 +414,8 @@ TEST(Chaos, SubmitCarriesOutAPlanFromTheFirstStepOn) {
   ASSERT_TRUE(report.is_object()) << chaos.out << chaos.err;
   EXPECT_EQ(report["totals"]["injected"], 3) << report.dump(1);
   EXPECT_EQ(report["totals"]["precision"], 1.0) << report.dump(1);
-  EXPECT_EQ(cluster.wait_for_end(JobId{report["job"].get<uint64_t>()}, seconds(90)), "FINISHED");
-  EXPECT_TRUE(cluster.stop_and_list_leftovers(seconds(60)).empty());
+  ASSERT_EQ(cluster.wait_for_end(JobId{report["job"].get<uint64_t>()}, seconds(90)), "FINISHED");
+  cluster.stop_and_expect_no_leftovers(seconds(60));
 }
 
 // The same where no other rank has the same part: copies are at peers. They are up to three steps
@@ -430,7 +434,7 @@ TEST(Chaos, WhereCopiesAreAtPeersALostNodeCostsAFewSteps) {
     run("", expected, job);
     std::string digest;
     const json report = run(kLostNodesApart, digest, job);
-    EXPECT_EQ(digest, expected) << strategy;
+    EXPECT_EQ(digest, expected) << strategy << broken_promise("digest");
     ASSERT_EQ(report["faults"].size(), 4U) << report.dump(1);
     for (const json& fault : report["faults"]) {
       EXPECT_EQ(fault["blame"], "right") << fault.dump(1);
@@ -449,7 +453,7 @@ TEST(Chaos, RandomFaultsChangeNoBitAndNoSample) {
     const json report = run(random_plan(seed), digest);
     EXPECT_EQ(digest, undisturbed())
         << "seed " << seed << " (replay with HPCTL_CHAOS_SEED=" << seed << ")\n"
-        << report.dump(1);
+        << report.dump(1) << broken_promise("digest");
     for (const json& fault : report["faults"]) {
       if (!fault["injected"].get<bool>()) continue;  // the job had ended
       EXPECT_TRUE(fault["found"].get<bool>()) << fault.dump(1);

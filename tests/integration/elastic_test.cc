@@ -10,6 +10,7 @@
 #include "common/base/lineage.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
+#include "tests/support/promise.h"
 #include "trainer/checkpoint/ledger_check.h"
 
 namespace hpctl::testing {
@@ -87,10 +88,10 @@ TEST_P(Elastic, ANodeThatIsBackIsTakenAtAStepBoundary) {
   ASSERT_EQ(cluster_.hpctl({"cancel", name}).exit_code, 0);
   ASSERT_EQ(cluster_.wait_for_end(job, seconds(60)), "CANCELLED");
   const auto ledger = verify_ledger(directory + "/ledger", directory);
-  ASSERT_TRUE(ledger.ok()) << ledger.error().message;
-  EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
-  EXPECT_EQ(ledger->cursor, ledger->step * kGlobalBatch);
-  EXPECT_TRUE(cluster_.stop_and_list_leftovers(seconds(60)).empty());
+  ASSERT_TRUE(ledger.ok()) << ledger.error().message << broken_promise("ledger");
+  EXPECT_THAT(ledger->problems, ::testing::IsEmpty()) << broken_promise("ledger");
+  EXPECT_EQ(ledger->cursor, ledger->step * kGlobalBatch) << broken_promise("ledger");
+  cluster_.stop_and_expect_no_leftovers(seconds(60));
 }
 
 // Its memory is destroyed, and the machine is of no use any more when it is up again: what of the
@@ -127,10 +128,10 @@ TEST_P(Elastic, ANodeThatIsGoneForGoodCostsAFewStepsAndTheOthersGoOnFromMemory) 
   ASSERT_EQ(cluster_.hpctl({"cancel", to_string(job)}).exit_code, 0);
   ASSERT_EQ(cluster_.wait_for_end(job, seconds(60)), "CANCELLED");
   const auto ledger = verify_ledger(directory + "/ledger", directory);
-  ASSERT_TRUE(ledger.ok()) << ledger.error().message;
-  EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
-  EXPECT_EQ(ledger->cursor, ledger->step * kGlobalBatch);
-  EXPECT_TRUE(cluster_.stop_and_list_leftovers(seconds(60)).empty());
+  ASSERT_TRUE(ledger.ok()) << ledger.error().message << broken_promise("ledger");
+  EXPECT_THAT(ledger->problems, ::testing::IsEmpty()) << broken_promise("ledger");
+  EXPECT_EQ(ledger->cursor, ledger->step * kGlobalBatch) << broken_promise("ledger");
+  cluster_.stop_and_expect_no_leftovers(seconds(60));
 }
 
 INSTANTIATE_TEST_SUITE_P(Strategies, Elastic, ::testing::Values("full", "no_shard"),

@@ -17,6 +17,7 @@
 #include "common/base/file.h"
 #include "common/base/pidfd.h"
 #include "tests/support/processes.h"
+#include "tests/support/promise.h"
 
 namespace hpctl::testing {
 namespace {
@@ -125,7 +126,7 @@ bool wait_until(const std::string& directory, const std::function<bool()>& done,
 LocalCluster::LocalCluster() : paths_(directory_.path() + "/home") {}
 
 LocalCluster::~LocalCluster() {
-  EXPECT_TRUE(end_marked_processes(mark()));
+  EXPECT_TRUE(end_marked_processes(mark())) << broken_promise("leftover");
   EXPECT_TRUE(remove_tree(paths_.socket_directory()).ok());
 }
 
@@ -194,7 +195,7 @@ std::string LocalCluster::wait_for_end(JobId job, milliseconds deadline) const {
 
 std::string LocalCluster::digest(JobId job) const {
   const auto result = hpctl({"checkpoint", "digest", paths_.default_checkpoints(job)});
-  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.exit_code, 0) << result.err << broken_promise("checkpoint");
   return result.out;
 }
 
@@ -202,7 +203,7 @@ std::string LocalCluster::mark() const { return "HPCTL_HOME=" + paths_.home(); }
 
 std::vector<pid_t> LocalCluster::processes() const { return marked_processes(mark()); }
 
-std::vector<pid_t> LocalCluster::stop_and_list_leftovers(milliseconds deadline) {
+void LocalCluster::stop_and_expect_no_leftovers(milliseconds deadline) {
   const auto text = read_file(paths_.controller_json());
   const json controller = text.ok() ? json::parse(*text, nullptr, false) : json();
   if (controller.is_object() && controller.contains("pid")) {
@@ -210,7 +211,7 @@ std::vector<pid_t> LocalCluster::stop_and_list_leftovers(milliseconds deadline) 
   }
   wait_until(
       paths_.home(), [&] { return processes().empty(); }, deadline);
-  return processes();
+  EXPECT_EQ(processes(), std::vector<pid_t>()) << broken_promise("leftover");
 }
 
 }  // namespace hpctl::testing

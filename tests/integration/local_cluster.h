@@ -62,8 +62,9 @@ class LocalCluster {
 
   // Running processes that carry this cluster's HPCTL_HOME.
   std::vector<pid_t> processes() const;
-  // Asks the controller to stop and waits for every process to be gone; returns those left.
-  std::vector<pid_t> stop_and_list_leftovers(milliseconds deadline);
+  // Stops the controller and waits until every process has exited. A process that is left breaks a
+  // promise.
+  void stop_and_expect_no_leftovers(milliseconds deadline);
 
  private:
   std::string mark() const;

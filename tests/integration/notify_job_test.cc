@@ -78,10 +78,10 @@ TEST_F(NotifyTest, ARecoveryAndTheEndAreTold) {
               AllOf(HasSubstr("tiny (job 1): it trains again, "),
                     HasSubstr("worker 2 on n1 died of SIGKILL at step"),
                     HasSubstr("generation 2 completed step")));
-  EXPECT_EQ(cluster_.wait_for_end(job, seconds(120)), "FINISHED");
+  ASSERT_EQ(cluster_.wait_for_end(job, seconds(120)), "FINISHED");
   const json ended = json::parse(ScriptedHttp::body_of(server.requests(4).at(3)));
   EXPECT_EQ(ended["hpctl"]["kind"], "finished");
-  EXPECT_TRUE(cluster_.stop_and_list_leftovers(seconds(30)).empty());
+  cluster_.stop_and_expect_no_leftovers(seconds(30));
   // The program has got the same two.
   const auto lines = read_file(path("told"));
   ASSERT_TRUE(lines.ok()) << lines.error().message;

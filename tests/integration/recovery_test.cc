@@ -19,6 +19,7 @@
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
 #include "tests/support/processes.h"
+#include "tests/support/promise.h"
 
 namespace hpctl::testing {
 namespace {
@@ -117,7 +118,7 @@ TEST_F(Recovery, UndisturbedJobFinishesAndLeavesNothingBehind) {
   EXPECT_EQ(after_["generation"], 1);
   EXPECT_EQ(after_["restarts"], 0);
   EXPECT_EQ(after_["step"], kSteps);
-  EXPECT_TRUE(cluster_.stop_and_list_leftovers(kLong).empty());
+  cluster_.stop_and_expect_no_leftovers(kLong);
   // Answers after everything has gone.
   EXPECT_EQ(cluster_.status(job_)["state"], "FINISHED");
   EXPECT_FALSE(cluster_.events(job_).empty());
@@ -387,7 +388,7 @@ TEST_F(Recovery, DamagedCheckpointIsLeftOutAndSaidSo) {
   }
   for (int rank = 0; rank < 4; ++rank) ASSERT_TRUE(end_process(worker_pid(before_, rank)));
   const auto newest = latest_valid_checkpoint(directory, {});
-  ASSERT_TRUE(newest.ok() && newest->has_value());
+  ASSERT_TRUE(newest.ok() && newest->has_value()) << broken_promise("checkpoint");
   const std::string shard = directory + "/" + (*newest)->name() + "/shard-00001.safetensors";
   auto bytes = read_file(shard);
   ASSERT_TRUE(bytes.ok());
@@ -402,8 +403,8 @@ TEST_F(Recovery, DamagedCheckpointIsLeftOutAndSaidSo) {
 TEST_F(Recovery, CancelEndsEverything) {
   start(job_of(100000));
   EXPECT_EQ(cluster_.hpctl({"cancel", to_string(job_)}).exit_code, 0);
-  EXPECT_EQ(cluster_.wait_for_end(job_, kLong), "CANCELLED") << diagnosis();
-  EXPECT_TRUE(cluster_.stop_and_list_leftovers(kLong).empty());
+  ASSERT_EQ(cluster_.wait_for_end(job_, kLong), "CANCELLED") << diagnosis();
+  cluster_.stop_and_expect_no_leftovers(kLong);
 }
 
 TEST_F(Recovery, SpentBudgetFailsWithDiagnosis) {

@@ -7,9 +7,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 #include "common/base/file.h"
 #include "common/base/lineage.h"
 #include "tests/integration/local_cluster.h"
+#include "tests/support/promise.h"
 #include "trainer/checkpoint/ledger_check.h"
 
 namespace hpctl::testing {
@@ -65,12 +68,15 @@ class Straggler : public ::testing::Test {
   }
 
   void finish() {
-    EXPECT_EQ(cluster_.wait_for_end(job_, seconds(120)), "FINISHED") << story();
+    const std::string state = cluster_.wait_for_end(job_, seconds(120));
+    EXPECT_EQ(state, "FINISHED") << story();
+    // An unfinished job has no final state, so it breaks no promise.
+    if (state != "FINISHED") throw std::runtime_error("the job has not finished: " + state);
     const std::string directory = cluster_.paths().default_checkpoints(job_);
     const auto ledger = verify_ledger(directory + "/ledger", directory);
-    ASSERT_TRUE(ledger.ok()) << ledger.error().message;
-    EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
-    EXPECT_EQ(ledger->cursor, kSteps * kGlobalBatch);
+    ASSERT_TRUE(ledger.ok()) << ledger.error().message << broken_promise("ledger");
+    EXPECT_THAT(ledger->problems, ::testing::IsEmpty()) << broken_promise("ledger");
+    EXPECT_EQ(ledger->cursor, kSteps * kGlobalBatch) << broken_promise("ledger");
   }
 
   std::vector<json> events(const std::string& type) const {
@@ -104,7 +110,7 @@ TEST_F(Straggler, ASlowRankIsNamedUntilItIsSlowNoMore) {
   EXPECT_EQ(fault["lost_steps"], 0) << fault.dump(1);
   expect_only_the_slow_one_is_named();
   EXPECT_EQ(cluster_.status(job_)["generation"], 1) << "somebody only warned";
-  EXPECT_TRUE(cluster_.stop_and_list_leftovers(seconds(60)).empty());
+  cluster_.stop_and_expect_no_leftovers(seconds(60));
 }
 
 TEST_F(Straggler, ASlowNodeIsLeftForASpareAndNoStepIsLost) {
@@ -112,6 +118,7 @@ TEST_F(Straggler, ASlowNodeIsLeftForASpareAndNoStepIsLost) {
   finish();
   const std::string undisturbed = cluster_.digest(job_);
   const json fault = attack(job_yaml("{count: 3, spares: 1}", "evict"));
+  EXPECT_EQ(cluster_.digest(job_), undisturbed) << broken_promise("digest");
   EXPECT_TRUE(fault["found"].get<bool>()) << fault.dump(1) << story();
   EXPECT_EQ(fault["blame"], "right") << fault.dump(1);
   EXPECT_EQ(fault["lost_steps"], 0) << fault.dump(1);
@@ -127,8 +134,7 @@ TEST_F(Straggler, ASlowNodeIsLeftForASpareAndNoStepIsLost) {
   const std::vector<json> left = events("JobRecovering");
   ASSERT_THAT(left, SizeIs(1)) << story();
   EXPECT_GE(record->start_step, left[0]["step"].get<uint64_t>()) << "done again";
-  EXPECT_EQ(cluster_.digest(job_), undisturbed);
-  EXPECT_TRUE(cluster_.stop_and_list_leftovers(seconds(60)).empty());
+  cluster_.stop_and_expect_no_leftovers(seconds(60));
 }
 
 }  // namespace

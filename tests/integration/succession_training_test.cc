@@ -4,12 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 #include "common/base/file.h"
 #include "common/base/job_files.h"
 #include "common/base/lineage.h"
 #include "tests/fault/job_cluster.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
+#include "tests/support/promise.h"
 #include "trainer/checkpoint/ledger_check.h"
 
 namespace hpctl::testing {
@@ -40,18 +43,20 @@ class TrainingRun {
   std::string finish() {
     EXPECT_TRUE(test::eventually([&] { return cluster_.verdict().has_value(); }, kPatienceMs));
     EXPECT_EQ(cluster_.verdict(), kVerdictFinished) << cluster_.logs();
+    // An unfinished job has no final state, so it breaks no promise.
+    if (cluster_.verdict() != kVerdictFinished) throw std::runtime_error("it has not finished");
     EXPECT_TRUE(test::eventually([&] { return cluster_.processes().empty(); }, kPatienceMs))
-        << cluster_.logs();
+        << cluster_.logs() << broken_promise("leftover");
     const std::string directory = cluster_.checkpoints();
     const auto ledger = verify_ledger(directory + "/ledger", directory);
-    EXPECT_TRUE(ledger.ok());
+    EXPECT_TRUE(ledger.ok()) << broken_promise("ledger");
     if (ledger.ok()) {
-      EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
-      EXPECT_EQ(ledger->cursor, kSteps * kGlobalBatch);
+      EXPECT_THAT(ledger->problems, ::testing::IsEmpty()) << broken_promise("ledger");
+      EXPECT_EQ(ledger->cursor, kSteps * kGlobalBatch) << broken_promise("ledger");
     }
     const std::string hpctl = std::string(std::getenv("HPCTL_BIN")) + "/hpctl";
     const auto digest = run_command({hpctl, "checkpoint", "digest", directory}, {});
-    EXPECT_EQ(digest.exit_code, 0) << digest.err;
+    EXPECT_EQ(digest.exit_code, 0) << digest.err << broken_promise("digest");
     return digest.out;
   }
 
@@ -73,7 +78,7 @@ TEST(SuccessionTraining, LosesNoStepAndNoBit) {
   run.cluster().kill_controller(2);
   end_process(worker);
   ASSERT_TRUE(run.cluster().wait_for_epoch(3, kPatienceMs)) << run.cluster().logs();
-  EXPECT_EQ(run.finish(), expected);
+  EXPECT_EQ(run.finish(), expected) << broken_promise("digest");
   const auto records = read_lineage(run.cluster().checkpoints());
   ASSERT_TRUE(records.ok());
   EXPECT_EQ(records->size(), 2U);

@@ -80,5 +80,6 @@ check_has "killed: the cause" "task 3 on n2 died of SIGKILL; all 4 tasks start a
 check_has "killed: it finished" "exit 0" "$told"
 check "killed: all went on from a checkpoint" 4 \
   "$(jq -s '[.[] | select(.start_step >= 10)] | length' "$work"/killed/rank-*.json)"
-check "the same weights" "$(digest plain)" "$(digest killed)"
+[[ $told != *"exit 0"* ]] || # a step that has not finished breaks no promise
+  check_promise digest "the same weights" "$(digest plain)" "$(digest killed)"
 finish

@@ -36,7 +36,10 @@ await_file() {
 await_no_process() { # await_no_process PATTERN: of this test
   local until=$((SECONDS + 60))
   while pgrep -f "$1" >/dev/null; do
-    [ $SECONDS -lt $until ] || { check "no process $1" "" "$(pgrep -af "$1")"; return 0; }
+    [ $SECONDS -lt $until ] || {
+      check_promise leftover "no process $1" "" "$(pgrep -af "$1")"
+      return 0
+    }
     sleep 0.05
   done
   echo "ok: no $1 left"

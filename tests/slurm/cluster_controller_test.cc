@@ -19,6 +19,7 @@
 #include "common/rpc/controller_process.h"
 #include "common/rpc/spawn.h"
 #include "tests/slurm/slurm_test.h"
+#include "tests/support/promise.h"
 
 namespace hpctl::testing {
 namespace {
@@ -159,7 +160,8 @@ class ClusterController : public SlurmTest {
   // And so has removed what it had on this machine.
   void expect_controller_ends(JobId job) const {
     const auto ended = [&] { return !path_exists("/proc/" + std::to_string(controller(job).pid)); };
-    EXPECT_TRUE(wait_until(home_.directory(), ended, kPatience)) << read_file(log()).value();
+    EXPECT_TRUE(wait_until(home_.directory(), ended, kPatience))
+        << read_file(log()).value() << broken_promise("leftover");
   }
   void expect_node(JobId job, const std::string& node) const {
     EXPECT_EQ(controller(job).node, node) << read_file(log()).value();

@@ -5,6 +5,7 @@
 
 #include "common/base/file.h"
 #include "tests/slurm/slurm_test.h"
+#include "tests/support/promise.h"
 
 namespace hpctl::testing {
 namespace {
@@ -99,7 +100,7 @@ TEST_F(SlurmJobs, SubmitCarriesOutAPlanOfFaults) {
   EXPECT_EQ(home_.hpctl({"cancel", to_string(job)}).exit_code, 0);
   EXPECT_EQ(home_.wait_for_end(job, kPatience), "CANCELLED");
   const auto ledger = home_.hpctl({"checkpoint", "ledger", home_.paths().default_checkpoints(job)});
-  EXPECT_EQ(ledger.exit_code, 0) << ledger.out << ledger.err;
+  EXPECT_EQ(ledger.exit_code, 0) << ledger.out << ledger.err << broken_promise("ledger");
   const auto gone = [&] { return slurm_state(job).empty(); };
   EXPECT_TRUE(wait_until(home_.directory(), gone, kPatience)) << slurm_state(job);
 }

@@ -12,6 +12,7 @@
 #include "common/base/file.h"
 #include "common/base/pidfd.h"
 #include "tests/slurm/slurm_cluster.h"
+#include "tests/support/promise.h"
 
 namespace hpctl::testing {
 namespace {
@@ -137,7 +138,8 @@ void SlurmTest::expect_only_slurmd_on(const std::string& node) const {
   ADD_FAILURE() << "more than slurmd is left on " << node << ":\n"
                 << slurm({"sh", "-c", "ps -o pid=,stat=,args= -p \"$0\"",
                           test::SlurmCluster::command("pids " + node).out})
-                       .out;
+                       .out
+                << broken_promise("leftover");
 }
 
 std::string SlurmTest::slurm_state(JobId job) {
@@ -177,7 +179,7 @@ std::string SlurmTest::undisturbed_digest(const SlurmJob& job) {
     const JobId id = local.submit(job.training.yaml());
     EXPECT_EQ(local.wait_for_end(id, kPatience), "FINISHED");
     digest = local.digest(id);
-    EXPECT_TRUE(local.stop_and_list_leftovers(kPatience).empty());
+    local.stop_and_expect_no_leftovers(kPatience);
   }
   return digest;
 }
@@ -234,9 +236,9 @@ std::string SlurmTest::other_active_node(JobId job) const {
 }
 
 void SlurmTest::expect_exact_finish(JobId job, const SlurmJob& spec, seconds limit) {
-  EXPECT_EQ(home_.wait_for_end(job, limit), "FINISHED");
-  if (HasFailure()) return;
-  EXPECT_EQ(home_.digest(job), undisturbed_digest(spec));
+  // Whatever failed before, the digest of a finished job is compared.
+  ASSERT_EQ(home_.wait_for_end(job, limit), "FINISHED");
+  EXPECT_EQ(home_.digest(job), undisturbed_digest(spec)) << broken_promise("digest");
   const auto gone = [&] {
     const std::string state = slurm_state(job);
     return state.empty() || state == "COMPLETED";

@@ -23,6 +23,10 @@ check_lacks() { # check_lacks WHAT TEXT FOUND
     *) echo "ok: $1" ;;
   esac
 }
+check_promise() { # check_promise KIND WHAT EXPECTED FOUND: the kinds are in tests/support/promise.h
+  check "${@:2}"
+  [ "$3" = "$4" ] || echo "BROKEN PROMISE: $1" >&2
+}
 outcome() { # outcome COMMAND...: its output and its exit code, as two lines or more
   local code=0
   "$@" 2>&1 || code=$?

@@ -162,6 +162,7 @@ finish() { # the job finishes by itself, and with the state of one that nobody d
   local until=$((SECONDS + 300))
   while [ ! -e "$job_dir/verdict" ] && [ $SECONDS -lt $until ]; do sleep 0.2; done
   check "the job finishes" "0 0" "$(cat "$job_dir/verdict" 2>/dev/null)"
-  check "with the state of one that nobody disturbed" "$undisturbed" \
+  [ -e "$job_dir/verdict" ] || return 0 # an unfinished job breaks no promise
+  check_promise digest "with the state of one that nobody disturbed" "$undisturbed" \
     "$(hpctl new checkpoint digest "$job_dir/checkpoints" | cut -d' ' -f1)"
 }

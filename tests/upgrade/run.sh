@@ -174,7 +174,7 @@ await "its node is launched anew" is_generation 4
 trains_on
 check "by the controller's release" new "$(release_of "$(status '.nodes[1].holder_pid')")"
 check_has "it finishes" "exit 0" "$(outcome timeout 300 "$work/old/hpctl" wait "$job")"
-check "with the state of one that nobody disturbed" "$undisturbed" \
+check_promise digest "with the state of one that nobody disturbed" "$undisturbed" \
   "$(hpctl old checkpoint digest "$job_dir/checkpoints" | cut -d' ' -f1)"
 end_processes
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "common/base/file.h"
+#include "tests/support/promise.h"
 #include "tests/unit/agent/node_under_test.h"
 
 namespace hpctl::agent {
@@ -48,8 +49,9 @@ TEST_F(AgentAlone, WithoutAnyControllerTheNodeEndsAfterTheOrphanTimeout) {
   const auto stray = static_cast<pid_t>(number_after(log_of(0), "sleeper"));
   controller_.stop();
   EXPECT_EQ(wait_for_node_end(), 1);
-  EXPECT_FALSE(process_runs(static_cast<pid_t>(started.workers(0).pid())));
-  EXPECT_FALSE(process_runs(stray));
+  EXPECT_FALSE(process_runs(static_cast<pid_t>(started.workers(0).pid())))
+      << broken_promise("leftover");
+  EXPECT_FALSE(process_runs(stray)) << broken_promise("leftover");
 }
 
 // Only the management network is away: the job trains, and twice the timeout ends nobody.
@@ -67,7 +69,7 @@ TEST_F(AgentAlone, WithoutAnyControllerANodeThatCompletesStepsGoesOnUntilTheyCea
   ASSERT_TRUE(eventually([&] { return path_exists(marker("trained")) || !process_runs(worker); }));
   EXPECT_TRUE(path_exists(marker("trained"))) << "ended while it trained";
   EXPECT_EQ(wait_for_node_end(), 1);
-  EXPECT_FALSE(process_runs(worker));
+  EXPECT_FALSE(process_runs(worker)) << broken_promise("leftover");
 }
 
 // It finds out about both in the same moment: that the time is over, and that the node trained.

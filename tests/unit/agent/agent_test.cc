@@ -8,6 +8,7 @@
 #include "common/base/file.h"
 #include "common/base/rng.h"
 #include "common/base/worker_abi.h"
+#include "tests/support/promise.h"
 #include "tests/unit/agent/node_under_test.h"
 
 namespace hpctl::agent {
@@ -288,7 +289,8 @@ TEST_F(AgentTest, LeftoversAreGoneBeforeTheNextGenerationStarts) {
   connect();
   const v1::ActionDone old = start(1, 1, {0}, {"deaf", "hang"});
   const v1::ActionDone next = start(2, 2, {0}, {"hang"});
-  EXPECT_FALSE(process_runs(static_cast<pid_t>(old.workers(0).pid())));
+  EXPECT_FALSE(process_runs(static_cast<pid_t>(old.workers(0).pid())))
+      << broken_promise("leftover");
   const v1::WorkerExited report = exited();
   EXPECT_EQ(report.generation(), 1U);
   EXPECT_TRUE(report.by_request());
@@ -344,7 +346,8 @@ TEST_F(AgentTest, KilledHolderLeavesNothing) {
   ::kill(holder_.pid, SIGKILL);
   EXPECT_EQ(wait_for_node_end(), 256 + SIGKILL);
   for (const pid_t pid : {agent_pid(), static_cast<pid_t>(started.workers(0).pid()), stray}) {
-    EXPECT_TRUE(eventually([&] { return !process_runs(pid); })) << pid;
+    EXPECT_TRUE(eventually([&] { return !process_runs(pid); }))
+        << pid << broken_promise("leftover");
   }
 }
 
@@ -354,7 +357,8 @@ TEST_F(AgentTest, AStoppedHolderIsFoundAndItsNodeLost) {
   ::kill(holder_.pid, SIGSTOP);
   EXPECT_EQ(wait_for_node_end(), 256 + SIGKILL);
   for (const pid_t pid : {agent_pid(), static_cast<pid_t>(started.workers(0).pid())}) {
-    EXPECT_TRUE(eventually([&] { return !process_runs(pid); })) << pid;
+    EXPECT_TRUE(eventually([&] { return !process_runs(pid); }))
+        << pid << broken_promise("leftover");
   }
 }
 

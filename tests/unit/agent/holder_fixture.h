@@ -13,6 +13,7 @@
 #include "agent/holder.h"
 #include "agent/holder_protocol.h"
 #include "common/base/packet_socket.h"
+#include "tests/support/promise.h"
 #include "tests/unit/agent/node_fixture.h"
 
 namespace hpctl::holder {
@@ -129,14 +130,15 @@ class HolderTest : public ::testing::Test {
     return expect<WorkerState>();
   }
   std::string log_path(int32_t rank) const { return home_.paths().rank_log(kJob, Rank{rank}); }
-  // The holder comes to have so many.
+  // Waits until the holder has `count` children. One more than that is a leftover.
   void expect_children(long count) const {
     const std::string pid = std::to_string(holder_.pid());
     const std::string children = "/proc/" + pid + "/task/" + pid + "/children";
     EXPECT_TRUE(eventually([&] {
       std::istringstream pids(text_of(children));
       return std::distance(std::istream_iterator<int>(pids), std::istream_iterator<int>()) == count;
-    })) << text_of(children);
+    })) << text_of(children)
+        << broken_promise("leftover");
   }
   pid_t logged_pid(int32_t rank, const std::string& key) const {
     eventually([&] { return number_after(text_of(log_path(rank)), key) > 0; });

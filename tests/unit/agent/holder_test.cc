@@ -6,6 +6,7 @@
 #include "agent/progress_view.h"
 #include "agent/worker_mark.h"
 #include "tests/support/memory_cgroup.h"
+#include "tests/support/promise.h"
 #include "tests/unit/agent/holder_fixture.h"
 
 namespace hpctl::holder {
@@ -199,11 +200,11 @@ TEST_F(HolderTest, WhatAWorkerStartedGoesWithIt) {
   const pid_t stray = logged_pid(1, "sleeper");
   ::kill(static_cast<pid_t>(one.pid), SIGKILL);
   EXPECT_EQ(expect<Exited>().rank, 0);
-  EXPECT_TRUE(eventually([&] { return !process_runs(child); }));
+  EXPECT_TRUE(eventually([&] { return !process_runs(child); })) << broken_promise("leftover");
   EXPECT_TRUE(process_runs(stray)) << "another worker's";
   ::kill(static_cast<pid_t>(two.pid), SIGKILL);
   EXPECT_EQ(expect<Exited>().rank, 1);
-  EXPECT_TRUE(eventually([&] { return !process_runs(stray); }));
+  EXPECT_TRUE(eventually([&] { return !process_runs(stray); })) << broken_promise("leftover");
 }
 
 // What it left behind must not be taken for its successor's.
@@ -237,7 +238,8 @@ TEST_F(HolderTest, NothingSurvivesTheHolder) {
   ::kill(holder_.pid(), SIGKILL);
   for (const pid_t pid :
        {static_cast<pid_t>(one.pid), static_cast<pid_t>(two.pid), child, stray, agent_pid_}) {
-    EXPECT_TRUE(eventually([&] { return !process_runs(pid); })) << pid;
+    EXPECT_TRUE(eventually([&] { return !process_runs(pid); }))
+        << pid << broken_promise("leftover");
   }
   // A free lock means that nothing is left, so whoever comes next waits for the guardian.
   EXPECT_EQ(holder_.wait_for_end(), 256 + SIGKILL);
@@ -254,9 +256,9 @@ TEST_F(HolderTest, SigtermEndsTheWorkersThenTheHolder) {
   ::kill(holder_.pid(), SIGHUP);
   ::kill(holder_.pid(), SIGTERM);
   EXPECT_EQ(holder_.wait_for_end(), 0);
-  EXPECT_FALSE(process_runs(static_cast<pid_t>(one.pid)));
-  EXPECT_FALSE(process_runs(stray));
-  EXPECT_FALSE(process_runs(agent_pid_));
+  EXPECT_FALSE(process_runs(static_cast<pid_t>(one.pid))) << broken_promise("leftover");
+  EXPECT_FALSE(process_runs(stray)) << broken_promise("leftover");
+  EXPECT_FALSE(process_runs(agent_pid_)) << broken_promise("leftover");
 }
 
 TEST_F(HolderTest, EndCommandSetsTheExitCode) {
@@ -284,7 +286,7 @@ TEST_F(HolderTest, TheNextHolderWaitsWhileTheWorkersOfTheFormerDie) {
       eventually([&] { return text_of(lock) == std::to_string(holder_.pid()) + " ending\n"; }));
   test::Child second([this] { return run_holder(options()); });
   EXPECT_EQ(holder_.wait_for_end(), 0);
-  EXPECT_FALSE(process_runs(static_cast<pid_t>(deaf.pid)));
+  EXPECT_FALSE(process_runs(static_cast<pid_t>(deaf.pid))) << broken_promise("leftover");
   EXPECT_TRUE(eventually([&] { return text_of(lock) == std::to_string(second.pid()) + "\n"; }))
       << "it is the node now";
 }

@@ -2,6 +2,7 @@
 // Hooks and preflight around the workers of a real node.
 #include <fstream>
 
+#include "tests/support/promise.h"
 #include "tests/unit/agent/node_under_test.h"
 
 namespace hpctl::agent {
@@ -104,7 +105,8 @@ TEST_F(Preparation, AHookPastItsDeadlineIsEndedWithAllItStarted) {
   EXPECT_EQ(failed(1).reason(), "hooks.pre 1: no end within 4 s");
   const std::string child = text_of(marker("pid"));
   if (child.empty()) return;  // the shell had no turn within its 4 s
-  EXPECT_TRUE(eventually([&] { return !process_runs(std::stoi(child)); }));
+  EXPECT_TRUE(eventually([&] { return !process_runs(std::stoi(child)); }))
+      << broken_promise("leftover");
 }
 
 TEST_F(Preparation, AnOrderToStopDoesNotWaitForTheHooks) {

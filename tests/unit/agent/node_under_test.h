@@ -9,6 +9,7 @@
 
 #include "agent/spawn.h"
 #include "common/base/workload.h"
+#include "tests/support/promise.h"
 #include "tests/unit/agent/node_fixture.h"
 #include "tests/unit/agent/scripted_controller.h"
 
@@ -33,7 +34,8 @@ class NodeUnderTest {
     }
     controller_.stop();
     // The guardian gives the lock back when nothing of the node is left.
-    EXPECT_TRUE(eventually([&] { return lock_file(home_.paths().node_lock(kJob, "n0")).ok(); }));
+    EXPECT_TRUE(eventually([&] { return lock_file(home_.paths().node_lock(kJob, "n0")).ok(); }))
+        << broken_promise("leftover");
     std::filesystem::remove_all(home_.paths().socket_directory());
   }
 

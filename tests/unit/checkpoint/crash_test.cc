@@ -11,6 +11,7 @@
 #include <string>
 
 #include "common/base/file.h"
+#include "tests/support/promise.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/checkpoint/failpoint_names.h"
 #include "tests/unit/checkpoint/synthetic_state.h"
@@ -53,14 +54,15 @@ bool victim_dies(const std::string& failpoint, const std::string& dir) {
 
 void expect_undamaged(const std::string& dir, const CheckpointRef& ref) {
   const auto report = verify_checkpoint(dir + "/" + ref.name());
-  ASSERT_TRUE(report.ok()) << report.error().message;
-  EXPECT_TRUE(report->problems.empty()) << report->problems.front();
+  ASSERT_TRUE(report.ok()) << report.error().message << broken_promise("checkpoint");
+  EXPECT_TRUE(report->problems.empty()) << report->problems.front() << broken_promise("checkpoint");
 }
 
 void expect_sound_after_crash(const std::string& dir, const std::string& failpoint) {
   SCOPED_TRACE(failpoint);
   const auto complete = list_checkpoints(dir).value();
-  ASSERT_FALSE(complete.empty()) << "a save or a deletion lost every checkpoint";
+  ASSERT_FALSE(complete.empty()) << "a save or a deletion lost every checkpoint"
+                                 << broken_promise("checkpoint");
   for (const CheckpointRef& ref : complete) expect_undamaged(dir, ref);
   if (complete.back() == CheckpointRef{20, 1}) {
     EXPECT_EQ(complete.size(), 1U);

@@ -15,6 +15,7 @@
 
 #include "common/base/file.h"
 #include "tests/support/processes.h"
+#include "tests/support/promise.h"
 #include "tests/support/scripted_http.h"
 #include "tests/support/temporary_directory.h"
 
@@ -254,7 +255,7 @@ TEST_F(Notifications, ACommandThatHangsIsEndedWithWhatItStarted) {
   const std::string child = read("child");
   if (child.empty()) return;  // the shell had no turn within its second
   const pid_t pid = std::stoi(child);
-  EXPECT_TRUE(await_end(open_pidfd(pid)) || !process_runs(pid));
+  EXPECT_TRUE(await_end(open_pidfd(pid)) || !process_runs(pid)) << broken_promise("leftover");
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "common/base/json.h"
 #include "common/base/pidfd.h"
 #include "tests/support/processes.h"
+#include "tests/support/promise.h"
 #include "tests/unit/step/supervision_fixture.h"
 
 namespace hpctl::shim {
@@ -202,7 +203,8 @@ TEST_F(StandingByTest, BecomesTheProgramWhichFindsWhatItFoundBefore) {
   EXPECT_EQ(after["own"]["TORCHELASTIC_RESTART_COUNT"], "1");
   EXPECT_NE(after["own"]["HPCTL_PROGRESS_FILE"], before["own"]["HPCTL_PROGRESS_FILE"]);
   EXPECT_NE(after["own"]["HPCTL_WORKER"], before["own"]["HPCTL_WORKER"]);
-  EXPECT_FALSE(process_runs(before["own"]["sleeper"])) << "what the first life had left";
+  EXPECT_FALSE(process_runs(before["own"]["sleeper"]))
+      << "what the first life had left" << broken_promise("leftover");
   before.erase("own");
   after.erase("own");
   EXPECT_EQ(after, before);
@@ -211,8 +213,9 @@ TEST_F(StandingByTest, BecomesTheProgramWhichFindsWhatItFoundBefore) {
   // The next in line.
   await("another standby", [&] { return waited().size() == 2; });
   stop(2);
-  EXPECT_FALSE(process_runs(standby));
-  EXPECT_FALSE(process_runs(json::parse(text_of("life.2"))["own"]["sleeper"]));
+  EXPECT_FALSE(process_runs(standby)) << broken_promise("leftover");
+  EXPECT_FALSE(process_runs(json::parse(text_of("life.2"))["own"]["sleeper"]))
+      << broken_promise("leftover");
 }
 
 TEST_F(StandingByTest, FindsItsTerminal) {
@@ -266,7 +269,7 @@ TEST_F(StandingByTest, WhatItStartedBeforeIsEndedWithTheProgram) {
   life(2);
   EXPECT_TRUE(process_runs(early));
   stop(2);
-  EXPECT_FALSE(process_runs(early));
+  EXPECT_FALSE(process_runs(early)) << broken_promise("leftover");
 }
 
 TEST_F(StandingByTest, OneThatEndsIsReplacedAFewTimes) {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/promise.h"
 #include "tests/unit/trainer/tensor_memory.h"
 #include "tests/unit/trainer/torch_on_host.h"
 #include "trainer/arch/registry.h"
@@ -83,7 +84,7 @@ TEST_P(Offloaded, SameBitsAndLessDeviceMemoryAsPlanned) {
   expect_finished(whole);
   expect_finished(offloaded);
   ASSERT_EQ(without.digest("step-3.g1").size(), 64U) << without.digest("step-3.g1");
-  EXPECT_EQ(with.digest("step-3.g1"), without.digest("step-3.g1"));
+  EXPECT_EQ(with.digest("step-3.g1"), without.digest("step-3.g1")) << broken_promise("digest");
   EXPECT_EQ(losses(with), losses(without)) << "of training and validation";
 
   const double saved = most(whole, &RankEnd::peak_bytes) - most(offloaded, &RankEnd::peak_bytes);
@@ -120,7 +121,7 @@ TEST_P(OffloadedActivations, SameBits) {
   const std::vector<RankEnd> ends = train(with, Kind::kTorchNccl);
   expect_finished(ends);
   ASSERT_EQ(without.digest("step-3.g1").size(), 64U) << without.digest("step-3.g1");
-  EXPECT_EQ(with.digest("step-3.g1"), without.digest("step-3.g1"));
+  EXPECT_EQ(with.digest("step-3.g1"), without.digest("step-3.g1")) << broken_promise("digest");
   EXPECT_EQ(losses(with), losses(without));
   for (const char* part : {"activations", "state"}) {
     for (const MemoryPart& planned : plan_of(with).host) {
@@ -170,8 +171,8 @@ TEST(Offload, CheckpointsAreOfEitherKind) {
     };
     VariantJob on(offloaded);
     VariantJob off(plain);
-    EXPECT_EQ(resume(whole, on), whole.digest("step-8.g1"));
-    EXPECT_EQ(resume(first, off), whole.digest("step-8.g1"));
+    EXPECT_EQ(resume(whole, on), whole.digest("step-8.g1")) << broken_promise("digest");
+    EXPECT_EQ(resume(first, off), whole.digest("step-8.g1")) << broken_promise("digest");
     EXPECT_TRUE(read_manifest(on.workload.checkpoint_dir + "/step-8.g2").value().exact);
   }
 }
@@ -210,7 +211,7 @@ TEST(Offload, MovesNothingOnAHost) {
   expect_finished(train(without, Kind::kHost));
   const std::vector<RankEnd> ends = train(with, Kind::kHost);
   expect_finished(ends);
-  EXPECT_EQ(with.digest("step-8.g1"), without.digest("step-8.g1"));
+  EXPECT_EQ(with.digest("step-8.g1"), without.digest("step-8.g1")) << broken_promise("digest");
 }
 
 }  // namespace

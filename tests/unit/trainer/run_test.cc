@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/promise.h"
 #include "tests/unit/trainer/worker_job.h"
 #include "trainer/device/device.h"
 #include "trainer/loop/generation.h"
@@ -157,7 +158,7 @@ TEST_P(Generations, TheNextGoesOnFromMemoryWithTheBitsOfOneAlone) {
   expect_ok(ranks.train());
   const std::string digest = calm.digest("step-60.g1");
   ASSERT_EQ(digest.size(), 64U) << digest;
-  EXPECT_EQ(job.digest("step-60.g3"), digest);
+  EXPECT_EQ(job.digest("step-60.g3"), digest) << broken_promise("digest");
   EXPECT_EQ(losses(job), losses(calm));
   const auto manifest = read_manifest(job.workload.checkpoint_dir + "/step-60.g3");
   ASSERT_TRUE(manifest.ok()) << manifest.error().message;
@@ -181,7 +182,7 @@ TEST(Run, WhatTheGenerationBeforeWasToSaveIsSavedFirst) {
     const std::string name = CheckpointRef{step + 1, 2}.name();
     const bool in_turn = (step + 1) % 10 == 0;
     EXPECT_EQ(read_manifest(job.workload.checkpoint_dir + "/" + name).ok(), in_turn || !is_durable)
-        << name;
+        << name << broken_promise("checkpoint");
   }
 }
 
@@ -197,7 +198,7 @@ TEST(Run, TheNextGenerationMayStartFromACheckpoint) {
   EXPECT_FALSE(ranks.run(0).has_state()) << "steps 8 and 7 are of a history that ended at step 3";
   job.workload.train.seed = 3;
   expect_ok(ranks.train());
-  EXPECT_EQ(job.digest("step-8.g2"), calm.digest("step-8.g1"));
+  EXPECT_EQ(job.digest("step-8.g2"), calm.digest("step-8.g1")) << broken_promise("digest");
   EXPECT_EQ(ranks.run(0).progress().page().checkpoint_step, 8U);
 }
 

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "common/base/file.h"
+#include "tests/support/promise.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/worker_job.h"
 #include "trainer/checkpoint/ledger_check.h"
@@ -85,8 +86,8 @@ bool seventh_loss_is_wrong() { return setenv("HPCTL_FAILPOINT", "trainer.loss:7"
 
 void expect_exact_ledger(const Job& job) {
   const auto ledger = verify_ledger(job.workload.ledger_dir, job.workload.checkpoint_dir);
-  ASSERT_TRUE(ledger.ok()) << ledger.error().message;
-  EXPECT_THAT(ledger->problems, IsEmpty());
+  ASSERT_TRUE(ledger.ok()) << ledger.error().message << broken_promise("ledger");
+  EXPECT_THAT(ledger->problems, IsEmpty()) << broken_promise("ledger");
 }
 
 Manifest manifest_of(const Job& job, const std::string& name) {
@@ -139,7 +140,7 @@ TEST(BadSteps, AreSkippedByAllRanks) {
   job.in_child = nullptr;
   job.resume("step-6.g1", 6);
   ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
-  EXPECT_EQ(job.digest("step-8.g2"), digest);
+  EXPECT_EQ(job.digest("step-8.g2"), digest) << broken_promise("digest");
 }
 
 TEST(BadSteps, RollBackToACheckpoint) {
@@ -316,7 +317,7 @@ TEST(LossScale, FollowsOverflowsThatAreNoMatterOfStability) {
   const std::string digest = job.digest("step-8.g1");
   job.resume("step-3.g1", 3);
   ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
-  EXPECT_EQ(job.digest("step-8.g2"), digest);
+  EXPECT_EQ(job.digest("step-8.g2"), digest) << broken_promise("digest");
 
   // Another precision has no use for it.
   job.resume("step-3.g1", 3);

@@ -17,6 +17,7 @@
 #include "common/base/arena_header.h"
 #include "common/base/file.h"
 #include "common/base/snapshot_peers.h"
+#include "tests/support/promise.h"
 #include "tests/unit/trainer/worker_job.h"
 #include "trainer/checkpoint/ledger_check.h"
 
@@ -190,19 +191,19 @@ class SteeredJob : public Job {
       EXPECT_THAT(kept->run(), ::testing::Each(kExitFinished)) << kept->messages();
     }
     const SteeredJob& calm = *kept;
-    for (const auto& worker : workers) EXPECT_EQ(worker->wait(), kExitFinished) << messages();
+    for (const auto& worker : workers) ASSERT_EQ(worker->wait(), kExitFinished) << messages();
     const std::string undisturbed = calm.digest("step-100.g1");
     ASSERT_EQ(undisturbed.size(), 64U) << undisturbed;
     const std::string name = "step-100.g" + std::to_string(workload.generation);
-    EXPECT_EQ(digest(name), undisturbed) << messages();
+    EXPECT_EQ(digest(name), undisturbed) << messages() << broken_promise("digest");
     EXPECT_EQ(losses(), calm.losses());
     const auto manifest = read_manifest(workload.checkpoint_dir + "/" + name);
     ASSERT_TRUE(manifest.ok()) << manifest.error().message;
     EXPECT_TRUE(manifest->exact) << manifest->inexact_reason;
     const auto ledger = verify_ledger(workload.ledger_dir, workload.checkpoint_dir);
-    ASSERT_TRUE(ledger.ok()) << ledger.error().message;
-    EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
-    EXPECT_EQ(ledger->cursor, 400U);
+    ASSERT_TRUE(ledger.ok()) << ledger.error().message << broken_promise("ledger");
+    EXPECT_THAT(ledger->problems, ::testing::IsEmpty()) << broken_promise("ledger");
+    EXPECT_EQ(ledger->cursor, 400U) << broken_promise("ledger");
   }
 
   // A rank that has nothing in memory, the third.
@@ -219,8 +220,8 @@ class SteeredJob : public Job {
     EXPECT_EQ(manifest->inexact_reason,
               "world size changed from 3 to 2 after step " + std::to_string(step));
     const auto ledger = verify_ledger(workload.ledger_dir, workload.checkpoint_dir);
-    ASSERT_TRUE(ledger.ok()) << ledger.error().message;
-    EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
+    ASSERT_TRUE(ledger.ok()) << ledger.error().message << broken_promise("ledger");
+    EXPECT_THAT(ledger->problems, ::testing::IsEmpty()) << broken_promise("ledger");
   }
 
  private:

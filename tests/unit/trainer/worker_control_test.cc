@@ -12,6 +12,7 @@
 
 #include "common/base/arena_header.h"
 #include "common/base/bad_step.h"
+#include "tests/support/promise.h"
 #include "tests/unit/trainer/slow_engine.h"
 #include "tests/unit/trainer/steered_job.h"
 
@@ -62,7 +63,7 @@ TEST(WorkerControl, ReplicasGoOnFromMemoryWithFewerRanksAndWithMore) {
   job.add_third();
   job.workload.refilled.push_back(2);
   job.join_from(second);
-  for (const auto& worker : job.workers) EXPECT_EQ(worker->wait(), kExitFinished) << job.messages();
+  for (const auto& worker : job.workers) ASSERT_EQ(worker->wait(), kExitFinished) << job.messages();
   EXPECT_EQ(job.metrics().size(), job.losses().size()) << "a step was done twice";
   EXPECT_GE(job.losses().size(), 98U) << "rank 0 may have left before it told a step";
   job.expect_shrunk_and_exact(first);
@@ -325,8 +326,8 @@ TEST(WorkerControl, FinishEndsTrainingAsSigtermDoes) {
   job.workers[1]->tell(Finish{});
   for (const auto& worker : job.workers) EXPECT_EQ(worker->wait(), -SIGTERM);
   const auto saved = latest_valid_checkpoint(job.workload.checkpoint_dir, {});
-  ASSERT_TRUE(saved.ok() && *saved);
-  EXPECT_EQ((*saved)->step, job.workers[0]->page().step);
+  ASSERT_TRUE(saved.ok() && *saved) << broken_promise("checkpoint");
+  EXPECT_EQ((*saved)->step, job.workers[0]->page().step) << broken_promise("checkpoint");
 }
 
 // Nobody waits for ever: each of these ends a worker that waits for the next generation.
@@ -402,7 +403,7 @@ TEST(WorkerControl, NanGradientsOnPurposeMakeOneStepUnfitAndNothingElse) {
   job.begin_from(common);
   job.workers[1]->tell(Suffer{2, "nan-gradient"});
   for (const int rank : {0, 1}) job.send_join(rank, 2);
-  for (const auto& worker : job.workers) EXPECT_EQ(worker->wait(), kExitFinished) << job.messages();
+  for (const auto& worker : job.workers) ASSERT_EQ(worker->wait(), kExitFinished) << job.messages();
   const ProgressPage& page = job.workers[0]->page();
   ASSERT_EQ(page.bad_steps.load(), 1U);
   const BadStepSlot& slot = page.bad_step[0];
@@ -417,7 +418,7 @@ TEST(WorkerControl, NanGradientsOnPurposeMakeOneStepUnfitAndNothingElse) {
   EXPECT_THAT(calm.run(), Each(kExitFinished)) << calm.messages();
   const std::string undisturbed = calm.digest("step-100.g1");
   ASSERT_EQ(undisturbed.size(), 64U) << undisturbed;
-  EXPECT_EQ(job.digest("step-100.g2"), undisturbed);
+  EXPECT_EQ(job.digest("step-100.g2"), undisturbed) << broken_promise("digest");
 }
 
 // The agent's word may be overtaken by the peers' end; and it may come when all is done.

@@ -12,6 +12,7 @@
 #include "common/base/fd.h"
 #include "common/base/file.h"
 #include "common/base/lineage.h"
+#include "tests/support/promise.h"
 #include "tests/unit/data/answer_data.h"
 #include "tests/unit/trainer/worker_job.h"
 #include "trainer/checkpoint/ledger_check.h"
@@ -61,7 +62,7 @@ TEST(Worker, ValidationIsTheSameForEveryWorldSizeAndLeavesNoTrace) {
     ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
     losses.push_back(losses_of(job, "validation_loss"));
     if (world_size == 1) continue;
-    EXPECT_EQ(job.digest("step-8.g1"), without.digest("step-8.g1"));
+    EXPECT_EQ(job.digest("step-8.g1"), without.digest("step-8.g1")) << broken_promise("digest");
   }
   ASSERT_EQ(losses[0].size(), 3U) << "after steps 3 and 6, and after the last";
   EXPECT_LT(losses[0].back(), losses[0].front());
@@ -136,7 +137,7 @@ TEST(Worker, AnswersAreLearntAlikeOnAnyRanksInAnyMicroBatches) {
     ASSERT_EQ(metrics.size(), 8U);
     std::vector<uint64_t> counted(9);
     const auto ledger = read_ledger(job.workload.ledger_dir);
-    ASSERT_TRUE(ledger.ok()) << ledger.error().message;
+    ASSERT_TRUE(ledger.ok()) << ledger.error().message << broken_promise("ledger");
     for (const LedgerEntry& entry : *ledger) counted.at(entry.step) += entry.counted.value();
     for (size_t step = 0; step < 8; ++step) {
       const double loss = expected[step]["loss"];
@@ -155,7 +156,7 @@ TEST(Worker, AnswersGoOnBitForBit) {
   const std::string digest = job.digest("step-8.g1");
   job.resume("step-3.g1", 3);
   ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
-  EXPECT_EQ(job.digest("step-8.g2"), digest);
+  EXPECT_EQ(job.digest("step-8.g2"), digest) << broken_promise("digest");
 }
 
 // Counts how often a file is opened. The kernel tells of like events in a row once, so that reads
@@ -216,9 +217,9 @@ TEST(Worker, TheLedgerIsExactWhenRanksChangeWithinABlendAndARamp) {
   ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
   EXPECT_NEAR(job.metrics().back()["loss"], loss, 1e-4);
   const auto ledger = verify_ledger(job.workload.ledger_dir, job.workload.checkpoint_dir);
-  ASSERT_TRUE(ledger.ok()) << ledger.error().message;
-  EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
-  EXPECT_EQ(ledger->cursor, 44U);
+  ASSERT_TRUE(ledger.ok()) << ledger.error().message << broken_promise("ledger");
+  EXPECT_THAT(ledger->problems, ::testing::IsEmpty()) << broken_promise("ledger");
+  EXPECT_EQ(ledger->cursor, 44U) << broken_promise("ledger");
 }
 
 // Shares of 1, 1 and 2 samples: two ranks have a second micro-batch without a sample.
@@ -249,9 +250,9 @@ TEST(Worker, ThreeRanksGoOnForFourWithTheSameSamplesAndLosses) {
     EXPECT_NEAR(lines[i]["grad_norm"], norm, 1e-4 * norm) << "step " << lines[i]["step"];
   }
   const auto ledger = verify_ledger(job.workload.ledger_dir, job.workload.checkpoint_dir);
-  ASSERT_TRUE(ledger.ok()) << ledger.error().message;
-  EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
-  EXPECT_EQ(ledger->cursor, 32U);
+  ASSERT_TRUE(ledger.ok()) << ledger.error().message << broken_promise("ledger");
+  EXPECT_THAT(ledger->problems, ::testing::IsEmpty()) << broken_promise("ledger");
+  EXPECT_EQ(ledger->cursor, 32U) << broken_promise("ledger");
 }
 
 }  // namespace

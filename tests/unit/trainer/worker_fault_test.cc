@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "tests/support/promise.h"
 #include "tests/support/scoped_variable.h"
 #include "tests/unit/trainer/worker_job.h"
 
@@ -69,7 +70,8 @@ TEST_P(Faults, LeaveTheBitsAsTheyAre) {
   const uint64_t from = job.resume_from_newest();
   ASSERT_LE(from, 6U);
   ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
-  EXPECT_EQ(job.digest("step-8.g2"), undisturbed) << "from step " << from;
+  EXPECT_EQ(job.digest("step-8.g2"), undisturbed)
+      << "from step " << from << broken_promise("digest");
   const auto manifest = read_manifest(job.workload.checkpoint_dir + "/step-8.g2");
   ASSERT_TRUE(manifest.ok()) << manifest.error().message;
   EXPECT_TRUE(manifest->exact) << manifest->inexact_reason;

@@ -12,6 +12,7 @@
 
 #include "common/base/json.h"
 #include "common/base/lineage.h"
+#include "tests/support/promise.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/worker_process.h"
 #include "trainer/checkpoint/inspect.h"
@@ -62,7 +63,7 @@ class Job {
   // none may have become durable. From which step; 0 = the seed.
   uint64_t resume_from_newest() {
     const auto newest = latest_valid_checkpoint(workload.checkpoint_dir, {});
-    EXPECT_TRUE(newest.ok()) << newest.error().message;
+    EXPECT_TRUE(newest.ok()) << newest.error().message << broken_promise("checkpoint");
     if (!newest.ok() || !*newest) {
       ++workload.generation;
       return 0;

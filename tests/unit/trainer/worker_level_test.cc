@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "tests/support/promise.h"
 #include "tests/support/scoped_variable.h"
 #include "tests/unit/trainer/steered_job.h"
 #include "trainer/kernels/level.h"
@@ -102,7 +103,7 @@ TEST_F(WorkerLevel, UnlikeRanksAreExactWhileEachStaysAtItsOwn) {
   ASSERT_THAT(same.run(), Each(kExitFinished)) << same.messages();
   const Manifest again = manifest_of(same, "step-8.g2");
   EXPECT_TRUE(again.exact) << again.inexact_reason;
-  EXPECT_EQ(same.digest("step-8.g2"), mixed.digest("step-8.g1"));
+  EXPECT_EQ(same.digest("step-8.g2"), mixed.digest("step-8.g1")) << broken_promise("digest");
 
   Job elsewhere(2);
   limit(elsewhere, 0);
@@ -150,7 +151,7 @@ TEST(WorkerThreads, ThatAreAskedForAreUsedAndRecorded) {
   EXPECT_EQ(manifest.environment["aten_threads"], "2");
   EXPECT_TRUE(manifest.exact);
   const Job again(2, [](Job&) {});
-  EXPECT_EQ(again.digest("step-8.g1"), twice.digest("step-8.g1"));
+  EXPECT_EQ(again.digest("step-8.g1"), twice.digest("step-8.g1")) << broken_promise("digest");
   Job changed(2);
   changed.resume_from(calm, "step-3.g1", 3);
   ASSERT_THAT(changed.run(), Each(kExitFinished)) << changed.messages();
@@ -178,7 +179,7 @@ TEST(WorkerMatrixUnits, Bf16GoesOnWithoutMatrixUnitsAndSaysThatItIsNotExact) {
   same.resume_from(calm, "step-3.g1", 3);
   ASSERT_THAT(same.run(), Each(kExitFinished)) << same.messages();
   EXPECT_TRUE(manifest_of(same, "step-8.g2").exact);
-  EXPECT_EQ(same.digest("step-8.g2"), calm.digest("step-8.g1"));
+  EXPECT_EQ(same.digest("step-8.g2"), calm.digest("step-8.g1")) << broken_promise("digest");
 
   Job other(2);
   use_bf16(other);

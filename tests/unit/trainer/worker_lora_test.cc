@@ -17,6 +17,7 @@
 #include "common/base/checksum.h"
 #include "common/base/file.h"
 #include "tests/support/program_output.h"
+#include "tests/support/promise.h"
 #include "tests/unit/trainer/steered_job.h"
 #include "tests/unit/trainer/worker_job.h"
 #include "trainer/arch/lora.h"
@@ -104,14 +105,16 @@ TEST(WorkerLora, GoesOnBitForBitAlsoAfterAKill) {
     job.in_child = nullptr;
     job.resume_from_newest();
     ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
-    EXPECT_EQ(job.digest("step-8.g2"), calm.digest("step-8.g1")) << to_word(strategy);
+    EXPECT_EQ(job.digest("step-8.g2"), calm.digest("step-8.g1"))
+        << to_word(strategy) << broken_promise("digest");
   }
   for (const auto recomputed : {Checkpointing::kFull, Checkpointing::kOperations}) {
     Job other(2);
     use_lora(other);
     other.workload.train.memory.activation_checkpointing = recomputed;
     ASSERT_THAT(other.run(), Each(kExitFinished)) << other.messages();
-    EXPECT_EQ(other.digest("step-8.g1"), calm.digest("step-8.g1")) << to_word(recomputed);
+    EXPECT_EQ(other.digest("step-8.g1"), calm.digest("step-8.g1"))
+        << to_word(recomputed) << broken_promise("digest");
   }
 }
 
@@ -126,8 +129,9 @@ TEST(WorkerLora, AfterAnAbortTheSameProcessesGoOnBitForBit) {
   job.workload.train.strategy = Strategy::kShardGradOp;
   job.start_and_join();
   ASSERT_NO_FATAL_FAILURE(job.go_on_over_aborts({3, 30}));
-  for (const auto& worker : job.workers) EXPECT_EQ(worker->wait(), kExitFinished) << job.messages();
-  EXPECT_EQ(job.digest("step-100.g3"), calm.digest("step-100.g1")) << job.messages();
+  for (const auto& worker : job.workers) ASSERT_EQ(worker->wait(), kExitFinished) << job.messages();
+  EXPECT_EQ(job.digest("step-100.g3"), calm.digest("step-100.g1"))
+      << job.messages() << broken_promise("digest");
   EXPECT_EQ(job.losses(), calm.losses());
 }
 
@@ -175,7 +179,7 @@ TEST(WorkerLora, AnUnfitStepIsLeftOutAlikeWhetherTheBaseIsKeptOrNot) {
     digests.push_back(job.digest("step-8.g1"));
   }
   EXPECT_EQ(digests[0].size(), 64U) << digests[0];
-  EXPECT_EQ(digests[0], digests[1]);
+  EXPECT_EQ(digests[0], digests[1]) << broken_promise("digest");
 }
 
 TEST(WorkerLora, CheckpointsHoldAdaptersAlone) {

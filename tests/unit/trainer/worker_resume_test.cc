@@ -7,6 +7,7 @@
 
 #include "common/base/json.h"
 #include "common/base/lineage.h"
+#include "tests/support/promise.h"
 #include "tests/unit/trainer/worker_job.h"
 #include "trainer/checkpoint/ledger_check.h"
 
@@ -78,8 +79,8 @@ TEST(Worker, SigtermEndsAllRanksWithACheckpointOfTheStepUnderWay) {
   for (const auto& worker : stopped.workers) EXPECT_EQ(worker->wait(), -SIGTERM);
   const uint64_t reached = stopped.workers[0]->page().step;
   const auto saved = latest_valid_checkpoint(stopped.workload.checkpoint_dir, {});
-  ASSERT_TRUE(saved.ok() && *saved);
-  EXPECT_EQ((*saved)->step, reached);
+  ASSERT_TRUE(saved.ok() && *saved) << broken_promise("checkpoint");
+  EXPECT_EQ((*saved)->step, reached) << broken_promise("checkpoint");
   const uint64_t end = reached + 10;
   stopped.resume((*saved)->name(), reached);
   stopped.workload.train.steps = static_cast<int64_t>(end);
@@ -88,7 +89,7 @@ TEST(Worker, SigtermEndsAllRanksWithACheckpointOfTheStepUnderWay) {
   be_long(calm, static_cast<int64_t>(end));
   ASSERT_THAT(calm.run(), Each(kExitFinished)) << calm.messages();
   const std::string last = "step-" + std::to_string(end);
-  EXPECT_EQ(stopped.digest(last + ".g2"), calm.digest(last + ".g1"));
+  EXPECT_EQ(stopped.digest(last + ".g2"), calm.digest(last + ".g1")) << broken_promise("digest");
 }
 
 // Two workers that share everything out are killed; four in groups of two go on.
@@ -104,7 +105,7 @@ TEST(Worker, KilledThenGoesOnWithOtherRanksAndAnotherStrategy) {
   for (const auto& worker : job.workers) worker->send(SIGKILL);
   for (const auto& worker : job.workers) worker->wait();
   const auto latest = saved();
-  ASSERT_TRUE(latest.ok() && *latest);
+  ASSERT_TRUE(latest.ok() && *latest) << broken_promise("checkpoint");
   const uint64_t step = (*latest)->step;
   const uint64_t end = job.workers[0]->page().step + 10;
   // What the controller does before it starts a generation.
@@ -142,9 +143,9 @@ TEST(Worker, KilledThenGoesOnWithOtherRanksAndAnotherStrategy) {
   }
   EXPECT_EQ(job.metrics().back()["step"], end);
   const auto ledger = verify_ledger(job.workload.ledger_dir, job.workload.checkpoint_dir);
-  ASSERT_TRUE(ledger.ok()) << ledger.error().message;
-  EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
-  EXPECT_EQ(ledger->cursor, 4 * end);
+  ASSERT_TRUE(ledger.ok()) << ledger.error().message << broken_promise("ledger");
+  EXPECT_THAT(ledger->problems, ::testing::IsEmpty()) << broken_promise("ledger");
+  EXPECT_EQ(ledger->cursor, 4 * end) << broken_promise("ledger");
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "common/base/arena_header.h"
 #include "common/base/file.h"
 #include "common/base/json.h"
+#include "tests/support/promise.h"
 #include "tests/unit/trainer/worker_job.h"
 #include "trainer/arch/registry.h"
 #include "trainer/checkpoint/huggingface.h"
@@ -61,9 +62,9 @@ TEST(Worker, KeepsItsContractWithTheHolder) {
   EXPECT_EQ(metrics.back()["step"], 8);
   EXPECT_LT(metrics.back()["loss"], metrics.front()["loss"]);
   const auto ledger = verify_ledger(job.workload.ledger_dir, job.workload.checkpoint_dir);
-  ASSERT_TRUE(ledger.ok()) << ledger.error().message;
-  EXPECT_THAT(ledger->problems, ::testing::IsEmpty());
-  EXPECT_EQ(ledger->cursor, 32U);
+  ASSERT_TRUE(ledger.ok()) << ledger.error().message << broken_promise("ledger");
+  EXPECT_THAT(ledger->problems, ::testing::IsEmpty()) << broken_promise("ledger");
+  EXPECT_EQ(ledger->cursor, 32U) << broken_promise("ledger");
 }
 
 class InPrecision : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
@@ -83,11 +84,11 @@ TEST_P(InPrecision, SameBitsAgainAndAfterResume) {
   Job again(2);
   again.workload.train = job.workload.train;
   ASSERT_THAT(again.run(), Each(kExitFinished)) << again.messages();
-  EXPECT_EQ(again.digest("step-8.g1"), undisturbed);
+  EXPECT_EQ(again.digest("step-8.g1"), undisturbed) << broken_promise("digest");
 
   job.resume("step-3.g1", 3);
   ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
-  EXPECT_EQ(job.digest("step-8.g2"), undisturbed);
+  EXPECT_EQ(job.digest("step-8.g2"), undisturbed) << broken_promise("digest");
   const auto manifest = read_manifest(job.workload.checkpoint_dir + "/step-8.g2");
   ASSERT_TRUE(manifest.ok());
   EXPECT_TRUE(manifest->exact);
@@ -111,7 +112,7 @@ TEST(Worker, Bf16MomentsTakeLessMemoryAndResumeToTheSameBits) {
   EXPECT_NE(undisturbed, job.digest("step-8.g1"));
   narrow.resume("step-3.g1", 3);
   ASSERT_THAT(narrow.run(), Each(kExitFinished)) << narrow.messages();
-  EXPECT_EQ(narrow.digest("step-8.g2"), undisturbed);
+  EXPECT_EQ(narrow.digest("step-8.g2"), undisturbed) << broken_promise("digest");
   EXPECT_TRUE(read_manifest(narrow.workload.checkpoint_dir + "/step-8.g2")->exact);
 }
 
@@ -156,7 +157,7 @@ TEST_P(Kinds, GoOnWithOtherRanksAndAnotherStrategy) {
   const std::string undisturbed = job.digest("step-8.g1");
   job.resume("step-3.g1", 3);
   ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
-  EXPECT_EQ(job.digest("step-8.g2"), undisturbed);
+  EXPECT_EQ(job.digest("step-8.g2"), undisturbed) << broken_promise("digest");
   job.resume("step-3.g1", 3);
   job.workload.world_size = 4;
   job.workload.train.strategy = Strategy::kNoShard;
@@ -366,7 +367,7 @@ TEST(Worker, SavesByTheClockToo) {
   const auto checkpoints = list_checkpoints(job.workload.checkpoint_dir);
   ASSERT_TRUE(checkpoints.ok());
   ASSERT_EQ(checkpoints->size(), 2U) << "keep = 2, and rank 1 agreed to more than the final one";
-  EXPECT_EQ(checkpoints->back().step, 24U);
+  EXPECT_EQ(checkpoints->back().step, 24U) << broken_promise("checkpoint");
   const auto entries = list_directory(job.workload.checkpoint_dir);
   ASSERT_TRUE(entries.ok());
   EXPECT_EQ(entries->size(), 2U) << "nothing half-written stays";
