@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Manual pages and completion of hpcontroller, hpagent and hptrain are of what their --help says:
 # every option of it, and no other. Bash itself completes; zsh and fish read their scripts where
-# they are installed. (hpctl's are in cli_completion_test.)
+# they are installed. (hpctl's are in cli_verbs_test.)
 #
 #   completion_test.sh BIN_DIRECTORY
 set -euo pipefail
