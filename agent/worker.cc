@@ -15,6 +15,7 @@
 #include "agent/worker_mark.h"
 #include "common/base/arena_header.h"
 #include "common/base/clock.h"
+#include "common/base/file.h"
 #include "common/base/memory_file.h"
 #include "common/base/printable.h"
 #include "common/base/worker_abi.h"

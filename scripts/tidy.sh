@@ -1,13 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# clang-tidy over our sources, with the presets' compile commands.
-#   scripts/tidy.sh            the decision cores and the libraries below them (what CI checks)
-#   scripts/tidy.sh FILE...    these files
-# Without FILE the static analyser, and what looks only at the file that is compiled, read each
-# file alone (and so find an include that is missing there). The other checks read the batches of
-# the preset fast (decision 0806), because most of their time goes into headers. All are run over a
-# file that is in no batch.
+# Runs clang-tidy over our sources.
+#   scripts/tidy.sh             the decision cores and the libraries below them
+#   scripts/tidy.sh --changed   those of them that changed (scripts/changed_sources.sh)
+#   scripts/tidy.sh FILE...     these files
+# A header that changed is read with the source of its name, or else with one source that includes
+# it. HPCTL_JOBS is the number of processes at a time (default: one per processor).
+#
+# Without arguments most checks read the batches of the preset release (decision 0806), because most
+# of their time goes into headers. Two kinds of checks read each file alone, with the flags of the
+# preset dev: the static analyser, and the checks that concern only the file that is compiled. A
+# file that is in no batch gets all checks alone.
+# Examples:
+#   scripts/tidy.sh --changed
+#   scripts/tidy.sh agent/core/respawn.cc
 set -euo pipefail
+shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
 
 scripts/install_packages.sh clang-tidy
@@ -20,33 +28,82 @@ arguments=(--quiet --extra-arg=-Wno-unused-command-line-argument
 
 # tidy PER-PROCESS ARGUMENTS...: clang-tidy over the files named on standard input
 tidy() {
-  local files=$1
+  local per_process=$1
   shift
-  xargs -r -d '\n' -n "$files" -P "$(nproc)" clang-tidy "${arguments[@]}" "$@" 2>&1 |
+  xargs -r -d '\n' -n "$per_process" -P "${HPCTL_JOBS:-$(nproc)}" clang-tidy "${arguments[@]}" "$@" 2>&1 |
     { grep -v 'warnings generated' || true; }
 }
 
-cmake --preset release >/dev/null
-if [ $# -gt 0 ]; then
-  printf '%s\n' "$@" | tidy 4 -p build/release
-  exit
-fi
+cmake --preset dev >/dev/null
+case ${1:-} in
+  --changed | "") ;;
+  -*)
+    echo "usage: scripts/tidy.sh [--changed | FILE...]" >&2
+    exit 2
+    ;;
+  *)
+    printf '%s\n' "$@" | tidy 4 -p build/dev
+    exit
+    ;;
+esac
 
 libraries='hp_(authority|base|core|recorder|agent_core|data|tokenize|prepare|checkpoint)'
 alone='clang-analyzer-*,misc-unused-alias-decls,misc-unused-using-decls,bugprone-suspicious-include'
 mapfile -t files < <(git ls-files 'common/authority/*.cc' 'common/base/*.cc' \
   'common/recorder/*.cc' 'controller/core/*.cc' 'agent/core/*.cc' 'trainer/data/*.cc' \
   'trainer/checkpoint/*.cc')
-cmake --preset fast >/dev/null
-mapfile -t batches < <(jq -r '.[].file' build/fast/compile_commands.json |
+
+# changed_files: those of `files` that changed, and a source for each header that changed
+changed_files() {
+  {
+    scripts/changed_sources.sh --format
+    echo
+    scripts/includes.sh
+  } | awk '
+    # `files`, then what changed, then the include graph
+    NR == FNR { of_set[$0] = 1; next }
+    !graph && $0 == "" { graph = 1; next }
+    !graph { changed[$0] = 1; next }
+    { includers[$2] = includers[$2] $1 "\n" }
+    function source_of(header,   own, queue, first, last, seen, names, count, i) {
+      own = header
+      sub(/[.]h$/, ".cc", own)
+      if (own in of_set) return own
+      queue[last = 1] = header
+      for (first = 1; first <= last; ++first) {
+        count = split(includers[queue[first]], names, "\n")
+        for (i = 1; i < count; ++i) {
+          if (names[i] in of_set) return names[i]
+          if (names[i] in seen) continue
+          seen[names[i]] = 1
+          queue[++last] = names[i]
+        }
+      }
+      return ""
+    }
+    END {
+      for (file in changed) if (file in of_set) wanted[file] = 1
+      for (file in changed) if (file ~ /[.]h$/ && (own = source_of(file)) != "") wanted[own] = 1
+      for (file in wanted) print file
+    }' <(printf '%s\n' "${files[@]}") - | sort
+}
+if [ "${1:-}" = --changed ]; then
+  list=$(changed_files)
+  printf %s "$list" | tidy 4 -p build/dev
+  echo "clang-tidy read $(grep -c . <<<"$list" || true) files"
+  exit
+fi
+
+cmake --preset release >/dev/null
+mapfile -t batches < <(jq -r '.[].file' build/release/compile_commands.json |
   grep -E "/CMakeFiles/$libraries\.dir/Unity/")
 mapfile -t batched < <(sed -n "s|^#include \"$PWD/\(.*\)\"|\1|p" "${batches[@]}")
 mapfile -t others < <(printf '%s\n' "${files[@]}" | grep -vFx "$(printf '%s\n' "${batched[@]}")")
 
 status=0
 printf '%s\n' "${batches[@]}" |
-  tidy 1 -p build/fast --checks="-${alone//,/,-}" \
+  tidy 1 -p build/release --checks="-${alone//,/,-}" \
     --header-filter="^$PWD/(common|controller|agent|trainer)/.*\.(h|cc)$" || status=1
-printf '%s\n' "${batched[@]}" | tidy 4 -p build/release --checks="-*,$alone" || status=1
-printf '%s\n' "${others[@]}" | tidy 4 -p build/release || status=1
+printf '%s\n' "${batched[@]}" | tidy 4 -p build/dev --checks="-*,$alone" || status=1
+printf '%s\n' "${others[@]}" | tidy 4 -p build/dev || status=1
 exit "$status"

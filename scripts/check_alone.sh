@@ -1,0 +1,217 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Compiles each source alone and finds an #include that is missing. The other builds do not find
+# it: they compile sources in batches, and one source sees what the source before it included.
+#   scripts/check_alone.sh             what changed (scripts/changed_sources.sh --headers)
+#   scripts/check_alone.sh --all       every source and header
+#   scripts/check_alone.sh FILE...     these sources and headers
+# Each file is compiled with -fsyntax-only and the flags of the preset dev. A header counts as
+# checked if a source of this run includes it first; any other header is compiled by itself.
+# HPCTL_JOBS is the number of compilers at a time (default: one per processor).
+# Examples:
+#   scripts/check_alone.sh agent/worker.cc common/base/file.h
+#   HPCTL_BASE=origin/main scripts/check_alone.sh
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export LC_ALL=C  # gcc's messages
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+case ${1:-} in
+  --all) scripts/changed_sources.sh --all --headers >"$scratch/files" ;;
+  "") scripts/changed_sources.sh --headers >"$scratch/files" ;;
+  -*)
+    echo "usage: scripts/check_alone.sh [--all | FILE...]" >&2
+    exit 2
+    ;;
+  *)
+    for file; do
+      [ -f "$file" ] || { echo "error: no such file: $file" >&2; exit 2; }
+      realpath --relative-to=. "$file"
+    done >"$scratch/files"
+    ;;
+esac
+
+# Flags and generated headers. Ninja runs cmake again where a CMake file has changed.
+scripts/install_packages.sh
+build=build/dev
+configure() {
+  set -e
+  [ -f $build/build.ninja ] || cmake --preset dev
+  ninja -C $build build.ninja
+  ninja -C $build -t targets all |
+    sed -n 's/^\(generated\/.*\): CUSTOM_COMMAND$/\1/p' >"$scratch/generated"
+  { grep '[.]pb[.]h$' "$scratch/generated" || true; } | xargs -r ninja -C $build
+  # Ninja would first build the libraries that lie below a generated header. Nothing of them is
+  # needed to make the header, so its command is run without ninja.
+  while read -r header; do
+    [ -f "$build/$header" ] || sh -c "$(ninja -C $build -t commands -s "$header")"
+  done <"$scratch/generated"
+}
+status=0
+(configure) >"$scratch/configure.log" 2>&1 & wait $! || status=$?  # else set -e has no effect there
+[ $status -eq 0 ] || {
+  cat "$scratch/configure.log" >&2
+  echo "error: preset dev cannot be configured; see above" >&2
+  exit 2
+}
+
+# file TAB command, once for each file
+jq -r '.[] | "\(.file)\t\(.command)"' $build/compile_commands.json |
+  sed "s|^$PWD/||" >"$scratch/commands"
+scripts/includes.sh >"$scratch/graph"
+
+# Two headers are so large that they are precompiled: gtest's and LibTorch's. Only a file that
+# includes such a header, directly or through others, gets it, so what the header declares is not
+# hidden from a file that lacks its #include. To have it first can hide an #include that is missing
+# in another header. So a header that does not include it is then compiled by itself too.
+#
+# Writes a line for each compilation, those that take longest first:
+#   file TAB precompiled header or - TAB compiler TAB flags
+awk -F '\t' -v scratch="$scratch" '
+  function closure(start, reached,   queue, first, last, files, count, i) {
+    queue[last = 1] = start
+    for (first = 1; first <= last; ++first) {
+      count = split(includers[queue[first]], files, "\n")
+      for (i = 1; i < count; ++i) {
+        if (files[i] in reached) continue
+        reached[files[i]] = 1
+        queue[++last] = files[i]
+      }
+    }
+  }
+  # A source that includes `header` and is compiled: the one of the same name if there is one.
+  function source_of(header,   stem, queue, first, last, seen, files, count, i) {
+    stem = header
+    sub(/[.]h$/, "", stem)
+    if ((stem ".cc") in flags) return stem ".cc"
+    if ((stem ".c") in flags) return stem ".c"
+    queue[last = 1] = header
+    for (first = 1; first <= last; ++first) {
+      count = split(includers[queue[first]], files, "\n")
+      for (i = 1; i < count; ++i) {
+        if (files[i] in flags) return files[i]
+        if (files[i] in seen) continue
+        seen[files[i]] = 1
+        queue[++last] = files[i]
+      }
+    }
+    return ""
+  }
+  function precompiled(file) {
+    return file in torch ? "torch" : file in gtest ? "gtest" : "-"
+  }
+  function plan(file, source,   header, cost) {
+    header = source ~ /[.]c$/ ? "-" : precompiled(file)
+    cost = header == "torch" ? 3 : file in grpc ? 2 : 1
+    print cost, file, header, compiler[source], flags[source]
+  }
+  BEGIN { OFS = "\t" }
+  FILENAME ~ /graph$/ {
+    split($0, pair, " ")
+    includers[pair[2]] = includers[pair[2]] pair[1] "\n"
+    if (!(pair[1] in first_include)) first_include[pair[1]] = pair[2]
+    next
+  }
+  FILENAME ~ /commands$/ {
+    if ($1 in flags) next
+    count = split($2, words, " ")
+    compiler[$1] = words[1]
+    kept = ""
+    for (i = 2; i <= count; ++i) {
+      # Where an object goes, how it is optimised, and the headers that the build precompiles. The
+      # last would hide that a test lacks an include.
+      if (words[i] ~ /^-(o|c|include)$/) { ++i; continue }
+      if (words[i] ~ /^-(g|O|fPI|ffile-prefix-map|Winvalid-pch)/) continue
+      kept = kept " " words[i]
+    }
+    flags[$1] = kept
+    next
+  }
+  { wanted[++files_wanted] = $1 }
+  END {
+    closure("gtest/gtest.h", gtest)
+    torch["trainer/compat/torch_compat.h"] = 1
+    closure("trainer/compat/torch_compat.h", torch)
+    closure("proto/hpctl/v1/hpctl.proto", grpc)
+    for (w = 1; w <= files_wanted; ++w) {
+      file = wanted[w]
+      if (file ~ /[.]h$/) continue
+      if (!(file in flags)) {
+        print file > (scratch "/skipped_sources")
+        continue
+      }
+      plan(file, file)
+      first = first_include[file]
+      if (precompiled(first) == precompiled(file)) checked[first] = 1
+    }
+    for (w = 1; w <= files_wanted; ++w) {
+      file = wanted[w]
+      if (file !~ /[.]h$/ || file in checked) continue
+      source = source_of(file)
+      if (source == "") print file > (scratch "/skipped_headers")
+      else plan(file, source)
+    }
+  }' "$scratch/graph" "$scratch/commands" "$scratch/files" |
+  sort -rn -k1,1 -s | cut -f 2- >"$scratch/plan"
+
+# A header of that name, and what gcc makes of it: gcc reads that instead where the flags agree.
+precompile() {  # precompile NAME INCLUDED
+  local line compiler flags
+  line=$(awk -F '\t' -v name="$1" '$2 == name && ++n == 3' "$scratch/plan")
+  [ -n "$line" ] || return 0  # for two files it does not pay
+  IFS=$'\t' read -r _ _ compiler flags <<<"$line"
+  echo "#include $2" >"$scratch/$1.h"
+  eval "$compiler $flags -x c++-header -o '$scratch/$1.h.gch' '$scratch/$1.h'" 2>/dev/null || true
+}
+precompile gtest '<gtest/gtest.h>'
+precompile torch '"trainer/compat/torch_compat.h"'
+
+# shellcheck disable=SC2317  # xargs calls it
+check() {  # check PLAN-LINE: compiles one file and prints what is wrong with it
+  local file header compiler flags output before=""
+  IFS=$'\t' read -r file header compiler flags <<<"$1"
+  [ ! -f "$scratch/$header.h.gch" ] || before="-include '$scratch/$header.h'"
+  if [[ $file == *.h ]]; then
+    output=$(echo "#include \"$file\"" |
+      eval "$compiler $before $flags -fsyntax-only -x c++ -" 2>&1) && return
+  else
+    output=$(eval "$compiler $before $flags -fsyntax-only '$file'" 2>&1) && return
+  fi
+  printf '%s does not compile alone:\n%s\n' "$file" \
+    "$(grep -E 'error|defined in header' <<<"${output//$PWD\//}" | sed -n 's/^/  /; 1,6p')"
+  echo "$file" >>"$scratch/failed"
+  return 1
+}
+export -f check
+export scratch
+
+status=0
+# shellcheck disable=SC2016
+xargs -r -d '\n' -n 1 -P "${HPCTL_JOBS:-$(nproc)}" bash -c 'check "$1"' check \
+  <"$scratch/plan" || status=1
+
+while read -r file; do
+  list=$(dirname "$file")
+  while [ ! -f "$list/CMakeLists.txt" ] && [ "$list" != . ]; do list=$(dirname "$list"); done
+  if grep -qs "$(basename "$file")" "$list/CMakeLists.txt"; then
+    echo "skipped $file: preset dev does not compile it (see $list/CMakeLists.txt)"
+  else
+    echo "skipped $file: $list/CMakeLists.txt does not name it"
+  fi
+done < <(cat "$scratch/skipped_sources" 2>/dev/null)
+while read -r file; do
+  echo "skipped $file: no source that preset dev compiles includes it"
+done < <(cat "$scratch/skipped_headers" 2>/dev/null)
+
+sources=$(grep -cv $'^[^\t]*[.]h\t' "$scratch/plan" || true)
+headers=$(grep -c $'^[^\t]*[.]h\t' "$scratch/plan" || true)
+if [ $status -eq 0 ]; then
+  echo "$sources sources and $headers headers compile alone"
+else
+  echo "$(grep -c . "$scratch/failed") of $((sources + headers)) files do not compile alone:"
+  sort "$scratch/failed" | sed 's/^/  /'
+  echo "Remedy: add the missing #include to the file that the first error names."
+fi
+exit $status
