@@ -11,8 +11,11 @@ bool has_ended(const HeardJobs::Heard& heard) { return heard.summary.ended_wall_
 
 }  // namespace
 
-void HeardJobs::hear(const JobKey& key, v1::JobSummary summary, int64_t now_ms) {
-  present_[key] = {key, std::move(summary), now_ms};
+bool HeardJobs::hear(const JobKey& key, v1::JobSummary summary, int64_t now_ms) {
+  Heard& heard = present_[key];
+  const bool had_ended = has_ended(heard);
+  heard = {key, std::move(summary), now_ms};
+  return has_ended(heard) && !had_ended;
 }
 
 bool HeardJobs::retain(const std::set<JobKey>& present, int64_t now_ms) {
@@ -30,6 +33,11 @@ bool HeardJobs::retain(const std::set<JobKey>& present, int64_t now_ms) {
   }
   std::erase_if(since_ms_, [&](const auto& known) { return !present.contains(known.first); });
   for (const JobKey& key : present) since_ms_.try_emplace(key, now_ms);
+  if (std::exchange(just_restored_, false)) {
+    for (Ended& ended : ended_) {
+      if (present.contains(ended.heard.key)) present_.try_emplace(ended.heard.key, ended.heard);
+    }
+  }
   // A number that is there again is another job, or another life of it.
   const size_t erased = std::erase_if(ended_, [&](const Ended& ended) {
     return ended.gone_ms + kEndedMs <= now_ms || present.contains(ended.heard.key);
@@ -38,8 +46,17 @@ bool HeardJobs::retain(const std::set<JobKey>& present, int64_t now_ms) {
   return has_changed || erased > 0;
 }
 
-void HeardJobs::restore(std::vector<Ended> gone) {
-  ended_ = std::move(gone);
+std::vector<HeardJobs::Ended> HeardJobs::kept(int64_t now_ms) const {
+  std::vector<Ended> kept = ended_;
+  for (const auto& [key, heard] : present_) {
+    if (has_ended(heard)) kept.push_back({heard, now_ms});
+  }
+  return kept;
+}
+
+void HeardJobs::restore(std::vector<Ended> kept) {
+  just_restored_ = true;
+  ended_ = std::move(kept);
   std::stable_sort(ended_.begin(), ended_.end(),
                    [](const Ended& a, const Ended& b) { return a.gone_ms < b.gone_ms; });
   keep_newest();

@@ -31,13 +31,17 @@ class HeardJobs {
     int64_t gone_ms = 0;  // since then its controller is gone
   };
 
-  void hear(const JobKey& key, v1::JobSummary summary, int64_t now_ms);
+  // True if this is the first word that the job has ended: kept() has one more.
+  bool hear(const JobKey& key, v1::JobSummary summary, int64_t now_ms);
   // These have a controller, or are to get one again, and others have not. True where that has
-  // changed gone().
+  // changed kept().
   bool retain(const std::set<JobKey>& present, int64_t now_ms);
-  // Those that have ended and are gone, oldest first; and those that a service before this one had.
-  const std::vector<Ended>& gone() const { return ended_; }
-  void restore(std::vector<Ended> gone);
+  // Ended jobs, for the next service: those without a controller, oldest first, then those that
+  // still have one, as if it went at `now_ms`.
+  std::vector<Ended> kept(int64_t now_ms) const;
+  // What the service before this one kept. A job that still has a controller in the next retain()
+  // counts as heard: its controller may end before it is asked.
+  void restore(std::vector<Ended> kept);
   // nullptr: no such job is there, or it has said nothing yet.
   const Heard* find(const JobKey& key) const;
   // How long it has not said anything: one that never has, since it is there.
@@ -53,6 +57,7 @@ class HeardJobs {
   std::map<JobKey, Heard> present_;
   std::map<JobKey, int64_t> since_ms_;  // of those that are there, whether they have said anything
   std::vector<Ended> ended_;            // oldest first
+  bool just_restored_ = false;          // no retain() since restore()
 };
 
 }  // namespace hpctl::cluster

@@ -64,11 +64,20 @@ void Summaries::forget_others(const std::vector<JobAddress>& jobs) {
   std::set<JobKey> keys;
   for (const JobAddress& job : jobs) keys.insert(job.key);
   std::erase_if(peers_, [&](const auto& peer) { return !keys.contains(peer.first); });
-  std::vector<HeardJobs::Ended> ended;
   {
     const std::lock_guard lock(mutex_);
     if (!heard_.retain(keys, clock_.monotonic_ms())) return;
-    ended = heard_.gone();
+  }
+  keep();
+}
+
+// At the first word of an end, too: a service that is killed before the job's controller is gone
+// would forget what it has already shown.
+void Summaries::keep() {
+  std::vector<HeardJobs::Ended> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    ended = heard_.kept(clock_.monotonic_ms());
   }
   if (const auto written = kept_.write(ended); !written.ok()) log_error(written.error().message);
 }
@@ -134,8 +143,12 @@ void Summaries::take(const Call& call) {
     lemons_.hear(call.key, std::exchange(summary.blamed, {}));
     v1::JobSummary plausible;
     fill(summary, plausible);
-    const std::lock_guard lock(mutex_);
-    heard_.hear(call.key, std::move(plausible), clock_.monotonic_ms());
+    bool has_ended = false;
+    {
+      const std::lock_guard lock(mutex_);
+      has_ended = heard_.hear(call.key, std::move(plausible), clock_.monotonic_ms());
+    }
+    if (has_ended) keep();
     return;
   }
 }

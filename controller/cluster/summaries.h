@@ -79,6 +79,7 @@ class Summaries {
   void run();
   void ask_all(const std::vector<JobAddress>& jobs);
   void forget_others(const std::vector<JobAddress>& jobs);
+  void keep();
   v1::Controller::Stub* stub_of(const JobAddress& job);
   bool begin(Calls calls);
   void take(const Call& call);

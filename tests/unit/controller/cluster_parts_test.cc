@@ -134,21 +134,23 @@ TEST_F(EndedJobsTest, AreThereForTheRestOfTheirHourWhenTheServiceIsStartedAgain)
   summary.set_taken_wall_ms(summary.ended_wall_ms());
   summary.set_name("a \"name\"");
   summary.set_reason("rank 3 died");
-  before.hear(failed, summary, 4'000);
+  EXPECT_TRUE(before.hear(failed, summary, 4'000));
+  EXPECT_FALSE(before.hear(failed, summary, 4'100)) << "kept already";
   EXPECT_FALSE(before.retain({failed}, 4'500));
   EXPECT_TRUE(before.retain({}, 5'000));
   EXPECT_FALSE(before.retain({}, 5'100)) << "nothing to write";
   const EndedJobs kept(path_, first);
   EXPECT_TRUE(kept.load().value().empty()) << "no file yet";
-  ASSERT_TRUE(kept.write(before.gone()).ok());
+  ASSERT_TRUE(kept.write(before.kept(5'100)).ok());
 
   test::HandClock second(10);  // of a machine that was started again
   second.ahead_ms = first.wall_ms() + 60'000 - second.now_ms;
   HeardJobs after;
   after.restore(EndedJobs(path_, second).load().value());
-  ASSERT_EQ(after.gone().size(), 1U);
-  EXPECT_EQ(after.gone()[0].heard.key, failed);
-  const v1::JobSummary& read = after.gone()[0].heard.summary;
+  const auto restored = after.kept(10);
+  ASSERT_EQ(restored.size(), 1U);
+  EXPECT_EQ(restored[0].heard.key, failed);
+  const v1::JobSummary& read = restored[0].heard.summary;
   EXPECT_EQ(read.state(), summary.state());
   EXPECT_EQ(read.name(), summary.name());
   EXPECT_EQ(read.reason(), summary.reason());
@@ -158,6 +160,29 @@ TEST_F(EndedJobsTest, AreThereForTheRestOfTheirHourWhenTheServiceIsStartedAgain)
   EXPECT_EQ(after.all().size(), 1U);
   EXPECT_TRUE(after.retain({}, 10 + rest));
   EXPECT_TRUE(after.all().empty());
+}
+
+// The service was killed while the controller of a failed job still lived. The service had shown the
+// end; the next one had forgotten it (seen as a failure of ClusterWatch on a busy machine).
+TEST_F(EndedJobsTest, EndBeforeTheControllerIsGoneIsKept) {
+  const JobKey failed{1000, 7};
+  const JobKey running{1000, 8};
+  test::HandClock clock(5'000);
+  HeardJobs before;
+  EXPECT_FALSE(before.hear(running, summary_of("RUNNING", 0), 4'000));
+  ASSERT_TRUE(before.hear(failed, summary_of("FAILED", 3'900), 4'000));
+  ASSERT_TRUE(EndedJobs(path_, clock).write(before.kept(4'000)).ok());
+
+  HeardJobs after;
+  after.restore(EndedJobs(path_, clock).load().value());
+  after.retain({failed, running}, 5'000);
+  ASSERT_NE(after.find(failed), nullptr) << "its controller is still there";
+  EXPECT_EQ(after.find(failed)->summary.state(), "FAILED");
+  after.retain({running}, 5'100);
+  ASSERT_EQ(after.ended().size(), 1U);
+  EXPECT_EQ(after.ended()[0].summary.state(), "FAILED");
+  after.retain({failed, running}, 5'200);
+  EXPECT_TRUE(after.ended().empty()) << "another incarnation, which has not said anything";
 }
 
 TEST_F(EndedJobsTest, AClockThatWasSetBackKeepsNoneForLongerThanAnHour) {
