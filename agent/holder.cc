@@ -65,6 +65,8 @@ WorkerState state_of(const Worker& worker) {
 
 // A process the holder keeps running: the agent proper, and the guardian.
 struct Kept {
+  explicit Kept(int max_short_lives) : policy(max_short_lives) {}
+
   std::optional<SpawnedProcess> process;
   agent::RespawnPolicy policy;
   bool hung = false;  // it was ended for that
@@ -137,8 +139,8 @@ class Holder {
   AgentMemory memory_;
 
   UniqueFd guardian_pipe_;  // our end; the guardian acts when it closes
-  Kept guardian_;
-  Kept agent_;
+  Kept guardian_{options_.max_short_lives};
+  Kept agent_{options_.max_short_lives};
   std::optional<PacketSocket> agent_socket_;
   agent::SignsOfLife agent_signs_;
   std::optional<ProbePort> probe_port_;

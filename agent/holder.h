@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/core/respawn.h"
 #include "agent/worker_table.h"
 #include "common/base/ids.h"
 #include "common/base/paths.h"
@@ -29,6 +30,7 @@ struct HolderOptions {
   std::string stacks_program;  // hpstacks
   PingTimes ping_times = {};   // of standbys
   int64_t stacks_limit_ms = stacks_limit_or(kStacksLimitMs);
+  int max_short_lives = agent::RespawnPolicy::kMaxShortLives;  // of the agent and of the guardian
 };
 
 // Runs until told to end. Exit code: 0 ended on request, or another holder has the node; 1 a fault

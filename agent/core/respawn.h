@@ -19,10 +19,14 @@ class RespawnPolicy {
   static constexpr int64_t kLifeWithoutHangMs = 60'000;
   static constexpr int kMaxHungLives = 12;  // in a row; at least 18 s of trying
 
+  explicit RespawnPolicy(int max_short_lives = kMaxShortLives)
+      : max_short_lives_(max_short_lives) {}
+
   // The process has ended after `lived_ms`: pause before the next start; nullopt = give up.
   std::optional<int64_t> pause_after(int64_t lived_ms, bool hung = false);
 
  private:
+  int max_short_lives_;
   int short_lives_ = 0;
   int hung_lives_ = 0;
 };

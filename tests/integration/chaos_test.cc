@@ -15,6 +15,7 @@
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
 #include "tests/support/memory_cgroup.h"
+#include "tests/support/processes.h"
 #include "tests/support/promise.h"
 #include "trainer/checkpoint/ledger_check.h"
 
@@ -118,6 +119,8 @@ json run(const std::string& plan, std::string& digest, const TrainingJob& chaos_
   }
   const std::string state = cluster.wait_for_end(job, seconds(90));
   report["logs"] = cluster.hpctl({"logs", to_string(job)}).out;
+  report["events"] = cluster.events(job);
+  report["status"] = cluster.status(job);
   const std::string story = plan + chaos.out + chaos.err;
   EXPECT_EQ(state, "FINISHED") << story << cluster.hpctl({"events", to_string(job)}).out
                                << cluster.hpctl({"logs", to_string(job)}).out;
@@ -134,17 +137,47 @@ json run(const std::string& plan, std::string& digest, const TrainingJob& chaos_
   }
   digest = cluster.digest(job);
   cluster.stop_and_expect_no_leftovers(seconds(60));
+  // Without any process, hpctl answers from the job's files.
+  EXPECT_EQ(cluster.status(job)["state"], "FINISHED") << story;
+  EXPECT_EQ(cluster.events(job).size(), report["events"].size()) << story;
   return report;
 }
 
 const std::string& undisturbed() {
   static const std::string digest = [] {
     std::string of_run;
-    run("", of_run);
+    const json status = run("", of_run)["status"];
     EXPECT_EQ(of_run.size(), 65U) << of_run;
+    EXPECT_EQ(status["step"], kSteps);
+    EXPECT_EQ(status["generation"], 1);
+    EXPECT_EQ(status["restarts"], 0);
     return of_run;
   }();
   return digest;
+}
+
+// The causes of all events of this type, one per line.
+std::string causes(const json& report, const std::string& type) {
+  std::string text;
+  for (const json& event : report["events"]) {
+    if (event["type"] == type) text += event["cause"].get<std::string>() + "\n";
+  }
+  return text;
+}
+
+// The damaged checkpoint is the newest one, and the history names it.
+void expect_damage_is_told(const json& report) {
+  std::string chosen;
+  for (const json& event : report["events"]) {
+    const auto cause = event["cause"].get<std::string>();
+    if (event["type"] == "CheckpointChosen") chosen = cause;
+    if (event["type"] != "CheckpointDamaged") continue;
+    EXPECT_THAT(cause, HasSubstr(" is damaged and will not be used again"));
+    EXPECT_THAT(chosen, HasSubstr("the newest valid checkpoint is " +
+                                  cause.substr(0, cause.find(' ')) + ";"));
+    return;
+  }
+  ADD_FAILURE() << "the history tells of no damaged checkpoint: " << report["events"].dump(1);
 }
 
 TEST(Chaos, EveryFaultIsFoundBlamedOnTheRightOneAndSurvived) {
@@ -166,14 +199,20 @@ TEST(Chaos, EveryFaultIsFoundBlamedOnTheRightOneAndSurvived) {
   EXPECT_EQ(report["totals"]["recall"], 1.0);
   EXPECT_EQ(report["totals"]["precision"], 1.0);
   EXPECT_GT(report["totals"]["lost_ms"].get<int64_t>(), 0);
+  EXPECT_THAT(causes(report, "JobRecovering") + causes(report, "CauseFound"),
+              HasSubstr("worker 3 on n1 died of SIGKILL"));
+  EXPECT_NE(causes(report, "NodeLost"), "");
+  expect_damage_is_told(report);
 }
 
-// What `hpctl chaos` says where training does not wait for what is found: of a job that ends when
-// it is told to. With the generation that it had come to.
+// Runs a job that ends only when it is cancelled, and attacks it. The result is the report of
+// `hpctl chaos` with the job's status before and after the faults.
 json run_endless(const std::string& faults) {
   LocalCluster cluster;
   const TrainingJob endless = {.name = "endless", .steps = 1'000'000, .checkpoint_every = 7};
   const JobId job = cluster.submit(endless.yaml());
+  EXPECT_TRUE(cluster.wait_for_step(job, 1, seconds(60)));
+  const json before = cluster.status(job);
   const std::string file = cluster.directory() + "/plan.yaml";
   EXPECT_TRUE(write_file_atomic(file, "recover_within: 60s\nfaults:\n" + faults).ok());
   const CommandResult chaos =
@@ -181,7 +220,10 @@ json run_endless(const std::string& faults) {
   EXPECT_EQ(chaos.exit_code, 0) << chaos.out << chaos.err;
   json report = json::parse(chaos.out, nullptr, false);
   EXPECT_TRUE(report.is_object()) << chaos.out << chaos.err;
-  report["generation"] = cluster.status(job)["generation"];
+  report["before"] = before;
+  const json after = cluster.status(job);
+  report["after"] = after;
+  EXPECT_TRUE(cluster.wait_for_step(job, after["step"].get<uint64_t>() + 20, seconds(60)));
   EXPECT_EQ(cluster.hpctl({"cancel", to_string(job)}).exit_code, 0);
   EXPECT_EQ(cluster.wait_for_end(job, seconds(60)), "CANCELLED");
   const std::string directory = cluster.paths().default_checkpoints(job);
@@ -201,15 +243,20 @@ TEST(Chaos, TrainingGoesOnWhereOnlyADiskOrASupervisorIsInTrouble) {
       "  - {fault: slow-disk, rank: 1}\n"
       "  - {fault: stop-agent, node: n1}\n"
       "  - {fault: cut-agent, node: n0}\n"
-      "  - {fault: lose-messages, node: n1}\n");
-  ASSERT_EQ(report["faults"].size(), 5U) << report.dump(1);
+      "  - {fault: lose-messages, node: n1}\n"
+      "  - {fault: kill-agent, node: n0}\n"
+      "  - {fault: kill-controller}\n");
+  ASSERT_EQ(report["faults"].size(), 7U) << report.dump(1);
   for (const json& fault : report["faults"]) {
     EXPECT_TRUE(fault["found"].get<bool>()) << fault.dump(1);
     EXPECT_EQ(fault["blame"], "not due") << fault.dump(1);
     EXPECT_EQ(fault["lost_steps"], 0) << fault.dump(1);
   }
   EXPECT_EQ(report["totals"]["lost_ms"], 0) << report.dump(1);
-  EXPECT_EQ(report["generation"], 1);
+  EXPECT_EQ(report["after"]["generation"], 1);
+  EXPECT_EQ(report["after"]["restarts"], 0);
+  // An agent has started the controller again.
+  EXPECT_NE(report["after"]["controller"]["pid"], report["before"]["controller"]["pid"]);
 }
 
 // It takes seconds, in which its ranks go on.
@@ -218,7 +265,11 @@ TEST(Chaos, AHolderThatHangsIsFound) {
   ASSERT_EQ(report["faults"].size(), 1U) << report.dump(1);
   EXPECT_TRUE(report["faults"][0]["found"].get<bool>()) << report.dump(1);
   EXPECT_EQ(report["faults"][0]["blame"], "right") << report.dump(1);
-  EXPECT_EQ(report["generation"], 2);
+  EXPECT_EQ(report["after"]["generation"], 2);
+  EXPECT_EQ(report["after"]["restarts"], 1);
+  const pid_t holder = node_pid(report["before"], 1, "holder_pid");
+  EXPECT_NE(node_pid(report["after"], 1, "holder_pid"), holder);
+  EXPECT_FALSE(process_runs(holder));
 }
 
 // What hpctl does not do is said, not hidden.

@@ -24,16 +24,6 @@ TEST_F(BadInput, UnknownPartition) {
   expect_no_job();
 }
 
-TEST_F(BadInput, MungeIsDown) {
-  {
-    const StoppedDaemon munged("munged");
-    const auto result = submit(SlurmJob{});
-    EXPECT_EQ(result.exit_code, 3) << result.out << result.err;
-    EXPECT_THAT(result.err, HasSubstr("munge"));
-  }
-  expect_no_job();
-}
-
 TEST_F(BadInput, SlurmctldIsDown) {
   {
     const StoppedDaemon slurmctld("slurmctld");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `hpctl submit` on a real Slurm, and the processes of a job killed one kind at a time: the job
-// finishes by itself with the weights of an undisturbed local run.
+// `hpctl submit` on a real Slurm: a job that nobody disturbs, one that loses each kind of process,
+// and the ends that a job can have.
 #include <gtest/gtest.h>
 
 #include "common/base/file.h"
@@ -12,7 +12,17 @@ namespace {
 
 using nlohmann::json;
 
-using SlurmJobs = SlurmTest;
+class SlurmJobs : public SlurmTest {
+ protected:
+  // The numbers of the job's events of this type, in their order.
+  std::vector<uint64_t> seqs_of(JobId job, const std::string& type) const {
+    std::vector<uint64_t> seqs;
+    for (const json& event : home_.events(job)) {
+      if (event["type"] == type) seqs.push_back(event["seq"].get<uint64_t>());
+    }
+    return seqs;
+  }
+};
 
 TEST_F(SlurmJobs, SubmitTrainFinish) {
   const SlurmJob spec;
@@ -32,54 +42,15 @@ TEST_F(SlurmJobs, SubmitTrainFinish) {
   for (const char* node : {"n1", "n2"}) expect_only_slurmd_on(node);
 }
 
-TEST_F(SlurmJobs, KilledWorkerAndAgent) {
-  const SlurmJob spec;
-  const JobId job = start(spec);
-  ASSERT_FALSE(HasFailure());
-  const json before = status(job);
-  ASSERT_TRUE(end_process(worker_pid(before, 2)));
-  ASSERT_TRUE(home_.wait_for_step(job, 50, kPatience));
-  EXPECT_NE(causes(job, "WorkerExited").find("SIGKILL"), std::string::npos);
-  // The agent proper: its holder starts it again, and training does not notice.
-  {
-    const HeldTraining held = hold(job);
-    const json second = status(job);
-    ASSERT_TRUE(end_process(node_pid(second, 0, "agent_pid")));
-    const auto another_agent = [&] {
-      return node_pid(status(job), 0, "agent_pid") != node_pid(second, 0, "agent_pid");
-    };
-    EXPECT_TRUE(wait_until(home_.directory(), another_agent, kPatience));
-    EXPECT_EQ(status(job)["generation"], second["generation"]);
-  }
-  expect_exact_finish(job, spec);
-}
-
-TEST_F(SlurmJobs, KilledController) {
-  const SlurmJob spec;
-  const JobId job = start(spec);
-  ASSERT_FALSE(HasFailure());
-  const json before = status(job);
-  {
-    const HeldTraining held = hold(job);
-    const auto pid = before["controller"]["pid"].get<pid_t>();
-    ASSERT_TRUE(end_process(pid));
-    const auto another = [&] {
-      const json now = status(job);
-      return now["controller"]["pid"] != pid && now["state"] == "RUNNING";
-    };
-    EXPECT_TRUE(wait_until(home_.directory(), another, kPatience)) << diagnosis(job);
-  }
-  expect_exact_finish(job, spec);
-  EXPECT_EQ(status(job)["generation"], before["generation"]) << "training was disturbed";
-}
-
 // A plan waits as long as the queue lasts, and begins with the first step.
 TEST_F(SlurmJobs, SubmitCarriesOutAPlanOfFaults) {
   const std::string plan = home_.directory() + "/plan.yaml";
   ASSERT_TRUE(write_file_atomic(plan,
                                 "seed: 7\n"
                                 "faults:\n"
-                                "  - {fault: kill-worker, rank: 3, at_step: 20}\n"
+                                "  - {fault: kill-agent, at_step: 20}\n"
+                                "  - {fault: kill-controller}\n"
+                                "  - {fault: kill-worker, rank: 3}\n"
                                 "  - {fault: kill-holder}\n"
                                 "  - {fault: cut-agent}\n"
                                 "  - {fault: cut-peers}\n")
@@ -91,34 +62,34 @@ TEST_F(SlurmJobs, SubmitCarriesOutAPlanOfFaults) {
   ASSERT_TRUE(report.is_object()) << chaos.out << chaos.err;
   const JobId job{report["job"].get<uint64_t>()};
   jobs_.push_back(job);
-  ASSERT_EQ(report["faults"].size(), 4U) << report.dump(1);
+  ASSERT_EQ(report["faults"].size(), 6U) << report.dump(1);
   for (const json& fault : report["faults"]) {
-    const std::string name = fault["fault"];
-    EXPECT_EQ(fault["blame"], name.starts_with("kill-") ? "right" : "not due") << fault.dump(1);
+    const bool to_blame = fault["fault"] == "kill-worker" || fault["fault"] == "kill-holder";
+    EXPECT_EQ(fault["blame"], to_blame ? "right" : "not due") << fault.dump(1);
   }
   EXPECT_EQ(report["totals"]["recall"], 1.0) << diagnosis(job);
+  // Training does not notice the loss of an agent or of the controller.
+  const auto recoveries = seqs_of(job, "JobRecovering");
+  ASSERT_FALSE(recoveries.empty());
+  EXPECT_GT(recoveries.front(), report["faults"][2]["seq"].get<uint64_t>()) << diagnosis(job);
+  EXPECT_NE(causes(job, "WorkerExited").find("SIGKILL"), std::string::npos);
   EXPECT_EQ(home_.hpctl({"cancel", to_string(job)}).exit_code, 0);
   EXPECT_EQ(home_.wait_for_end(job, kPatience), "CANCELLED");
   const auto ledger = home_.hpctl({"checkpoint", "ledger", home_.paths().default_checkpoints(job)});
   EXPECT_EQ(ledger.exit_code, 0) << ledger.out << ledger.err << broken_promise("ledger");
   const auto gone = [&] { return slurm_state(job).empty(); };
   EXPECT_TRUE(wait_until(home_.directory(), gone, kPatience)) << slurm_state(job);
+  for (const char* node : {"n1", "n2"}) expect_only_slurmd_on(node);
 }
 
-TEST_F(SlurmJobs, CancelByHpctlAndByScancel) {
-  for (const bool by_slurm : {false, true}) {
-    const JobId job = start(SlurmJob{.training = {.name = "endless", .steps = 1000000}});
-    ASSERT_FALSE(HasFailure());
-    if (by_slurm) {
-      slurm({"scancel", to_string(job)});
-    } else {
-      EXPECT_EQ(home_.hpctl({"cancel", to_string(job)}).exit_code, 0);
-    }
-    const auto gone = [&] { return slurm_state(job).empty(); };
-    EXPECT_TRUE(wait_until(home_.directory(), gone, kPatience)) << slurm_state(job);
-    EXPECT_EQ(status(job)["state"], "CANCELLED");
-    for (const char* node : {"n1", "n2"}) expect_only_slurmd_on(node);
-  }
+TEST_F(SlurmJobs, CancelByScancel) {
+  const JobId job = start(SlurmJob{.training = {.name = "endless", .steps = 1000000}});
+  ASSERT_FALSE(HasFailure());
+  slurm({"scancel", to_string(job)});
+  const auto gone = [&] { return slurm_state(job).empty(); };
+  EXPECT_TRUE(wait_until(home_.directory(), gone, kPatience)) << slurm_state(job);
+  EXPECT_EQ(status(job)["state"], "CANCELLED");
+  for (const char* node : {"n1", "n2"}) expect_only_slurmd_on(node);
 }
 
 TEST_F(SlurmJobs, TwoAtOnceOneOfThemAtItsTimeLimit) {

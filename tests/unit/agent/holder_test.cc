@@ -295,6 +295,7 @@ TEST_F(HolderTest, GivesUpWhenTheAgentCannotBeKeptAlive) {
   holder_ = test::Child([this] {
     HolderOptions broken = options();
     broken.agent_argv = {"/nowhere/hpagent"};
+    broken.max_short_lives = 8;  // 2 s of trying
     return run_holder(broken);
   });
   EXPECT_EQ(holder_.wait_for_end(60'000), 1);
