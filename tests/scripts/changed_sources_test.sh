@@ -48,8 +48,8 @@ put CMakeLists.txt 'cmake_minimum_required(VERSION 3.18)' 'project(small LANGUAG
 put common/base/low.h '#pragma once' 'struct Low {' '  int number;' '};'
 put common/base/middle.h '#pragma once' '#include "common/base/low.h"' 'inline Low middle;'
 put common/base/low.cc '#include "common/base/low.h"'
-put agent/user.cc '#include <string>' '' '#include "common/base/low.h"' \
-  '#include "common/base/middle.h"' 'std::string name() { return TEXT; }'
+put agent/user.cc '#include <string>' '' '#include "common/base/middle.h"' \
+  'std::string name() { return TEXT; }'
 put agent/other.cc 'int other;'
 put controller/page/page.html '<html>'
 put controller/page/user.cc '#include "controller/page/page.h"'
@@ -63,13 +63,11 @@ echo "// changed" >>common/base/low.cc
 check "a source that changed" "common/base/low.cc" "$(changed)"
 undo
 echo "// changed" >>common/base/low.h
-sed -i /low.h/d agent/user.cc
-git commit -qam change
 check "an include through another header" "agent/user.cc common/base/low.cc" "$(changed)"
 check "the headers that include it" \
   "agent/user.cc common/base/low.cc common/base/low.h common/base/middle.h" "$(changed --headers)"
-check "the files to format" "agent/user.cc common/base/low.h" "$(changed --format)"
-git reset -q --hard HEAD~
+check "the files to format" "common/base/low.h" "$(changed --format)"
+undo
 echo '<p>' >>controller/page/page.html
 check "a text that is part of a program" "controller/page/user.cc" "$(changed)"
 undo
@@ -82,6 +80,9 @@ undo
 rm common/base/middle.h
 check "a header that is gone" "agent/user.cc" "$(changed)"
 undo
+rm agent/other.cc
+check "a source that is gone" "" "$(changed)"
+undo
 echo '# changed' >>CMakeLists.txt
 check "a CMake file" "" "$(changed)"
 undo
@@ -89,7 +90,7 @@ undo
 # What it is compared with.
 all="agent/other.cc agent/user.cc common/base/low.cc controller/page/user.cc proto/user.cc"
 check "nothing has changed" "" "$(changed)"
-check "--all" "$all" "$(changed --all)"
+check "--all" "$all" "$(HPCTL_BASE=HEAD changed --all)"
 echo "// changed" >>agent/other.cc
 commit "2 days ago"
 echo "// changed" >>agent/user.cc
@@ -106,7 +107,7 @@ check_has "a bad base fails the format check" "exit 2" \
 check_has "a bad base fails check_alone" "exit 2" \
   "$(HPCTL_BASE=gone outcome scripts/check_alone.sh)"
 check_has "a bad base fails tidy" "exit 2" "$(HPCTL_BASE=gone outcome scripts/tidy.sh --changed)"
-git clone -q --depth 1 "file://$work/project" "$work/shallow"
+git clone -q --depth 2 "file://$work/project" "$work/shallow"
 check "a shallow clone has no base" "$all" "$(cd "$work/shallow" && changed)"
 check "a shallow clone with HPCTL_BASE" "" "$(cd "$work/shallow" && HPCTL_BASE=HEAD changed)"
 git checkout -q --orphan young
@@ -123,11 +124,12 @@ sed -i '/<string>/d' agent/user.cc
 found=$(HPCTL_BASE=HEAD outcome scripts/check_alone.sh)
 check_has "an include is missing" "exit 1" "$found"
 check_has "where" "agent/user.cc does not compile alone:" "$found"
-check_has "the compiler's words" "agent/user.cc:4:6: error: 'string' in namespace 'std'" "$found"
+check_has "the compiler's words" "agent/user.cc:3:6: error: 'string' in namespace 'std'" "$found"
 check_has "how many" "1 of 1 files" "$found"
 check_has "what to do" "add the missing #include" "$found"
 undo
 sed -i '/low.h/d' common/base/middle.h
+sed -i '3i #include "common/base/low.h"' agent/user.cc
 found=$(outcome scripts/check_alone.sh agent/user.cc common/base/middle.h)
 check_has "an include is missing in a header" "common/base/middle.h does not compile alone:" "$found"
 check_lacks "a source that has it from elsewhere" "agent/user.cc does not compile" "$found"
@@ -170,6 +172,8 @@ export HPCTL_BASE=HEAD
 echo "// changed" >>agent/other.cc
 check "a source outside of the set" "exit 0" "$(read_files)"
 undo
+put common/base/early.cc '#include "common/base/low.h"'
+commit "1 hour ago"
 echo "// changed" >>common/base/low.h
 check "a header with a source of its name" $'read common/base/low.cc\nexit 0' "$(read_files)"
 undo
