@@ -131,8 +131,8 @@ add_custom_target(landing_tests)
 #         [ONE_THREAD y_test.cc ...] [TORCH] [CASES [SERIAL] [ALWAYS case ...] [EXTENDED case ...]])
 #
 # A GoogleTest program, one entry of ctest. ONE_THREAD names sources whose tests have one thread;
-# the thread sanitizer's preset leaves them out. TORCH: its sources include LibTorch. TIMEOUT is 300 s unless given, and three times as
-# much under a sanitizer.
+# the thread sanitizer's preset leaves them out. TORCH: its sources include LibTorch. TIMEOUT is
+# 300 s unless given, and three times as much under a sanitizer.
 #
 # CASES is for programs whose cases start real processes: each case is an entry NAME.Suite.Case with
 # a time limit of its own and the label `processes`, so scripts/run_ctest.sh may run it again. The
@@ -223,8 +223,8 @@ endforeach()
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${file})
 endfunction()
 
-# hp_test_program(NAME LABEL...): puts a program into `tests` and `landing_tests` of the presets that
-# its tests run in, and into no other target where this preset does not run them.
+# hp_test_program(NAME LABEL...): puts a program into `tests` and `landing_tests` of the presets
+# that its tests run in, and into no other target where this preset does not run them.
 function(hp_test_program name)
   set(labels ${ARGN})
   set(sanitizer "")

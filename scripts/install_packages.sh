@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs the Debian packages that are missing. With none missing it needs no network and no rights.
+# Installs the Debian packages that are missing. If none is, it needs no network and no rights.
 #   scripts/install_packages.sh                            every section of scripts/packages.txt
 #   scripts/install_packages.sh --for SECTION [PACKAGE...] one section, and the packages named
 #   scripts/install_packages.sh PACKAGE...                 every section, and the packages named

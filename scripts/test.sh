@@ -4,8 +4,8 @@
 #   scripts/test.sh         what each landing must pass: 30 minutes on two cores, from nothing
 #   scripts/test.sh --all   everything: 85 minutes
 # Each test runs once, in the preset where it finds most (docs/contributing.md): optimised, as users
-# have it, or under a sanitizer. --all adds the tests with the label `extended`, more tests under the
-# sanitizers, and checks every source where the short form checks those that changed.
+# have it, or under a sanitizer. --all adds the tests with the label `extended`, runs more tests
+# under the sanitizers, and checks every source where the short form checks those that changed.
 #
 # A test of real processes that fails runs once more, alone; if it passes then, the end names it as
 # FLAKY with both logs (scripts/run_ctest.sh). Prints the time of each part, the ten slowest tests
@@ -89,7 +89,8 @@ part "test asan+ubsan" scripts/run_ctest.sh asan "$jobs" -L "$with_asan" || resu
 part "build tsan" await_next || result=1
 part "test tsan" scripts/run_ctest.sh tsan "$jobs" -L "$with_tsan" || result=1
 part "tidy" await_next || result=1
-printf '=== time of each part\n%sall %d s\n=== slowest tests\n%s\n' "$report" "$SECONDS" "$(slowest)"
+printf '=== time of each part\n%s%-20s %5d s\n' "$report" "all" "$SECONDS"
+printf '=== slowest tests\n%s\n' "$(slowest)"
 scripts/run_ctest.sh --ends release asan tsan
 scripts/run_ctest.sh --summary release asan tsan
 for log in build/*/ctest.log; do

@@ -422,21 +422,23 @@ TEST(Chaos, TheKernelEndsAWorkerThatRunsOutOfMemory) {
   cluster.stop_and_expect_no_leftovers(seconds(60));
 }
 
+class ChaosOfReplicas : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(With, ChaosOfReplicas, ::testing::Values("no_shard", "hybrid"),
+                         [](const auto& strategy) { return std::string(strategy.param); });
+
 // Nothing is on disk before the end. What only a lost rank had completed is done again: one step.
-TEST(Chaos, WhereRanksHaveReplicasALostNodeCostsNoStepThatAllHaveCompleted) {
-  for (const char* strategy : {"no_shard", "hybrid"}) {
-    const TrainingJob job = {
-        .name = "replicas", .steps = 90, .checkpoint_every = 100'000, .strategy = strategy};
-    std::string expected;
-    run("", expected, job);
-    std::string digest;
-    const json report = run(kLostNodes, digest, job);
-    EXPECT_EQ(digest, expected) << strategy << broken_promise("digest");
-    ASSERT_EQ(report["faults"].size(), 4U) << report.dump(1);
-    for (const json& fault : report["faults"]) {
-      EXPECT_EQ(fault["blame"], "right") << fault.dump(1);
-      EXPECT_LE(fault["lost_steps"], 1) << fault.dump(1);
-    }
+TEST_P(ChaosOfReplicas, ALostNodeCostsNoStepThatAllHaveCompleted) {
+  const TrainingJob job = {
+      .name = "replicas", .steps = 90, .checkpoint_every = 100'000, .strategy = GetParam()};
+  std::string expected;
+  run("", expected, job);
+  std::string digest;
+  const json report = run(kLostNodes, digest, job);
+  EXPECT_EQ(digest, expected) << broken_promise("digest");
+  ASSERT_EQ(report["faults"].size(), 4U) << report.dump(1);
+  for (const json& fault : report["faults"]) {
+    EXPECT_EQ(fault["blame"], "right") << fault.dump(1);
+    EXPECT_LE(fault["lost_steps"], 1) << fault.dump(1);
   }
 }
 
@@ -469,29 +471,34 @@ TEST(Chaos, SubmitCarriesOutAPlanFromTheFirstStepOn) {
   cluster.stop_and_expect_no_leftovers(seconds(60));
 }
 
+constexpr int kNoSaves = 100'000;
+// The strategy, and after how many steps the job saves: a save reads the slots that copies are sent
+// from.
+class ChaosOfCopies : public ::testing::TestWithParam<std::pair<const char*, int>> {};
+INSTANTIATE_TEST_SUITE_P(With, ChaosOfCopies,
+                         ::testing::Values(std::pair("full", kNoSaves),
+                                           std::pair("shard_grad_op", 4)),
+                         [](const auto& strategy) { return std::string(strategy.param.first); });
+
 // The same where no other rank has the same part: copies are at peers. They are up to three steps
 // old: one under way, one that waits for room, one that only the lost node had completed. Where a
 // worker alone is lost its node keeps its state: what only the others had completed is done again.
-TEST(Chaos, WhereCopiesAreAtPeersALostNodeCostsAFewSteps) {
-  constexpr int kNoSaves = 100'000;
-  // A save every four steps reads the slots that copies are sent from.
-  for (const auto& [strategy, every] : {std::pair("full", kNoSaves), {"shard_grad_op", 4}}) {
-    const TrainingJob job = {.name = "copies",
-                             .steps = 90,
-                             .checkpoint_every = every,
-                             .strategy = strategy,
-                             .snapshot = "{every_steps: 1}"};
-    std::string expected;
-    run("", expected, job);
-    std::string digest;
-    const json report = run(kLostNodesApart, digest, job);
-    EXPECT_EQ(digest, expected) << strategy << broken_promise("digest");
-    ASSERT_EQ(report["faults"].size(), 4U) << report.dump(1);
-    for (const json& fault : report["faults"]) {
-      EXPECT_EQ(fault["blame"], "right") << fault.dump(1);
-      const int most = fault["fault"] == "kill-holder" ? 3 : 1;
-      EXPECT_LE(fault["lost_steps"], most) << fault.dump(1);
-    }
+TEST_P(ChaosOfCopies, ALostNodeCostsAFewSteps) {
+  const TrainingJob job = {.name = "copies",
+                           .steps = 90,
+                           .checkpoint_every = GetParam().second,
+                           .strategy = GetParam().first,
+                           .snapshot = "{every_steps: 1}"};
+  std::string expected;
+  run("", expected, job);
+  std::string digest;
+  const json report = run(kLostNodesApart, digest, job);
+  EXPECT_EQ(digest, expected) << broken_promise("digest");
+  ASSERT_EQ(report["faults"].size(), 4U) << report.dump(1);
+  for (const json& fault : report["faults"]) {
+    EXPECT_EQ(fault["blame"], "right") << fault.dump(1);
+    const int most = fault["fault"] == "kill-holder" ? 3 : 1;
+    EXPECT_LE(fault["lost_steps"], most) << fault.dump(1);
   }
 }
 

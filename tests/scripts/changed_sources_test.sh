@@ -99,7 +99,8 @@ check "since the newest commit older than a day" "agent/user.cc" "$(changed)"
 check "--since" "agent/other.cc agent/user.cc" "$(changed --since HEAD~2)"
 check "HPCTL_BASE" "agent/other.cc agent/user.cc" "$(HPCTL_BASE=HEAD~2 changed)"
 check "--since before HPCTL_BASE" "" "$(HPCTL_BASE=HEAD~2 changed --since HEAD)"
-check_has "a base that is no commit" "exit 2" "$(HPCTL_BASE=gone outcome scripts/changed_sources.sh)"
+check_has "a base that is no commit" "exit 2" \
+  "$(HPCTL_BASE=gone outcome scripts/changed_sources.sh)"
 check_has "a base that is no commit is named" "HPCTL_BASE gone: no such commit" \
   "$(HPCTL_BASE=gone outcome scripts/changed_sources.sh)"
 check_has "a bad base fails the format check" "exit 2" \
@@ -131,7 +132,8 @@ undo
 sed -i '/low.h/d' common/base/middle.h
 sed -i '3i #include "common/base/low.h"' agent/user.cc
 found=$(outcome scripts/check_alone.sh agent/user.cc common/base/middle.h)
-check_has "an include is missing in a header" "common/base/middle.h does not compile alone:" "$found"
+check_has "an include is missing in a header" "common/base/middle.h does not compile alone:" \
+  "$found"
 check_lacks "a source that has it from elsewhere" "agent/user.cc does not compile" "$found"
 undo
 # The precompiled gtest comes first there, so helper.h finds std::string in each of its sources.
@@ -167,7 +169,9 @@ check_has "and all" "exit 1" "$(outcome scripts/check_format.sh)"
 # shellcheck disable=SC2016
 put "$work/bin/clang-tidy" '#!/bin/sh' 'for file; do echo "read $file"; done' 'exit "${TIDY:-0}"'
 chmod +x "$work/bin/clang-tidy"
-read_files() { PATH=$work/bin:$PATH outcome scripts/tidy.sh --changed | grep -E '^read .*cc$|exit'; }
+read_files() {
+  PATH=$work/bin:$PATH outcome scripts/tidy.sh --changed | grep -E '^read .*cc$|exit'
+}
 export HPCTL_BASE=HEAD
 echo "// changed" >>agent/other.cc
 check "a source outside of the set" "exit 0" "$(read_files)"
