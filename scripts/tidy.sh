@@ -30,8 +30,8 @@ arguments=(--quiet --extra-arg=-Wno-unused-command-line-argument
 tidy() {
   local per_process=$1
   shift
-  xargs -r -d '\n' -n "$per_process" -P "${HPCTL_JOBS:-$(nproc)}" clang-tidy "${arguments[@]}" "$@" \
-    2>&1 |
+  xargs -r -d '\n' -n "$per_process" -P "${HPCTL_JOBS:-$(nproc)}" \
+    clang-tidy "${arguments[@]}" "$@" 2>&1 |
     { grep -v 'warnings generated' || true; }
 }
 

@@ -162,8 +162,8 @@ TEST_F(EndedJobsTest, AreThereForTheRestOfTheirHourWhenTheServiceIsStartedAgain)
   EXPECT_TRUE(after.all().empty());
 }
 
-// The service was killed while the controller of a failed job still lived. It had shown the end, and
-// the next service did not know it (seen as a failure of ClusterWatch on a busy machine).
+// The service was killed while the controller of a failed job still lived. It had shown the end,
+// and the next service did not know it (seen as a failure of ClusterWatch on a busy machine).
 TEST_F(EndedJobsTest, EndBeforeTheControllerIsGoneIsKept) {
   const JobKey failed{1000, 7};
   const JobKey running{1000, 8};
