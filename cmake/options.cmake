@@ -104,6 +104,10 @@ if(HPCTL_SANITIZE MATCHES address)
   list(APPEND hp_test_environment "ASAN_OPTIONS=handle_sigill=1:malloc_context_size=8")
 endif()
 
+# Tests on Slurm wait for its timeouts most of their time. They start first, and as many run at once
+# as there are processors, each in a lane; other tests run beside them.
+cmake_host_system_information(RESULT hp_slurm_lanes QUERY NUMBER_OF_LOGICAL_CORES)
+
 # hp_embed(TARGET FILE NAME): for TARGET's sources a header beside FILE, to be included by FILE's
 # name with .h for its ending, with FILE's text as `inline constexpr char hpctl::NAME[]`.
 function(hp_embed target file name)
@@ -186,10 +190,9 @@ endfunction()
 # after the program is built; a file beside it gives each its labels and limits when ctest starts.
 function(hp_test_cases name)
   gtest_discover_tests(${name} TEST_PREFIX ${name}. NO_PRETTY_VALUES DISCOVERY_TIMEOUT 120)
-  # Slurm's timeouts are most of these tests' time: they start first.
-  set(cost 0)
+  set(slurm OFF)
   if(slurm IN_LIST ARG_LABELS)
-    set(cost 1000)
+    set(slurm ON)
   endif()
   set(always ".*")
   if(ARG_ALWAYS)
@@ -208,8 +211,12 @@ foreach(entry IN LISTS @name@_TESTS)
     list(APPEND labels extended)
   endif()
   set_tests_properties("${entry}" PROPERTIES LABELS "${labels}" TIMEOUT @ARG_TIMEOUT@
-                       ENVIRONMENT "@ARG_ENVIRONMENT@" RUN_SERIAL "@ARG_SERIAL@"
-                       COST @cost@)
+                       ENVIRONMENT "@ARG_ENVIRONMENT@" RUN_SERIAL "@ARG_SERIAL@")
+  if(@slurm@)
+    string(LENGTH "${case}" lane)
+    math(EXPR lane "${lane} % @hp_slurm_lanes@")
+    set_tests_properties("${entry}" PROPERTIES COST 1000 RESOURCE_LOCK slurm${lane})
+  endif()
 endforeach()
 set(patterns "@ARG_ALWAYS@;@ARG_EXTENDED@")
 foreach(pattern IN LISTS patterns)

@@ -65,8 +65,8 @@ await_next() {
 }
 
 result=0
-# Some tests wait for Slurm.
-jobs=$(($(nproc) + 1))
+# Tests on Slurm wait most of their time. They take half of these (hp_slurm_lanes).
+jobs=$((2 * $(nproc)))
 rm -f build/*/ctest.log build/*/flaky build/behind.*.log
 part "packages" scripts/install_packages.sh
 if $all; then
@@ -83,8 +83,6 @@ behind "$alone" "scripts/build.sh asan $targets" "scripts/build.sh tsan $targets
 part "test release" scripts/run_ctest.sh release "$jobs" -LE "$optimised" -E _NOT_BUILT || result=1
 part "sources alone" await_next || result=1
 part "build asan" await_next || result=1
-# No test under a sanitizer waits for Slurm.
-jobs=$((2 * $(nproc)))
 part "test asan+ubsan" scripts/run_ctest.sh asan "$jobs" -L "$with_asan" || result=1
 part "build tsan" await_next || result=1
 part "test tsan" scripts/run_ctest.sh tsan "$jobs" -L "$with_tsan" || result=1

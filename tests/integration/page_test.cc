@@ -149,7 +149,7 @@ TEST_F(Page, ShowsWhatIsFoundUntilItIsOver) {
       append_node_records(records, "900.jsonl",
                           {{now_ms, 900, "n1", "", NodeRecordKind::kHardware, "1", "Xid 79"}})
           .ok());
-  const JobId job = train("{count: 2, spares: 1}", "recovery: {max_restarts: 1, window: 30s}\n");
+  const JobId job = train("{count: 2, spares: 1}", "recovery: {max_restarts: 1, window: 20s}\n");
   const auto browser = look({"quick-brown-fox"}, {});
   ASSERT_NE(browser, nullptr);
   EXPECT_TRUE(shows(*browser, "4 training"));
@@ -256,6 +256,8 @@ TEST_F(Page, AMapOfRanksShowsWhoIsSlow) {
   EXPECT_TRUE(browser->wait_for("return " + shade_of(2) + " <= 2 && " + shade_of(1) + " >= 4"));
   EXPECT_TRUE(shows(*browser, "slow: n2"));
   keep(*browser, "page-slow-rank");
+  // The report of `hpctl chaos` ends with the job; the rank would be slow for 40 steps.
+  EXPECT_EQ(cluster_.hpctl({"cancel", to_string(job)}).exit_code, 0);
   chaos.join();
   EXPECT_EQ(browser->complaints(), "");
 }

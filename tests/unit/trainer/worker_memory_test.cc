@@ -18,11 +18,11 @@ namespace {
 using testing::Job;
 
 // Of debugmodel's size, whose blocks glibc would map one by one; longer than a test looks.
-void train_wide(Job& job) {
+void train_wide(Job& job, int64_t micro) {
   job.workload.train.model = *model_preset("debugmodel");
   job.workload.train.data.seq_len = 256;
-  job.workload.train.batch.global = 8;
-  job.workload.train.batch.micro = 8 / job.workload.world_size;
+  job.workload.train.batch.global = micro * job.workload.world_size;
+  job.workload.train.batch.micro = micro;
   job.workload.train.steps = 1'000;
   job.workload.checkpoint.every_steps = 0;
 }
@@ -42,7 +42,7 @@ int64_t page_faults_of(pid_t pid) {
 // Two ranks, which have their buffers in rooms that they share. Until it has settled, and seldom
 // later, a heap grows by some hundred pages at once: steps 6 to 26 faulted about 1000 pages of a
 // rank, 16 to 36 then 8 and 128. The limit is one such growth of 600 pages and as much again. Steps
-// that gave their memory back faulted 64,707 and 95,748 pages in four; in huge ones, which hptrain
+// that gave their memory back faulted 10,772 and 38,767 pages in four; in huge ones, which hptrain
 // does not ask for where these tunables are set, they would fault no more than the limit.
 TEST(WorkerMemory, AStepFaultsNoPages) {
   const testing::ScopedVariable small_pages("GLIBC_TUNABLES", "glibc.malloc.hugetlb=0");
@@ -50,7 +50,7 @@ TEST(WorkerMemory, AStepFaultsNoPages) {
   constexpr uint64_t kSteps = 4;
   constexpr int64_t kMost = 1200;
   Job job(2);
-  train_wide(job);
+  train_wide(job, 2);
   job.start();
   std::vector<int64_t> before;
   for (const auto& worker : job.workers) {
@@ -83,7 +83,7 @@ TEST(WorkerMemory, IsInHugePages) {
   GTEST_SKIP() << "a sanitizer has an allocator of its own";
 #endif
   Job job(1);
-  train_wide(job);
+  train_wide(job, 8);
   job.start();
   ASSERT_TRUE(job.workers.front()->wait_for_step(2)) << job.messages();
   const pid_t pid = job.workers.front()->pid();

@@ -303,30 +303,43 @@ Peak expect_peak_as_planned(const PeakSetting& setting) {
   return peak;
 }
 
-TEST(Worker, PeakMemoryIsAsPlanned) {
+// The address sanitizer keeps freed memory and pads what is in use.
 #ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the address sanitizer keeps freed memory and pads what is in use";
+#define SKIP_WITH_OTHER_ALLOCATOR() GTEST_SKIP() << "the address sanitizer has its own allocator"
+#else
+#define SKIP_WITH_OTHER_ALLOCATOR() static_cast<void>(0)
 #endif
+
+class PeakMemory : public ::testing::TestWithParam<PeakSetting> {};
+INSTANTIATE_TEST_SUITE_P(
+    Of, PeakMemory,
+    ::testing::Values(PeakSetting{"tiny", "bf16", "none"}, PeakSetting{"tiny", "fp16", "none"},
+                      PeakSetting{"tiny-gpt", "fp32", "none"},
+                      PeakSetting{"tiny-qwen3", "bf16", "none"},
+                      PeakSetting{"tiny-qwen3", "fp32", "operations"},
+                      // Where other ranks have the same part.
+                      PeakSetting{"tiny", "fp32", "none", Strategy::kNoShard},
+                      PeakSetting{"tiny", "fp32", "none", Strategy::kHybrid, 4}),
+    [](const auto& info) {
+      const PeakSetting& setting = info.param;
+      std::string name = std::string(setting.preset) + "_" + setting.precision + "_" +
+                         setting.checkpointing + "_" + to_word(setting.strategy);
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
+
+TEST_P(PeakMemory, IsAsPlanned) {
+  SKIP_WITH_OTHER_ALLOCATOR();
+  expect_peak_as_planned(GetParam());
+}
+
+TEST(Worker, PeakMemoryIsAsPlannedWithRepeatedOperations) {
+  SKIP_WITH_OTHER_ALLOCATOR();
   const Peak none = expect_peak_as_planned({"tiny", "fp32", "none"});
   const Peak operations = expect_peak_as_planned({"tiny", "fp32", "operations"});
   EXPECT_LT(operations.planned, 0.95 * none.planned);
   EXPECT_GT(none.measured - operations.measured, 0.5 * (none.planned - operations.planned))
       << "what the plan says it spares";
-  for (const PeakSetting& setting :
-       {PeakSetting{"tiny", "bf16", "none"}, PeakSetting{"tiny", "fp16", "none"},
-        PeakSetting{"tiny-gpt", "fp32", "none"}, PeakSetting{"tiny-qwen3", "bf16", "none"},
-        PeakSetting{"tiny-qwen3", "fp32", "operations"}}) {
-    expect_peak_as_planned(setting);
-  }
-}
-
-// Where other ranks have the same part.
-TEST(Worker, PeakMemoryOfReplicasIsAsPlanned) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the address sanitizer keeps freed memory and pads what is in use";
-#endif
-  expect_peak_as_planned({"tiny", "fp32", "none", Strategy::kNoShard});
-  expect_peak_as_planned({"tiny", "fp32", "none", Strategy::kHybrid, 4});
 }
 
 TEST(Worker, TracesAndEventsAreWhereTheDocsSay) {
