@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "controller/core/core.h"
 #include "controller/core/straggler.h"
 #include "controller/core/types.h"
 
