@@ -111,23 +111,11 @@ TEST_F(Straggler, ASlowRankIsNamedAndItsNodeIsLeftForASpare) {
   EXPECT_EQ(fault["blame"], "right") << fault.dump(1);
   EXPECT_EQ(fault["lost_steps"], 0) << fault.dump(1);
   expect_only_the_slow_one_is_named();
-<<<<<<< HEAD
-  EXPECT_EQ(cluster_.status(job_)["generation"], 1) << "somebody only warned";
-  cluster_.stop_and_expect_no_leftovers(seconds(60));
-}
-
-TEST_F(Straggler, ASlowNodeIsLeftForASpareAndNoStepIsLost) {
-  job_ = cluster_.submit(job_yaml("3", "off"));
-  finish();
-  const std::string undisturbed = cluster_.digest(job_);
-  const json fault = attack(job_yaml("{count: 3, spares: 1}", "evict"));
-  EXPECT_EQ(cluster_.digest(job_), undisturbed) << broken_promise("digest");
-=======
   EXPECT_EQ(cluster_.status(job_)["generation"], 1) << "hpctl was to warn only";
   const std::string undisturbed = cluster_.digest(job_);
 
   fault = attack(job_yaml("{count: 3, spares: 1}", "evict"));
->>>>>>> h-prune
+  EXPECT_EQ(cluster_.digest(job_), undisturbed) << broken_promise("digest");
   EXPECT_TRUE(fault["found"].get<bool>()) << fault.dump(1) << story();
   EXPECT_EQ(fault["blame"], "right") << fault.dump(1);
   EXPECT_EQ(fault["lost_steps"], 0) << fault.dump(1);
