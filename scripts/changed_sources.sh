@@ -3,10 +3,12 @@
 # Prints the sources (.cc, .c) that a change touches: those that changed, and those that include,
 # directly or through other headers, a header that changed. A header generated from a file
 # (scripts/includes.sh) changes with that file. Changes of CMake files do not count.
-#   scripts/changed_sources.sh [--since COMMIT | --all] [--headers | --format]
+#   scripts/changed_sources.sh [--since COMMIT | --all] [--headers | --alone | --format]
 #     --since COMMIT   compare the working tree, untracked files included, with COMMIT
 #     --all            print every file
 #     --headers        print also the headers that changed or include a header that changed
+#     --alone          print the sources and headers that may no longer compile alone
+#                      (scripts/may_break.py)
 #     --format         print the .cc, .c and .h files that changed, and nothing that includes them
 # Without --since the base is $HPCTL_BASE, or else the newest commit older than a day. A shallow
 # clone and a history of less than a day have no such base: every file counts as changed.
@@ -17,7 +19,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 usage() {
-  echo "usage: scripts/changed_sources.sh [--since COMMIT | --all] [--headers | --format]" >&2
+  echo "usage: scripts/changed_sources.sh [--since COMMIT | --all]" \
+    "[--headers | --alone | --format]" >&2
   exit 2
 }
 
@@ -27,6 +30,7 @@ while [ $# -gt 0 ]; do
     --all) all=true ;;
     --since) [ $# -gt 1 ] || usage; base=$2 named="--since"; shift ;;
     --headers) kind=headers ;;
+    --alone) kind=alone ;;
     --format) kind=format ;;
     *) usage ;;
   esac
@@ -60,6 +64,7 @@ if [ -z "$base" ]; then
   exit
 fi
 
+[ $kind != alone ] || exec scripts/may_break.py "$base"
 changed() {
   list diff --name-only --no-renames "$base" --
   list ls-files --others --exclude-standard

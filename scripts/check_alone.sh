@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Compiles each source alone and finds an #include that is missing. The other builds do not find
 # it: they compile sources in batches, and one source sees what the source before it included.
-#   scripts/check_alone.sh             what changed (scripts/changed_sources.sh --headers)
+#   scripts/check_alone.sh             what a change may break (scripts/changed_sources.sh --alone)
 #   scripts/check_alone.sh --all       every source and header
 #   scripts/check_alone.sh FILE...     these sources and headers
 # Each file is compiled with -fsyntax-only and the flags of the preset dev. A header counts as
@@ -20,7 +20,7 @@ trap 'rm -rf "$scratch"' EXIT
 
 case ${1:-} in
   --all) scripts/changed_sources.sh --all --headers >"$scratch/files" ;;
-  "") scripts/changed_sources.sh --headers >"$scratch/files" ;;
+  "") scripts/changed_sources.sh --alone >"$scratch/files" ;;
   -*)
     echo "usage: scripts/check_alone.sh [--all | FILE...]" >&2
     exit 2
@@ -62,13 +62,13 @@ jq -r '.[] | "\(.file)\t\(.command)"' $build/compile_commands.json |
   sed "s|^$PWD/||" >"$scratch/commands"
 scripts/includes.sh >"$scratch/graph"
 
-# Two headers are so large that they are precompiled: gtest's and LibTorch's. Only a file that
-# includes such a header, directly or through others, gets it, so what the header declares is not
+# Three headers are so large that they are precompiled: gtest's, gRPC's with the messages, and
+# LibTorch's. Only a file that includes such a header, directly or through others, gets it, so what the header declares is not
 # hidden from a file that lacks its #include. To have it first can hide an #include that is missing
 # in another header. So a header that does not include it is then compiled by itself too.
 #
 # Writes a line for each compilation, those that take longest first:
-#   file TAB precompiled header or - TAB compiler TAB flags
+#   file TAB precompiled headers, such as gtest_grpc, or - TAB compiler TAB flags
 awk -F '\t' -v scratch="$scratch" '
   function closure(start, reached,   queue, first, last, files, count, i) {
     queue[last = 1] = start
@@ -99,12 +99,14 @@ awk -F '\t' -v scratch="$scratch" '
     }
     return ""
   }
-  function precompiled(file) {
-    return file in torch ? "torch" : file in gtest ? "gtest" : "-"
+  function precompiled(file,   names) {
+    names = (file in gtest ? "_gtest" : "") (file in grpc ? "_grpc" : "") \
+      (file in torch ? "_torch" : "")
+    return names == "" ? "-" : substr(names, 2)
   }
   function plan(file, source,   header, cost) {
     header = source ~ /[.]c$/ ? "-" : precompiled(file)
-    cost = header == "torch" ? 3 : file in grpc ? 2 : 1
+    cost = file in torch ? 3 : file in grpc ? 2 : 1
     print cost, file, header, compiler[source], flags[source]
   }
   BEGIN { OFS = "\t" }
@@ -134,7 +136,7 @@ awk -F '\t' -v scratch="$scratch" '
     closure("gtest/gtest.h", gtest)
     torch["trainer/compat/torch_compat.h"] = 1
     closure("trainer/compat/torch_compat.h", torch)
-    closure("proto/hpctl/v1/hpctl.proto", grpc)
+    closure("proto/hpctl/v1/hpctl.grpc.pb.h", grpc)
     for (w = 1; w <= files_wanted; ++w) {
       file = wanted[w]
       if (file ~ /[.]h$/) continue
@@ -157,16 +159,26 @@ awk -F '\t' -v scratch="$scratch" '
   sort -rn -k1,1 -s | cut -f 2- >"$scratch/plan"
 
 # A header of that name, and what gcc makes of it: gcc reads that instead where the flags agree.
-precompile() {  # precompile NAME INCLUDED
-  local line compiler flags
-  line=$(awk -F '\t' -v name="$1" '$2 == name && ++n == 3' "$scratch/plan")
-  [ -n "$line" ] || return 0  # for two files it does not pay
-  IFS=$'\t' read -r _ _ compiler flags <<<"$line"
-  echo "#include $2" >"$scratch/$1.h"
+declare -A large=([gtest]='<gtest/gtest.h>' [grpc]='"proto/hpctl/v1/hpctl.grpc.pb.h"'
+  [torch]='"trainer/compat/torch_compat.h"')
+# shellcheck disable=SC2317  # xargs calls it
+precompile() {  # precompile NAMES FLAGS-LINE
+  local compiler flags
+  IFS=$'\t' read -r _ _ compiler flags <<<"$2"
   eval "$compiler $flags -x c++-header -o '$scratch/$1.h.gch' '$scratch/$1.h'" 2>/dev/null || true
 }
-precompile gtest '<gtest/gtest.h>'
-precompile torch '"trainer/compat/torch_compat.h"'
+export -f precompile
+export scratch
+for names in $(cut -f 2 "$scratch/plan" | sort -u); do
+  [ "$names" != - ] || continue
+  line=$(awk -F '\t' -v names="$names" '$2 == names && ++n == 3' "$scratch/plan")
+  [ -n "$line" ] || continue  # for two files it does not pay
+  for name in ${names//_/ }; do echo "#include ${large[$name]}"; done >"$scratch/$names.h"
+  printf '%s\n%s\n' "$names" "$line"
+done >"$scratch/precompiled"
+# shellcheck disable=SC2016
+xargs -r -d '\n' -n 2 -P "${HPCTL_JOBS:-$(nproc)}" bash -c 'precompile "$1" "$2"' precompile \
+  <"$scratch/precompiled"
 
 # shellcheck disable=SC2317  # xargs calls it
 check() {  # check PLAN-LINE: compiles one file and prints what is wrong with it
@@ -185,7 +197,6 @@ check() {  # check PLAN-LINE: compiles one file and prints what is wrong with it
   return 1
 }
 export -f check
-export scratch
 
 status=0
 # shellcheck disable=SC2016

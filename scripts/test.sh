@@ -79,13 +79,13 @@ else
   part "format" scripts/check_format.sh --changed || result=1
 fi
 part "build release" scripts/build.sh release "$targets"
-behind "$alone" "scripts/build.sh asan $targets" "scripts/build.sh tsan $targets" "$tidy"
+behind "scripts/build.sh asan $targets" "scripts/build.sh tsan $targets" "$alone" "$tidy"
 part "test release" scripts/run_ctest.sh release "$jobs" -LE "$optimised" -E _NOT_BUILT || result=1
-part "sources alone" await_next || result=1
 part "build asan" await_next || result=1
 part "test asan+ubsan" scripts/run_ctest.sh asan "$jobs" -L "$with_asan" || result=1
 part "build tsan" await_next || result=1
 part "test tsan" scripts/run_ctest.sh tsan "$jobs" -L "$with_tsan" || result=1
+part "sources alone" await_next || result=1
 part "tidy" await_next || result=1
 printf '=== time of each part\n%s%-20s %5d s\n' "$report" "all" "$SECONDS"
 printf '=== slowest tests\n%s\n' "$(slowest)"

@@ -31,6 +31,7 @@ mkdir scripts
 for script in includes changed_sources check_alone check_format tidy; do
   cp "$repo/scripts/$script.sh" scripts/
 done
+cp "$repo/scripts/may_break.py" scripts/
 put scripts/install_packages.sh '#!/bin/sh'
 chmod +x scripts/install_packages.sh
 put .gitignore build/
@@ -85,6 +86,24 @@ check "a source that is gone" "" "$(changed)"
 undo
 echo '# changed' >>CMakeLists.txt
 check "a CMake file" "" "$(changed)"
+undo
+
+# What a change may keep from compiling alone.
+echo "// changed" >>common/base/low.h
+check "a header that lost nothing" "common/base/low.h" "$(changed --alone)"
+undo
+put common/base/low.h '#pragma once' 'struct Lower {' '  int number;' '};'
+check "a lost name, where it is used" "common/base/low.h common/base/middle.h" "$(changed --alone)"
+undo
+put common/base/middle.h '#pragma once' 'struct Low;'
+check "a lost include, wherever the header is included" "agent/user.cc common/base/middle.h" \
+  "$(changed --alone)"
+undo
+rm common/base/middle.h
+check "a header that is gone takes what included it" "agent/user.cc" "$(changed --alone)"
+undo
+put agent/new.cc 'int fresh;'
+check "a new source" "agent/new.cc" "$(changed --alone)"
 undo
 
 # What it is compared with.

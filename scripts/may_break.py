@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Prints the sources and headers that a change may keep from compiling alone.
+
+    scripts/may_break.py BASE      the change is from commit BASE to the working tree
+
+The batches of the build compile every file together with its neighbours. They miss a file that lacks
+an #include for a name that a neighbour declares. A file that the change does not touch can come to
+lack a name only if a header below it lost something. So this prints the files that changed, and of the
+files that include a changed header, directly or through others:
+  - all, if the header is gone or lost an #include;
+  - those that mention a name that the header no longer has.
+scripts/includes.sh has the include graph.
+"""
+import collections
+import os
+import re
+import subprocess
+import sys
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)', re.M)
+NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
+NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+def lines_of(*command):
+    return subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout.splitlines()
+
+
+def git(*arguments):
+    return lines_of("git", "-c", "core.quotePath=off", *arguments)
+
+
+def text_of(path):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
+def text_at(base, path):
+    shown = subprocess.run(["git", "show", f"{base}:{path}"], stdout=subprocess.PIPE,
+                           stderr=subprocess.DEVNULL, check=False)
+    return shown.stdout.decode("utf-8", "replace") if shown.returncode == 0 else None
+
+
+def names(text):
+    return set(NAME.findall(NOT_CODE.sub(" ", text)))
+
+
+def dependents(path, includers):
+    """Files that include `path`, directly or through others."""
+    found, queue = {path}, collections.deque([path])
+    while queue:
+        for file in includers[queue.popleft()] - found:
+            found.add(file)
+            queue.append(file)
+    return found - {path}
+
+
+def main():
+    base = sys.argv[1]
+    os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+    changed = set(git("diff", "--name-only", "--no-renames", base, "--"))
+    changed |= set(git("ls-files", "--others", "--exclude-standard"))
+    includers = collections.defaultdict(set)
+    for line in lines_of("scripts/includes.sh"):
+        file, included = line.split(" ", 1)
+        includers[included].add(file)
+
+    found = {path for path in changed if re.search(r"[.](cc|c|h)$", path)}
+    for path in sorted(changed):
+        if not path.endswith((".h", ".proto")):
+            continue
+        old, new = text_at(base, path), text_of(path)
+        if old is None:
+            continue  # a new header takes nothing away
+        if new is None or set(INCLUDE.findall(old)) - set(INCLUDE.findall(new)):
+            found |= dependents(path, includers)
+            continue
+        lost = names(old) - names(new)
+        if lost:
+            found |= {file for file in dependents(path, includers)
+                      if names(text_of(file) or "") & lost}
+    for path in sorted(found):
+        if os.path.isfile(path) and re.search(r"[.](cc|c|h)$", path):
+            print(path)
+
+
+if __name__ == "__main__":
+    main()
