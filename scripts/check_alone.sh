@@ -63,9 +63,10 @@ jq -r '.[] | "\(.file)\t\(.command)"' $build/compile_commands.json |
 scripts/includes.sh >"$scratch/graph"
 
 # Three headers are so large that they are precompiled: gtest's, gRPC's with the messages, and
-# LibTorch's. Only a file that includes such a header, directly or through others, gets it, so what the header declares is not
-# hidden from a file that lacks its #include. To have it first can hide an #include that is missing
-# in another header. So a header that does not include it is then compiled by itself too.
+# LibTorch's. Only a file that includes such a header, directly or through others, gets it. So what
+# the header declares is not hidden from a file that lacks its #include. To have it first can hide
+# an #include that is missing in another header, so a header that does not include it is then
+# compiled by itself too.
 #
 # Writes a line for each compilation, those that take longest first:
 #   file TAB precompiled headers, such as gtest_grpc, or - TAB compiler TAB flags
