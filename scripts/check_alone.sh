@@ -5,8 +5,10 @@
 #   scripts/check_alone.sh             what a change may break (scripts/changed_sources.sh --alone)
 #   scripts/check_alone.sh --all       every source and header
 #   scripts/check_alone.sh FILE...     these sources and headers
-# Each file is compiled with -fsyntax-only and the flags of the preset dev. A header counts as
-# checked if a source of this run includes it first; any other header is compiled by itself.
+# Each file is compiled with -fsyntax-only and the flags of the preset dev, without warnings. A
+# header counts as checked if a source of this run includes it first; any other header is compiled
+# by itself. clang++ reads a file first, because it loads precompiled headers in half the time that
+# g++ needs. What clang++ refuses, and all that includes LibTorch, is left to g++.
 # HPCTL_JOBS is the number of compilers at a time (default: one per processor).
 # Examples:
 #   scripts/check_alone.sh agent/worker.cc common/base/file.h
@@ -34,7 +36,7 @@ case ${1:-} in
 esac
 
 # Flags and generated headers. Ninja runs cmake again where a CMake file has changed.
-scripts/install_packages.sh
+scripts/install_packages.sh clang
 build=build/dev
 configure() {
   set -e
@@ -62,14 +64,13 @@ jq -r '.[] | "\(.file)\t\(.command)"' $build/compile_commands.json |
   sed "s|^$PWD/||" >"$scratch/commands"
 scripts/includes.sh >"$scratch/graph"
 
-# Three headers are so large that they are precompiled: gtest's, gRPC's with the messages, and
-# LibTorch's. Only a file that includes such a header, directly or through others, gets it. So what
-# the header declares is not hidden from a file that lacks its #include. To have it first can hide
-# an #include that is missing in another header, so a header that does not include it is then
-# compiled by itself too.
+# Three headers are so large that they are precompiled: gtest's, gRPC's and LibTorch's. Only a file
+# that includes such a header, directly or through others, gets it. So what the header declares is
+# not hidden from a file that lacks its #include. To have it first can hide an #include that is
+# missing in another header, so a header that does not include it is then compiled by itself too.
 #
 # Writes a line for each compilation, those that take longest first:
-#   file TAB precompiled headers, such as gtest_grpc, or - TAB compiler TAB flags
+#   file TAB precompiled header or - TAB compiler TAB flags
 awk -F '\t' -v scratch="$scratch" '
   function closure(start, reached,   queue, first, last, files, count, i) {
     queue[last = 1] = start
@@ -100,14 +101,12 @@ awk -F '\t' -v scratch="$scratch" '
     }
     return ""
   }
-  function precompiled(file,   names) {
-    names = (file in gtest ? "_gtest" : "") (file in grpc ? "_grpc" : "") \
-      (file in torch ? "_torch" : "")
-    return names == "" ? "-" : substr(names, 2)
+  function precompiled(file) {
+    return file in torch ? "torch" : file in grpc ? "grpc" : file in gtest ? "gtest" : "-"
   }
   function plan(file, source,   header, cost) {
     header = source ~ /[.]c$/ ? "-" : precompiled(file)
-    cost = file in torch ? 3 : file in grpc ? 2 : 1
+    cost = header == "torch" ? 3 : header == "grpc" ? 2 : 1
     print cost, file, header, compiler[source], flags[source]
   }
   BEGIN { OFS = "\t" }
@@ -159,45 +158,44 @@ awk -F '\t' -v scratch="$scratch" '
   }' "$scratch/graph" "$scratch/commands" "$scratch/files" |
   sort -rn -k1,1 -s | cut -f 2- >"$scratch/plan"
 
-# A header of that name, and what gcc makes of it: gcc reads that instead where the flags agree.
-declare -A large=([gtest]='<gtest/gtest.h>' [grpc]='"proto/hpctl/v1/hpctl.grpc.pb.h"'
-  [torch]='"trainer/compat/torch_compat.h"')
+clang="clang++ -Qunused-arguments"
+# with COMPILER FLAGS INPUT: compiles one file
 # shellcheck disable=SC2317  # xargs calls it
-precompile() {  # precompile NAMES FLAGS-LINE
-  local compiler flags
-  IFS=$'\t' read -r _ _ compiler flags <<<"$2"
-  eval "$compiler $flags -x c++-header -o '$scratch/$1.h.gch' '$scratch/$1.h'" 2>/dev/null || true
-}
-export -f precompile
-export scratch
-for names in $(cut -f 2 "$scratch/plan" | sort -u); do
-  [ "$names" != - ] || continue
-  line=$(awk -F '\t' -v names="$names" '$2 == names && ++n == 3' "$scratch/plan")
-  [ -n "$line" ] || continue  # for two files it does not pay
-  for name in ${names//_/ }; do echo "#include ${large[$name]}"; done >"$scratch/$names.h"
-  printf '%s\n%s\n' "$names" "$line"
-done >"$scratch/precompiled"
-# shellcheck disable=SC2016
-xargs -r -d '\n' -n 2 -P "${HPCTL_JOBS:-$(nproc)}" bash -c 'precompile "$1" "$2"' precompile \
-  <"$scratch/precompiled"
+with() { eval "$1 -w $2 -fsyntax-only $3" 2>&1; }
 
-# shellcheck disable=SC2317  # xargs calls it
+precompile() {  # precompile NAME INCLUDED SUFFIX COMPILER: from NAME.h in the scratch directory
+  local line flags
+  line=$(awk -F '\t' -v name="$1" '$2 == name && ++n == 3' "$scratch/plan")
+  [ -n "$line" ] || return 0  # for two files it does not pay
+  IFS=$'\t' read -r _ _ _ flags <<<"$line"
+  echo "#include $2" >"$scratch/$1.h"
+  eval "$4 -w $flags -x c++-header -o '$scratch/$1.h$3' '$scratch/$1.h'" >/dev/null 2>&1 || true
+}
+precompile gtest '<gtest/gtest.h>' .pch "$clang"
+precompile grpc '"proto/hpctl/v1/hpctl.grpc.pb.h"' .pch "$clang"
+precompile torch '"trainer/compat/torch_compat.h"' .gch c++
+
+# shellcheck disable=SC2317
 check() {  # check PLAN-LINE: compiles one file and prints what is wrong with it
-  local file header compiler flags output before=""
+  local file header compiler flags output input before=""
   IFS=$'\t' read -r file header compiler flags <<<"$1"
-  [ ! -f "$scratch/$header.h.gch" ] || before="-include '$scratch/$header.h'"
-  if [[ $file == *.h ]]; then
-    output=$(echo "#include \"$file\"" |
-      eval "$compiler $before $flags -fsyntax-only -x c++ -" 2>&1) && return
-  else
-    output=$(eval "$compiler $before $flags -fsyntax-only '$file'" 2>&1) && return
+  input="'$file'"
+  [[ $file != *.h ]] || input="-x c++ - <<<'#include \"$file\"'"
+  if [ "$header" = torch ]; then
+    [ ! -f "$scratch/torch.h.gch" ] || before="-include '$scratch/torch.h'"
+  elif [[ $compiler == *++ ]]; then
+    [ ! -f "$scratch/$header.h.pch" ] || before="-include-pch '$scratch/$header.h.pch'"
+    ! with "$clang" "$before $flags" "$input" >/dev/null || return 0
+    before=""
   fi
+  ! output=$(with "$compiler" "$before $flags" "$input") || return 0
   printf '%s does not compile alone:\n%s\n' "$file" \
     "$(grep -E 'error|defined in header' <<<"${output//$PWD\//}" | sed -n 's/^/  /; 1,6p')"
   echo "$file" >>"$scratch/failed"
   return 1
 }
-export -f check
+export -f check with
+export scratch clang
 
 status=0
 # shellcheck disable=SC2016
