@@ -84,7 +84,7 @@ std::string random_plan(uint64_t seed) {
 }
 
 // Each moment of the job's life is in one part, whatever was killed meanwhile, and the sum is all.
-void expect_all_time_accounted_for(const json& goodput) {
+void expect_all_time_accounted_for(const json& goodput, const TrainingJob& job) {
   int64_t sum_ms = 0;
   for (const char* part : {"start", "train", "checkpoint", "data", "notice", "decide", "wait",
                            "restart", "repeat", "suspended"}) {
@@ -94,7 +94,8 @@ void expect_all_time_accounted_for(const json& goodput) {
   }
   EXPECT_EQ(sum_ms, goodput["wall_ms"]) << goodput.dump(1);
   EXPECT_GT(goodput["train_ms"], 0) << goodput.dump(1);
-  EXPECT_GT(goodput["checkpoint_ms"], 0) << goodput.dump(1);
+  // The only save of a job that saves at its end can stall training for less than a millisecond.
+  if (job.checkpoint_every < job.steps) EXPECT_GT(goodput["checkpoint_ms"], 0) << goodput.dump(1);
   EXPECT_EQ(goodput["ranks"], 4);
   EXPECT_EQ(goodput["faults"] > 0, goodput["restart_ms"] > 0) << goodput.dump(1);
 }
@@ -127,7 +128,8 @@ json run(const std::string& plan, std::string& digest, const TrainingJob& chaos_
   // An unfinished job has no final state, so it breaks no promise.
   if (state != "FINISHED") throw std::runtime_error("the job has not finished: " + state);
   expect_all_time_accounted_for(
-      json::parse(cluster.hpctl({"goodput", to_string(job), "--json"}).out, nullptr, false));
+      json::parse(cluster.hpctl({"goodput", to_string(job), "--json"}).out, nullptr, false),
+      chaos_job);
   const std::string directory = cluster.paths().default_checkpoints(job);
   const auto ledger = verify_ledger(directory + "/ledger", directory);
   EXPECT_TRUE(ledger.ok()) << story << ledger.error().message << broken_promise("ledger");
