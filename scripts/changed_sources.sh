@@ -10,7 +10,8 @@
 #     --alone          print the sources and headers that may no longer compile alone
 #                      (scripts/may_break.py)
 #     --format         print the .cc, .c and .h files that changed, and nothing that includes them
-# Without --since the base is $HPCTL_BASE, or else the newest commit older than a day. A shallow
+# Without --since the base is $HPCTL_BASE, or else the last commit for which scripts/test.sh passed
+# on this machine, if HEAD descends from it, or else the newest commit older than a day. A shallow
 # clone and a history of less than a day have no such base: every file counts as changed.
 # Examples:
 #   scripts/changed_sources.sh
@@ -47,7 +48,10 @@ elif [ -n "$base" ]; then
 elif [ "$(git rev-parse --is-shallow-repository)" = true ]; then
   echo "shallow clone: every file counts as changed" >&2
 else
-  base=$(git rev-list -1 --before='1 day ago' HEAD)
+  base=$(cat "${XDG_CACHE_HOME:-$HOME/.cache}/hpctl/passed" 2>/dev/null || true)
+  if [ -z "$base" ] || ! git merge-base --is-ancestor "$base" HEAD 2>/dev/null; then
+    base=$(git rev-list -1 --before='1 day ago' HEAD)
+  fi
   [ -n "$base" ] || echo "no commit is older than a day: every file counts as changed" >&2
 fi
 [ -z "$base" ] || git show -s --format='changed since %h (%cs)' "$base^{commit}" >&2

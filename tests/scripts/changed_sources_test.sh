@@ -24,6 +24,7 @@ commit() { # commit AGE: everything, at that time
 undo() { git reset -q --hard && git clean -qfd; }
 changed() { scripts/changed_sources.sh "$@" 2>/dev/null | xargs; }
 
+export XDG_CACHE_HOME=$work/cache
 mkdir "$work/project"
 cd "$work/project"
 git init -q
@@ -115,6 +116,12 @@ commit "2 days ago"
 echo "// changed" >>agent/user.cc
 commit "1 hour ago"
 check "since the newest commit older than a day" "agent/user.cc" "$(changed)"
+mkdir -p "$XDG_CACHE_HOME/hpctl"
+git rev-parse HEAD~2 >"$XDG_CACHE_HOME/hpctl/passed"
+check "since the commit that passed" "agent/other.cc agent/user.cc" "$(changed)"
+git commit-tree -m other 'HEAD^{tree}' >"$XDG_CACHE_HOME/hpctl/passed"
+check "not since a commit of another history" "agent/user.cc" "$(changed)"
+rm -r "$XDG_CACHE_HOME"
 check "--since" "agent/other.cc agent/user.cc" "$(changed --since HEAD~2)"
 check "HPCTL_BASE" "agent/other.cc agent/user.cc" "$(HPCTL_BASE=HEAD~2 changed)"
 check "--since before HPCTL_BASE" "" "$(HPCTL_BASE=HEAD~2 changed --since HEAD)"
