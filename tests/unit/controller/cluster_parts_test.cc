@@ -168,9 +168,12 @@ TEST_F(EndedJobsTest, EndBeforeTheControllerIsGoneIsKept) {
   const JobKey failed{1000, 7};
   const JobKey running{1000, 8};
   test::HandClock clock(5'000);
+  clock.ahead_ms = 1'000'000'000'000;
   HeardJobs before;
   EXPECT_FALSE(before.hear(running, summary_of("RUNNING", 0), 4'000));
-  ASSERT_TRUE(before.hear(failed, summary_of("FAILED", 3'900), 4'000));
+  v1::JobSummary end = summary_of("FAILED", 999'999'999'000);
+  end.set_taken_wall_ms(end.ended_wall_ms());
+  ASSERT_TRUE(before.hear(failed, end, 4'000));
   ASSERT_TRUE(EndedJobs(path_, clock).write(before.kept(4'000)).ok());
 
   HeardJobs after;
