@@ -84,9 +84,10 @@ part "test release" scripts/run_ctest.sh release "$jobs" -LE "$optimised" -E _NO
 part "build asan" await_next || result=1
 part "test asan+ubsan" scripts/run_ctest.sh asan "$jobs" -L "$with_asan" || result=1
 part "build tsan" await_next || result=1
-part "test tsan" scripts/run_ctest.sh tsan "$jobs" -L "$with_tsan" || result=1
 part "sources alone" await_next || result=1
 part "tidy" await_next || result=1
+# Last, when nothing else runs: threads that starve under this sanitizer take minutes.
+part "test tsan" scripts/run_ctest.sh tsan "$jobs" -L "$with_tsan" || result=1
 printf '=== time of each part\n%s%-20s %5d s\n' "$report" "all" "$SECONDS"
 printf '=== slowest tests\n%s\n' "$(slowest)"
 scripts/run_ctest.sh --ends release asan tsan
