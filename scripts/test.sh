@@ -48,7 +48,8 @@ behind() {
     number=0
     for command; do
       status=0
-      $command >build/behind.$((number += 1)).log 2>&1 || status=$?
+      number=$((number + 1))
+      $command >build/behind.$number.log 2>&1 || status=$?
       echo $status
     done' behind "$@")
   # When all has ended well there is nothing to kill, and that is no failure of this script.
