@@ -3,7 +3,8 @@
 # Installs what is missing, then configures and builds.
 #   scripts/build.sh                        the programs, optimised: what people run and CI tests
 #   scripts/build.sh tests                  every test as well
-#   scripts/build.sh [PRESET] [TARGET...]   other presets: dev, asan, tsan (docs/contributing.md)
+#   scripts/build.sh [PRESET] [TARGET...]   other presets: dev, and asan and tsan, of which the
+#                                           default target is tests
 # Programs land in build/PRESET/bin. Sources are compiled in batches, but for the preset dev, which
 # compiles each alone: slower from nothing, quicker after a change to one file.
 set -euo pipefail
@@ -15,7 +16,12 @@ if [ $# -gt 0 ] && grep -q "^ *\"name\": \"$1\"" CMakePresets.json; then
   shift
 fi
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(programs manual completion)
+if [ ${#targets[@]} -eq 0 ]; then
+  case $preset in
+    release | dev) targets=(programs manual completion) ;;
+    *) targets=(tests) ;;  # nothing of a sanitizer's preset is shipped
+  esac
+fi
 
 scripts/install_packages.sh --for programs
 case " ${targets[*]} " in
