@@ -4,9 +4,9 @@
 // started by a service before this one is asked like any other, and one of an older release says
 // name and state.
 //
-// What is said is the word of a process of the job's owner: it is bounded and made plausible, and
-// counts for that job of that user only. Whoever does not answer within kAnswerMs keeps nobody
-// waiting but the 31 that are asked with it.
+// A summary comes from a process of the job's owner. It is bounded and made plausible, and counts
+// only for that job of that user. A controller that does not answer within kAnswerMs delays only
+// the 31 others of its batch.
 #pragma once
 
 #include <condition_variable>
