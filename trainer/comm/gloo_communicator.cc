@@ -73,6 +73,28 @@ class GlooCommunicator::LiveBuffer {
   std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;
 };
 
+// Ends after the buffers of its collective. If that was not completed, the loop's thread may have
+// read or written its memory until its buffers ended. Gloo waits for that, but by a counter that
+// orders nothing a sanitizer can see: a turn of the loop does.
+class GlooCommunicator::LoopsLastLook {
+ public:
+  explicit LoopsLastLook(GlooCommunicator& owner) : owner_(owner) {}
+  ~LoopsLastLook() {
+    if (!is_completed_) owner_.loop_->await_turn();
+  }
+  LoopsLastLook(const LoopsLastLook&) = delete;
+  LoopsLastLook& operator=(const LoopsLastLook&) = delete;
+
+  void note_completed() {
+    is_completed_ = true;
+    owner_.note_completed();
+  }
+
+ private:
+  GlooCommunicator& owner_;
+  bool is_completed_ = false;
+};
+
 // The messages of one collective, begun on the loop's thread. Where that fails, `fail`
 // wakes whoever waits for them.
 class GlooCommunicator::Messages {
@@ -154,6 +176,7 @@ class GlooCommunicator::AllGather final : public Collective {
  public:
   AllGather(GlooCommunicator& owner, uint64_t sequence, void* data, size_t chunk)
       : owner_(owner),
+        last_look_(owner),
         sequence_(sequence),
         chunk_(chunk),
         slot_(owner.next_slot_++),
@@ -167,7 +190,7 @@ class GlooCommunicator::AllGather final : public Collective {
         for (int k = 1; k < owner_.world_size(); ++k) buffer_.wait_recv();
         for (int k = 1; k < owner_.world_size(); ++k) buffer_.wait_send();
       });
-      owner_.note_completed();
+      last_look_.note_completed();
     });
   }
 
@@ -184,6 +207,7 @@ class GlooCommunicator::AllGather final : public Collective {
   }
 
   GlooCommunicator& owner_;
+  LoopsLastLook last_look_;  // ends after the buffers
   uint64_t sequence_;
   size_t chunk_;
   uint64_t slot_;
@@ -196,6 +220,7 @@ class GlooCommunicator::ReduceScatter final : public Collective {
   ReduceScatter(GlooCommunicator& owner, uint64_t sequence, const float* input, size_t chunk,
                 float* output)
       : owner_(owner),
+        last_look_(owner),
         sequence_(sequence),
         input_(input),
         chunk_(chunk),
@@ -217,7 +242,7 @@ class GlooCommunicator::ReduceScatter final : public Collective {
   Outcome wait() override {
     return owner_.guarded("reduce-scatter", sequence_, [this] {
       messages_->await([this] { add_what_comes(); });
-      owner_.note_completed();
+      last_look_.note_completed();
     });
   }
 
@@ -268,6 +293,7 @@ class GlooCommunicator::ReduceScatter final : public Collective {
   }
 
   GlooCommunicator& owner_;
+  LoopsLastLook last_look_;  // ends after the buffers
   uint64_t sequence_;
   const float* input_;
   size_t chunk_;
@@ -283,7 +309,7 @@ class GlooCommunicator::Exchange final : public Collective {
  public:
   Exchange(GlooCommunicator& owner, uint64_t sequence, int to, std::span<const std::byte> outgoing,
            int from, std::span<std::byte> incoming)
-      : owner_(owner), sequence_(sequence), slot_(owner.next_slot_++) {
+      : owner_(owner), last_look_(owner), sequence_(sequence), slot_(owner.next_slot_++) {
     // Gloo only reads what it sends; its interface has no const.
     if (!outgoing.empty()) {
       outgoing_.emplace(owner, const_cast<std::byte*>(outgoing.data()), outgoing.size());
@@ -300,7 +326,7 @@ class GlooCommunicator::Exchange final : public Collective {
         if (incoming_) incoming_->wait_recv();
         if (outgoing_) outgoing_->wait_send();
       });
-      owner_.note_completed();
+      last_look_.note_completed();
     });
   }
 
@@ -315,6 +341,7 @@ class GlooCommunicator::Exchange final : public Collective {
   }
 
   GlooCommunicator& owner_;
+  LoopsLastLook last_look_;  // ends after the buffers
   uint64_t sequence_;
   uint64_t slot_;
   std::optional<LiveBuffer> outgoing_;

@@ -46,6 +46,7 @@ class GlooCommunicator final : public Communicator {
 
  private:
   class LiveBuffer;
+  class LoopsLastLook;
   class Messages;
   class Scratch;
   class AllGather;

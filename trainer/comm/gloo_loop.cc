@@ -40,7 +40,20 @@ void GlooLoop::post(std::function<void()> task) {
     is_first = tasks_.empty();
     tasks_.push_back({due, std::move(task)});
   }
-  if (!is_first) return;
+  if (is_first) wake_up();
+}
+
+void GlooLoop::await_turn() {
+  const auto turn = std::make_shared<std::latch>(1);
+  {
+    const std::lock_guard lock(mutex_);
+    awaited_turns_.push_back(turn);
+  }
+  wake_up();
+  turn->wait();
+}
+
+void GlooLoop::wake_up() {
   const uint64_t one = 1;
   // It fails only where the counter is full, and then the loop is awake.
   [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof(one));
@@ -73,8 +86,10 @@ void GlooLoop::on_events() {
   uint64_t count = 0;
   [[maybe_unused]] ssize_t read = ::read(wake_.get(), &count, sizeof(count));
   std::deque<Task> tasks;
+  std::vector<std::shared_ptr<std::latch>> awaited_turns;
   {
     const std::lock_guard lock(mutex_);
+    awaited_turns.swap(awaited_turns_);
     if (!timer_.valid()) {
       tasks.swap(tasks_);
     } else {
@@ -88,6 +103,7 @@ void GlooLoop::on_events() {
     }
   }
   for (const Task& task : tasks) task.run();
+  for (const auto& turn : awaited_turns) turn->count_down();
 }
 
 }  // namespace hpctl

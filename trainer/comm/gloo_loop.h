@@ -17,8 +17,10 @@
 #include <chrono>
 #include <deque>
 #include <functional>
+#include <latch>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "common/base/fd.h"
 #include "trainer/compat/gloo_compat.h"
@@ -37,6 +39,10 @@ class GlooLoop final : private compat::GlooHandler {
   // In the order of the calls; must not throw. Any thread.
   void post(std::function<void()> task);
 
+  // Returns when the loop's thread has ended what it was doing: that comes before what follows.
+  // Also of a loop that is late or silent. Any thread but the loop's.
+  void await_turn();
+
   // What is posted within `lasts` from now on runs `by` later; what follows does not overtake it.
   // Throws std::system_error.
   void delay(std::chrono::milliseconds lasts, std::chrono::milliseconds by);
@@ -51,6 +57,7 @@ class GlooLoop final : private compat::GlooHandler {
   };
 
   void on_events() override;
+  void wake_up();
   void set_timer(Clock::time_point due);
 
   std::shared_ptr<gloo::transport::tcp::Device> device_;
@@ -58,6 +65,7 @@ class GlooLoop final : private compat::GlooHandler {
   UniqueFd timer_;    // a timerfd; of delay()
   std::mutex mutex_;  // guards what follows
   std::deque<Task> tasks_;
+  std::vector<std::shared_ptr<std::latch>> awaited_turns_;
   bool is_silent_ = false;
   Clock::time_point delays_until_{};
   std::chrono::milliseconds delay_{};
