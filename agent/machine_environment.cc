@@ -47,8 +47,8 @@ InstalledStack stack_of(const std::string& installed_packages) {
 Result<std::string> find_data_file(const std::string& program_directory, const std::string& name) {
   const std::string beside = program_directory + "/" + name;
   const std::string shared = program_directory + "/../share/hpctl/" + name;
-  if (path_exists(beside)) return beside;
-  if (path_exists(shared)) return shared;
+  if (is_accessible(beside)) return beside;
+  if (is_accessible(shared)) return shared;
   return Error{ErrorCode::kNotFound, "neither " + beside + " nor " + shared + " is there"};
 }
 

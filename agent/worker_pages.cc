@@ -14,7 +14,7 @@ void WorkerPages::started(const holder::WorkerState& worker, const UniqueFd& pag
   Page& started = pages_[worker.rank];
   started = Page{worker.incarnation, worker.generation, worker.pid,
                  std::make_unique<ProgressView>(page.get())};
-  const bool is_command = path_exists(file);
+  const bool is_command = is_accessible(file);
   if (is_command) started.file.emplace(file);
   watch_.worker_started(worker.rank, worker.generation, !is_command);
 }

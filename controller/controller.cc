@@ -230,7 +230,7 @@ Outcome Controller::publish() const {
 
 void Controller::publish_targets(const std::string& metrics) const {
   // Where there are none and never were, no file says so.
-  if (metrics.empty() && !path_exists(scrape_targets_path(paths_.home()))) return;
+  if (metrics.empty() && !is_accessible(scrape_targets_path(paths_.home()))) return;
   std::map<std::string, std::string> labels = {{"hpctl_node", mode_.node()}};
   if (options_.job != 0) labels["hpctl_job"] = std::to_string(options_.job);
   publish_scrape_targets(scrape_targets_path(paths_.home()),

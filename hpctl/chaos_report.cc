@@ -7,7 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/json.h"
-#include "controller/core/disk_notes.h"
+#include "controller/core/save_notes.h"
 
 namespace hpctl {
 namespace {
@@ -168,8 +168,8 @@ std::optional<int64_t> noted_wall_ms(const std::string& words,
 // what counts, and it was not when the disk was still slow.
 void judge_disk(FaultResult& result, const std::vector<EventView>& after) {
   const bool is_full = traits_of(result.fault).sign == FaultSign::kDiskFull;
-  const auto found = noted_wall_ms(core::kDiskIsFull, after);
-  auto back = noted_wall_ms(core::kDiskHasRoom, after);
+  const auto found = noted_wall_ms(core::kSavesFail, after);
+  auto back = noted_wall_ms(core::kSavesWork, after);
   for (const EventView& event : after) {
     const bool durable =
         event.type == "CheckpointCommitted" && event.wall_ms >= result.wall_ms + kDiskTroubleMs;

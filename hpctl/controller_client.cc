@@ -96,7 +96,7 @@ bool is_there(const std::string& address) {
 }  // namespace
 
 std::unique_ptr<ControllerClient> ControllerClient::connect(const HomePaths& paths) {
-  if (!path_exists(paths.controller_socket())) return nullptr;
+  if (!is_accessible(paths.controller_socket())) return nullptr;
   auto channel = connect_controller(paths);
   // Where nobody listens the kernel says so at once. Who listens and is slow has a busy machine,
   // and what is on disk instead is less than what it would say.

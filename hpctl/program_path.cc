@@ -33,7 +33,7 @@ Result<std::string> sibling_program(const std::string& name) {
   if (is_program(path)) return path;
   return Error{ErrorCode::kFailedPrecondition,
                "cannot run " + path + ": it is " +
-                   (path_exists(path) ? "not a program" : "missing") +
+                   (is_accessible(path) ? "not a program" : "missing") +
                    "; hpctl needs its sibling programs beside it, so install or build all of them"};
 }
 

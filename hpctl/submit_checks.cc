@@ -62,7 +62,7 @@ Outcome check_in_path(const std::string& program, const std::string& path) {
 Outcome check_program(const std::string& program) {
   if (is_program(program)) return Ok{};
   return mistake("workload.command: " + program + " is " +
-                 (path_exists(program) ? "not an executable file; see chmod +x, or name its "
+                 (is_accessible(program) ? "not an executable file; see chmod +x, or name its "
                                          "interpreter first: [python3, " +
                                              fs::path(program).filename().string() + "]"
                                        : "missing"));
@@ -76,7 +76,7 @@ std::string script_of(const JobSpec& spec) {
 
 Outcome check_script(const JobSpec& spec) {
   const std::string script = script_of(spec);
-  if (script.empty() || path_exists(script)) return Ok{};
+  if (script.empty() || is_accessible(script)) return Ok{};
   return mistake("workload.command: " + script + " is missing");
 }
 
@@ -89,7 +89,7 @@ Outcome check_stands_by(const JobSpec& spec) {
                    " is run by uv, which chooses the Python; name it: [python, " +
                    fs::path(program).filename().string() + "]");
   }
-  if (!path_exists(program) || python_command_in("/", spec.command)) return Ok{};
+  if (!is_accessible(program) || python_command_in("/", spec.command)) return Ok{};
   return mistake("recovery.standby_imports: " + program +
                  " does not name Python in its first line, as \"#!/usr/bin/env python3\" does; "
                  "remove this key, or name the interpreter first");
@@ -126,7 +126,9 @@ bool names_checkpoint(const CheckpointSpec& checkpoint) {
 
 Outcome check_resume(const CheckpointSpec& checkpoint) {
   const std::string& from = checkpoint.resume;
-  if (!names_checkpoint(checkpoint) || path_exists(from + "/manifest.json")) return Ok{};
+  if (!names_checkpoint(checkpoint)) return Ok{};
+  HP_TRY_ASSIGN(const bool is_checkpoint, path_exists(from + "/manifest.json"));
+  if (is_checkpoint) return Ok{};
   return mistake("checkpoint.resume: " + from +
                  " is not a checkpoint (it has no manifest.json); name a step-N.gG directory, as "
                  "`hpctl checkpoint ls` lists them and `hpctl checkpoint import` makes one");
@@ -179,7 +181,7 @@ Outcome check_data(const JobSpec& spec) {
 
 // All nodes are this machine. Where it has GPUs the trainer's state is theirs.
 Outcome check_memory(const JobSpec& spec) {
-  if (path_exists("/dev/nvidiactl")) return Ok{};
+  if (is_accessible("/dev/nvidiactl")) return Ok{};
   const PlanSetting setting = setting_of(spec, false);
   const MemoryPlan plan = plan_memory(setting, trained_layout(*spec.train));
   return check_fit(plan, setting.world_size(), machine_memory_bytes());

@@ -93,7 +93,8 @@ Outcome add_of_slurm_job(const HomePaths& paths, JobId job, AuditLines& all) {
 Result<AuditLines> of_job(const std::string& word, Choice& choice) {
   HP_TRY_ASSIGN(const OpenJob job, open_job(word));
   AuditLines all;
-  if (is_slurm_job(job.paths, job.id) || !path_exists(job.paths.audit_log())) {
+  HP_TRY_ASSIGN(const bool has_log, path_exists(job.paths.audit_log()));
+  if (is_slurm_job(job.paths, job.id) || !has_log) {
     // All that is there is of this job, also what was refused before anybody looked at its number.
     HP_TRY(add_of_slurm_job(job.paths, job.id, all));
     return all;

@@ -64,7 +64,7 @@ import: interrupted, nothing is left
 
 // A path, or the checkpoint directory of a job.
 Result<std::string> find_directory(const std::string& word) {
-  if (path_exists(word) || word.find('/') != std::string::npos) return word;
+  if (is_accessible(word) || word.find('/') != std::string::npos) return word;
   HP_TRY_ASSIGN(const OpenJob job, open_job(word));
   return job.view.checkpoint_dir;
 }

@@ -87,7 +87,7 @@ bool hides_gpus(const JobSpec& spec) {
 }
 
 WorkerMemory of_this_machine(const JobSpec& spec, const std::string& root) {
-  if (!path_exists(root + "/dev/nvidiactl") || hides_gpus(spec)) return of_this_host(spec, root);
+  if (!is_accessible(root + "/dev/nvidiactl") || hides_gpus(spec)) return of_this_host(spec, root);
   const GpuModel* least = nullptr;
   for (const std::string& product : gpu_products(root)) {
     const GpuModel* gpu = gpu_model_of_product(product);
@@ -133,7 +133,7 @@ bool is_told_cpu(const JobPlace& place) { return place.device && *place.device =
 int32_t count_gpus(const JobSpec& spec, const JobPlace& place) {
   if (is_told_cpu(place)) return 0;
   if (!place.local) return gpus_of_gres(spec.slurm.gres);
-  if (!path_exists(place.root + "/dev/nvidiactl") || hides_gpus(spec)) return 0;
+  if (!is_accessible(place.root + "/dev/nvidiactl") || hides_gpus(spec)) return 0;
   return static_cast<int32_t>(gpu_products(place.root).size());
 }
 

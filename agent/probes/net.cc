@@ -67,7 +67,7 @@ std::vector<std::string> hardware_interfaces() {
   const auto names = list_directory(system_path(kInterfaces));
   if (!names.ok()) return found;
   for (const std::string& name : *names) {
-    if (path_exists(system_path(kInterfaces) + "/" + name + "/device")) found.push_back(name);
+    if (is_accessible(system_path(kInterfaces) + "/" + name + "/device")) found.push_back(name);
   }
   return found;
 }

@@ -110,7 +110,8 @@ std::string AuthorityState::bundle() const {
 
 Result<AuthorityDirectory> AuthorityDirectory::open(const std::string& path) {
   AuthorityDirectory directory(path);
-  if (!path_exists(directory.state_path())) {
+  HP_TRY_ASSIGN(const bool is_there, path_exists(directory.state_path()));
+  if (!is_there) {
     return Error{ErrorCode::kNotFound, "there is no authority in " + path +
                                            "; make one with: hpctl ca make --dir " + path};
   }
@@ -125,7 +126,8 @@ Result<bool> AuthorityDirectory::make(const std::string& path, const std::string
   HP_TRY(check_owner(path, false));
   const AuthorityDirectory directory(path);
   HP_TRY_ASSIGN(const UniqueFd held, directory.lock(Wait::kForOthers));
-  if (path_exists(directory.state_path())) return false;
+  HP_TRY_ASSIGN(const bool is_made, path_exists(directory.state_path()));
+  if (is_made) return false;
   AuthorityState state;
   HP_TRY_ASSIGN(Authority first, new_authority(node, now_s, seconds, 0));
   state.authorities.push_back(std::move(first));

@@ -13,7 +13,7 @@ void add_data(const DataSpec& data, std::vector<std::string>& paths) {
   for (const BlendPart& part : data.blend) sources.push_back(part.path);
   for (const std::string& source : sources) {
     if (source.empty()) continue;
-    const bool prefix = !path_exists(source) && path_exists(source + ".idx");
+    const bool prefix = !is_accessible(source) && is_accessible(source + ".idx");
     paths.push_back(prefix ? source.substr(0, source.rfind('/')) : source);
   }
 }
@@ -21,7 +21,7 @@ void add_data(const DataSpec& data, std::vector<std::string>& paths) {
 // A bundle's programs need what lies beside their directory (scripts/bundle.sh).
 std::string with_libraries(const std::string& programs) {
   const std::string above = programs.substr(0, programs.rfind('/'));
-  return path_exists(above + "/libexec/hpagent") ? above : programs;
+  return is_accessible(above + "/libexec/hpagent") ? above : programs;
 }
 
 }  // namespace

@@ -93,7 +93,11 @@ Result<std::vector<std::string>> list_directory(const std::string& path) {
   const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(path.c_str()), &::closedir);
   if (dir == nullptr) return errno_error("cannot open directory " + path);
   std::vector<std::string> names;
-  while (const dirent* entry = ::readdir(dir.get())) {
+  while (true) {
+    errno = 0;  // else the end looks like an error before it
+    const dirent* entry = ::readdir(dir.get());
+    if (entry == nullptr && errno != 0) return errno_error("cannot read directory " + path);
+    if (entry == nullptr) break;
     const std::string name = entry->d_name;
     if (name != "." && name != "..") names.push_back(name);
   }
@@ -108,7 +112,14 @@ Outcome remove_tree(const std::string& path) {
   return Ok{};
 }
 
-bool path_exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+Result<bool> path_exists(const std::string& path) {
+  struct stat st {};
+  if (::stat(path.c_str(), &st) == 0) return true;
+  if (errno == ENOENT || errno == ENOTDIR) return false;
+  return errno_error("cannot look for " + path);
+}
+
+bool is_accessible(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
 Result<UniqueFd> lock_file(const std::string& path) {
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));

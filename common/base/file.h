@@ -36,13 +36,21 @@ Outcome make_directories(const std::string& path, unsigned mode = 0777);
 // Makes the directory entry changes under `path` durable.
 Outcome sync_directory(const std::string& path);
 
-// Names in a directory except "." and "..", sorted bytewise.
+// Names in a directory except "." and "..", sorted bytewise: all of them, or an error. kNotFound:
+// there is no such directory.
 Result<std::vector<std::string>> list_directory(const std::string& path);
 
 // Removes a tree; a missing tree is fine.
 Outcome remove_tree(const std::string& path);
 
-bool path_exists(const std::string& path);
+// False only where the file system says that there is nothing of that name. Where it cannot tell
+// (an I/O error, a stale handle, a missing right) that is an error, never "no": what is shared may
+// be there for others.
+Result<bool> path_exists(const std::string& path);
+
+// Whether this process can reach it now: for files of this machine and for hints, never to decide
+// that something shared is gone.
+bool is_accessible(const std::string& path);
 
 // Takes an exclusive flock on `path` (created 0600 when missing) without waiting; the lock lasts
 // as long as the descriptor. kAlreadyExists when another process holds it.

@@ -110,7 +110,7 @@ std::string environment(const char* name) {
 
 std::string system_path(const std::string& path) { return environment("HPCTL_SYSROOT") + path; }
 
-bool is_hyperpod() { return path_exists(system_path("/opt/sagemaker_cluster")); }
+bool is_hyperpod() { return is_accessible(system_path("/opt/sagemaker_cluster")); }
 
 Result<HyperpodCluster> parse_resource_config(std::string_view text, const std::string& path) {
   HP_TRY_ASSIGN(const json document, parse_object(text, path));

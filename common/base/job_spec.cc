@@ -39,7 +39,6 @@ void check_checkpoint(const CheckpointSpec& c, SpecChecks& checks) {
                                              std::to_string(c.every_steps) + "), found " +
                                              std::to_string(c.keep_every));
   }
-  check_duration("checkpoint.disk_full_limit", c.disk_full_limit_ms, 0, checks);
   if (c.resume != "latest" && c.resume != "none" && (c.resume.empty() || c.resume[0] != '/')) {
     checks.fail("checkpoint.resume",
                 "expected latest, none or an absolute path; found \"" + c.resume + "\"");
@@ -164,6 +163,14 @@ bool valid_name(const std::string& name) {
   return name.find_first_not_of("0123456789") != std::string::npos;
 }
 
+// A spec of a release that had the limit for a full disk alone.
+void take_former_limit(const json& checkpoint, Limits& limits) {
+  const int64_t former_ms = checkpoint.value("disk_full_limit_ms", int64_t{0});
+  if (limits.storage_ms == 0 && former_ms > 0) {
+    limits.storage_ms = std::clamp(former_ms, kLeastLimitMs, kMostLimitMs);
+  }
+}
+
 }  // namespace
 
 std::string to_json_text(const JobSpec& spec) {
@@ -204,6 +211,7 @@ Result<JobSpec> job_spec_from_json(const std::string& text) {
     j.at("checkpoint").get_to(spec.checkpoint);
     j.at("recovery").get_to(spec.recovery);
     if (j.contains("limits")) j.at("limits").get_to(spec.limits);
+    take_former_limit(j.at("checkpoint"), spec.limits);
     if (j.contains("slurm")) j.at("slurm").get_to(spec.slurm);  // absent in older stores
     if (j.contains("environment")) j.at("environment").get_to(spec.environment);
     if (j.contains("hooks")) j.at("hooks").get_to(spec.hooks);

@@ -25,7 +25,6 @@ struct CheckpointSpec {
   int64_t keep = 5;
   int64_t keep_every = 0;  // steps whose multiples are never deleted; 0 = none
   // How long training goes on while the disk is too full to save; 0 = not at all.
-  int64_t disk_full_limit_ms = 86'400'000;
   std::string resume = "latest";  // latest | none | absolute path of a step-N.gG directory
 };
 

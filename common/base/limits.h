@@ -24,6 +24,7 @@ struct Limits {
   int64_t end_ms = 0;              // the job has ended -> a node has; without hooks
   int64_t directory_ms = 0;        // an answer of the checkpoint directory
   int64_t orphan_ms = 0;           // an agent without any controller ends its node
+  int64_t storage_ms = 0;          // storage that cannot be read or written is waited for
 };
 
 // 30 days fit the wire contract's milliseconds.
@@ -34,7 +35,7 @@ struct LimitKey {
   const char* name;  // below `limits`
   int64_t Limits::*ms;
 };
-inline constexpr std::array<LimitKey, 10> kLimitKeys = {
+inline constexpr std::array<LimitKey, 11> kLimitKeys = {
     {{"launch", &Limits::launch_ms},
      {"register", &Limits::register_ms},
      {"start", &Limits::start_ms},
@@ -44,10 +45,12 @@ inline constexpr std::array<LimitKey, 10> kLimitKeys = {
      {"last_checkpoint", &Limits::last_checkpoint_ms},
      {"end", &Limits::end_ms},
      {"directory", &Limits::directory_ms},
-     {"orphan", &Limits::orphan_ms}}};
+     {"orphan", &Limits::orphan_ms},
+     {"storage", &Limits::storage_ms}}};
 
 constexpr Limits local_limits() {
-  return {20'000, 15'000, 30'000, 3'000, 60'000, 600'000, 25'000, 30'000, 60'000, 60'000};
+  return {20'000, 15'000, 30'000, 3'000,  60'000,    600'000,
+          25'000, 30'000, 60'000, 60'000, 86'400'000};
 }
 
 // `imports`: agents are started in a container whose image may have to be imported first.

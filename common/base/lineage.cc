@@ -129,9 +129,10 @@ Result<GenerationRecord> read_generation(const std::string& checkpoint_dir, uint
 Result<std::vector<GenerationRecord>> read_lineage(const std::string& checkpoint_dir) {
   std::vector<GenerationRecord> records;
   const std::string dir = checkpoint_dir + "/generations";
-  if (!path_exists(dir)) return records;
-  HP_TRY_ASSIGN(const auto names, list_directory(dir));
-  for (const std::string& name : names) {
+  const auto names = list_directory(dir);
+  if (!names.ok() && names.error().code == ErrorCode::kNotFound) return records;
+  if (!names.ok()) return names.error();
+  for (const std::string& name : *names) {
     if (name.size() < 6 || name.substr(name.size() - 5) != ".json") continue;
     const auto number = parse_number(name.substr(0, name.size() - 5));
     if (!number) continue;
@@ -183,11 +184,15 @@ bool valid_by_lineage(const CheckpointRef& checkpoint, const std::vector<Generat
 
 Result<std::vector<CheckpointRef>> list_checkpoints(const std::string& checkpoint_dir) {
   std::vector<CheckpointRef> found;
-  if (!path_exists(checkpoint_dir)) return found;
-  HP_TRY_ASSIGN(const auto names, list_directory(checkpoint_dir));
-  for (const std::string& name : names) {
+  const auto names = list_directory(checkpoint_dir);
+  if (!names.ok() && names.error().code == ErrorCode::kNotFound) return found;
+  if (!names.ok()) return names.error();
+  for (const std::string& name : *names) {
     const auto ref = parse_checkpoint_name(name);
-    if (ref && path_exists(checkpoint_dir + "/" + name + "/manifest.json")) found.push_back(*ref);
+    if (!ref) continue;
+    HP_TRY_ASSIGN(const bool is_complete,
+                  path_exists(checkpoint_dir + "/" + name + "/manifest.json"));
+    if (is_complete) found.push_back(*ref);
   }
   std::sort(found.begin(), found.end());
   return found;

@@ -25,6 +25,7 @@ enum class ErrorCode {
   kDataLoss,            // stored bytes are damaged
   kUnavailable,         // try again later
   kInternal,            // our bug, or an operating system failure without better class
+  kStorage,             // a file system cannot do it now: I/O error, stale handle, server away
 };
 
 struct Error {
@@ -32,13 +33,34 @@ struct Error {
   std::string message;
 };
 
-// "cannot WHAT PATH: strerror"; ENOSPC, EACCES, ENOENT, EEXIST map to their codes.
+// What a network file system answers while its server or its mount is in trouble. It may pass, and
+// says nothing about what is stored.
+inline bool is_storage_errno(int err) {
+  switch (err) {
+    case EIO:
+    case ESTALE:
+    case EROFS:
+    case EFBIG:
+    case ETIMEDOUT:
+    case ENOTCONN:
+    case EREMOTEIO:
+    case ESHUTDOWN:
+    case EHOSTDOWN:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// "cannot WHAT PATH: strerror"; ENOSPC, EACCES, ENOENT, EEXIST and the storage's errors map to
+// their codes.
 inline Error errno_error(const std::string& what, int err = errno) {
   ErrorCode code = ErrorCode::kInternal;
   if (err == ENOSPC || err == EDQUOT || err == ENOMEM || err == EMFILE) {
     code = ErrorCode::kResourceExhausted;
   }
-  if (err == EACCES || err == EPERM || err == EROFS) code = ErrorCode::kPermissionDenied;
+  if (is_storage_errno(err)) code = ErrorCode::kStorage;
+  if (err == EACCES || err == EPERM) code = ErrorCode::kPermissionDenied;
   if (err == ENOENT) code = ErrorCode::kNotFound;
   if (err == EEXIST) code = ErrorCode::kAlreadyExists;
   return Error{code, what + ": " + std::strerror(err)};

@@ -29,13 +29,15 @@ inline constexpr int kControlFd = 6;
 
 // Exit codes of hptrain. Any other non-zero code or a signal is a fault of unknown kind.
 inline constexpr int kExitFinished = 0;
-// Wrong configuration or data, disk full, read-only directory: a restart cannot help.
+// Wrong configuration or data: a restart cannot help.
 inline constexpr int kExitDoNotRestart = 93;
 // The checkpoint named in the workload is damaged: choose an older one. Of a generation from
 // memory: that will not do, start from a checkpoint.
 inline constexpr int kExitCheckpointDamaged = 94;
 // A collective failed because a peer went away: a consequence, never the cause.
 inline constexpr int kExitPeerLost = 95;
+// Storage that is needed to go on cannot be read now: try again, with patience (limits.storage).
+inline constexpr int kExitStorage = 96;
 
 enum class WorkerPhase : uint32_t {
   kStarting = 0,    // process exists

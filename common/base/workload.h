@@ -38,6 +38,7 @@ struct Workload {
   std::string ledger_dir;      // "" = no ledger; else JSONL file g{G}.r{R}.jsonl inside
   std::string metrics_path;    // rank 0 appends a JSON line per step; "" = off
   CheckpointSpec checkpoint;
+  int64_t storage_limit_ms = local_limits().storage_ms;  // so long saves may fail for storage
   SnapshotSpec snapshot;
   TrainSpec train;
 };

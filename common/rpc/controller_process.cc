@@ -139,7 +139,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> ensure_controller(const HomePaths
                                                                  SteadyTime deadline,
                                                                  const std::string& program) {
   auto channel = connect_controller(paths);
-  if (path_exists(paths.controller_socket()) && ping_controller(*channel, deadline, false).ok()) {
+  if (is_accessible(paths.controller_socket()) && ping_controller(*channel, deadline, false).ok()) {
     return channel;
   }
   const size_t log_offset = size_of(paths.controller_log());

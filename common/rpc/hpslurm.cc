@@ -66,7 +66,7 @@ Outcome SlurmClient::start() {
     HP_TRY_ASSIGN(const std::string directory, program_directory());
     program = directory + "/hpslurm";
   }
-  if (!path_exists(program)) {
+  if (!is_accessible(program)) {
     return Error{ErrorCode::kNotFound,
                  "there is no " + program +
                      ": it is built where Slurm's headers are; install libslurm-dev (or configure "

@@ -111,7 +111,9 @@ class JobYamlReader {
     std::vector<std::string> names;
     for (const JobYamlKey* key : known) names.emplace_back(key->name());
     std::string hint;
-    if (const auto nearest = nearest_word(name, names)) {
+    if (section == "checkpoint" && name == "disk_full_limit") {
+      hint = "; limits.storage takes its place, and bounds all waits for storage";
+    } else if (const auto nearest = nearest_word(name, names)) {
       hint = "; did you mean \"" + *nearest + "\"?";
       suggested_.insert(section.empty() ? *nearest : section + "." + *nearest);
     } else {

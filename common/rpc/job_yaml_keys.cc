@@ -252,11 +252,6 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
     {"checkpoint.keep_every", kValue, "integer", "0", "0 or a multiple of every_steps",
      "Checkpoints whose step is a multiple of this are kept for good, besides the newest; 0: none.",
      HP_READ(checkpoint.keep_every)},
-    {"checkpoint.disk_full_limit", kValue, "duration", "1d", "0s to 365d",
-     "While the disk is too full for a checkpoint, older ones but the newest are deleted one by "
-     "one, and training goes on and tries again, at intervals from 2 s to 5 min, for so long; then "
-     "the job fails. 0s: at the first that cannot be saved.",
-     [](YamlValue& v, JobSpec& s) { v.read_duration(s.checkpoint.disk_full_limit_ms); }},
     {"checkpoint.resume", kValue, "latest, none or path", "latest", "",
      "What the first generation starts from: the latest valid checkpoint in dir (the seed if "
      "there is none), the seed in any case, or a step-N.gG directory, such as the step-0.g0 that "
@@ -360,6 +355,10 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
     HP_LIMIT(orphan, "An agent that finds no controller and cannot start one, until it ends its "
              "workers and its node; while they complete steps it does not. auto: 1m; under Slurm "
              "10m."),
+    HP_LIMIT(storage, "Storage that cannot be written or read: its server is away, its mount is "
+             "stale, it is full. Training goes on and saves are tried again, at intervals from 2 s "
+             "to 5 min; a recovery that must read waits. On a full disk older checkpoints but the "
+             "newest are deleted one by one. After so long the job fails. auto: 1d."),
 
     {"hooks", kSection, "section", "", "",
      "Command lines for /bin/sh on every node, such as `dcgmi profile --pause`. They run in the "

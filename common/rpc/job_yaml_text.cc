@@ -58,7 +58,6 @@ void put_checkpoint(YAML::Emitter& out, const CheckpointSpec& c) {
   put(out, "every_minutes", c.every_minutes);
   put(out, "keep", c.keep);
   put(out, "keep_every", c.keep_every);
-  put(out, "disk_full_limit", format_duration_ms(c.disk_full_limit_ms));
   put(out, "resume", c.resume);
   out << EndMap;
 }

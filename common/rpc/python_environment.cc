@@ -6,8 +6,8 @@
 namespace hpctl {
 namespace {
 
-bool is_venv(const std::string& path) { return path_exists(path + "/bin/python"); }
-bool is_uv_project(const std::string& path) { return path_exists(path + "/pyproject.toml"); }
+bool is_venv(const std::string& path) { return is_accessible(path + "/bin/python"); }
+bool is_uv_project(const std::string& path) { return is_accessible(path + "/pyproject.toml"); }
 
 EnvironmentSpec found_environment(const JobSpec& spec, const std::string& directory) {
   const std::string& given = spec.environment.path;

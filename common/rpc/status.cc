@@ -26,6 +26,7 @@ absl::StatusCode code_of(ErrorCode code) {
     case ErrorCode::kDataLoss:
       return absl::StatusCode::kDataLoss;
     case ErrorCode::kUnavailable:
+    case ErrorCode::kStorage:
       return absl::StatusCode::kUnavailable;
     case ErrorCode::kInternal:
       return absl::StatusCode::kInternal;

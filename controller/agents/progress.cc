@@ -7,7 +7,7 @@
 
 #include "common/base/worker_abi.h"
 #include "controller/core/core.h"
-#include "controller/core/disk_notes.h"
+#include "controller/core/save_notes.h"
 
 namespace hpctl {
 namespace {
@@ -357,13 +357,13 @@ std::vector<core::ControllerNoted> ProgressTable::take_notes() {
   for (auto& [job, entry] : jobs_) {
     const auto rank0 = entry.shown.ranks.find(0);
     if (rank0 == entry.shown.ranks.end() || !rank0->second.report.figures) continue;
-    const bool no_room = rank0->second.report.figures->saves_without_room > 0;
-    if (no_room == entry.told_no_room) continue;
-    entry.told_no_room = no_room;
+    const bool fail = rank0->second.report.figures->saves_without_room > 0;
+    if (fail == entry.told_fail) continue;
+    entry.told_fail = fail;
     const std::string step = std::to_string(rank0->second.report.step);
-    notes.push_back({job, no_room ? std::string(core::kDiskIsFull) + " (step " + step +
-                                        "): training goes on without saving; free space there"
-                                  : std::string(core::kDiskHasRoom) + " (step " + step +
+    notes.push_back({job, fail ? std::string(core::kSavesFail) + " (step " + step +
+                                        "): training goes on without; see the log of rank 0"
+                                  : std::string(core::kSavesWork) + " (step " + step +
                                         "): a checkpoint is durable"});
   }
   return notes;

@@ -121,7 +121,7 @@ class ProgressTable {
     bool progressed = false;  // GenerationProgressed was made
     bool hang_reported = false;
     core::PlainHangs plain_hangs;
-    bool told_no_room = false;
+    bool told_fail = false;
     uint64_t told_step = 0;  // furthest step the core knows
     StepWaits told_waits;    // likewise
     int32_t world_size = 0;

@@ -61,6 +61,7 @@ Workload make_workload(const core::StartWorkers& action, const core::Job& job,
   if (job.spec.ledger) workload.ledger_dir = job.spec.checkpoint.dir + "/ledger";
   workload.metrics_path = paths.job_metrics(job.id);
   workload.checkpoint = job.spec.checkpoint;
+  workload.storage_limit_ms = job.limits.storage_ms;
   workload.snapshot = job.spec.recovery.snapshot;
   workload.train = *job.spec.train;
   if (workload.train.strategy == Strategy::kHybrid && workload.train.shard_group == 0) {

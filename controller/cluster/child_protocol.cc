@@ -96,7 +96,7 @@ Result<ChildReport> report_from_line(const std::string& line) {
                          document.value("takes_roles", false)};
     }
     const int code = document.at("code").get<int>();
-    const bool known = code >= 0 && code <= static_cast<int>(ErrorCode::kInternal);
+    const bool known = code >= 0 && code <= static_cast<int>(ErrorCode::kStorage);
     std::string words = document.at("error").get<std::string>();
     if (words.empty()) words = "it does not say why";
     // It becomes a line of the service's log and of the caller's terminal.

@@ -160,7 +160,6 @@ inline constexpr int64_t kLastingGenerationMs = 60'000;    // of a command: coun
 inline constexpr int64_t kLastingLifeMs = 600'000;  // of a spare: its launch attempts count anew
 inline constexpr int64_t kEndLaunchingTimeoutMs = 5'000;  // of one that has not come up yet
 inline constexpr int64_t kMaxLaunchAttempts = 8;          // of a node within one restart
-inline constexpr int64_t kMaxPlanAttempts = 8;            // directory failures within one restart
 inline constexpr int64_t kLaunchesBeforePolicy = 3;       // before shrink or requeue, if possible
 inline constexpr int64_t kExclusionAttempts = 2;       // requeues in a row without the same nodes
 inline constexpr int64_t kRequeueTimeoutMs = 120'000;  // RequeueJob -> the end of this life

@@ -17,6 +17,7 @@ enum class FaultKind {
   kCollateral,  // a consequence of another fault whose report may still arrive
   kRepeated,    // starts another recovery even while one is being prepared: retries did not help
   kDamage,      // a checkpoint, or what was in memory, could not be used; bounded by their number
+  kStorage,     // storage could not be read; bounded by limits.storage
 };
 
 struct Facts {

@@ -182,7 +182,6 @@ void on(Transition& t, const GenerationRecorded& e) {
   if (job.memory_of == Generation{}) job.committed_step = record.start_step;
   job.furthest_step = std::max(job.furthest_step, record.start_step);
   job.directory_generation = std::max(job.directory_generation, job.generation);
-  job.plan_attempts = 0;
   t.close(e.action);
   t.facts(job.id).recorded = true;
 }

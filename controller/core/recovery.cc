@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a fault leads to: a recovery within the restart budget, or the end with a diagnosis.
 //
-// Two limits. `recovery.max_restarts` within `recovery.window` bounds how often a job may disturb
+// Three limits. `recovery.max_restarts` within `recovery.window` bounds how often a job may disturb
 // the cluster; kMaxRestartsWithoutProgress bounds how long one step may be retried, because a fault
-// that repeats at the same step is not going to go away. Both are counted in the job's row, so a
-// restart of the controller does not renew them.
+// that repeats at the same step is not going to go away. Storage that is away is nobody's fault and
+// costs no restart: `limits.storage` bounds how long it is waited for. All are counted in the job's
+// row, so a restart of the controller does not renew them.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -128,6 +129,39 @@ int64_t backoff_ms(int64_t attempts) {
   return std::min(kBackoffBaseMs << doublings, kBackoffMaxMs);
 }
 
+// The longer storage has been away, the longer the next attempt waits. False when the job has waited
+// for limits.storage, and has been ended.
+bool wait_for_storage(Transition& t, Job& job, const std::string& cause) {
+  if (job.storage_since_ms == 0) job.storage_since_ms = t.now();
+  const int64_t waited_ms = t.now() - job.storage_since_ms;
+  if (waited_ms >= job.limits.storage_ms) {
+    end_job(t, job, JobState::kFailed,
+            "storage was not back within " + duration_text(job.limits.storage_ms) +
+                " (limits.storage); last: " + cause);
+    return false;
+  }
+  job.not_before_ms = t.now() + std::clamp(waited_ms, kBackoffBaseMs, kBackoffMaxMs);
+  job.reason = "waiting for storage: " + cause;
+  t.changed(job);
+  return true;
+}
+
+// Decides when the next generation may be prepared; false when the job has been ended instead.
+bool may_try_again(Transition& t, Job& job, const Fault& fault, FaultKind kind, Seq previous) {
+  if (kind == FaultKind::kStorage) {
+    job.restarts += 1;
+    return wait_for_storage(t, job, fault.cause);
+  }
+  if (!spend_budget(t, job, kind)) {
+    // The chain behind the end goes on to the fault before this one.
+    t.note_because(previous, "RestartsExhausted", job,
+                   std::to_string(job.restarts) + " restarts before this");
+    return false;
+  }
+  job.not_before_ms = t.now() + backoff_ms(job.restarts_without_progress);
+  return true;
+}
+
 void recover(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
   const bool progressed = has_progressed(t, job);
   const Seq previous = job.fault_seq;
@@ -136,14 +170,7 @@ void recover(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
   set_fault(job, fault, kind == FaultKind::kCollateral);
   t.changed(job);
   if (kind == FaultKind::kCause) count_fault(t, job, fault);
-  if (!spend_budget(t, job, kind)) {
-    // The chain behind the end goes on to the fault before this one.
-    t.note_because(previous, "RestartsExhausted", job,
-                   std::to_string(job.restarts) + " restarts before this");
-    return;
-  }
-  job.plan_attempts = 0;
-  job.not_before_ms = t.now() + backoff_ms(job.restarts_without_progress);
+  if (!may_try_again(t, job, fault, kind, previous)) return;
   const bool adopted = job.stage == PlanStage::kMeetNodes;
   if (job.state == JobState::kRunning || adopted) begin_loss(t, job);
   job.state = JobState::kRecovering;
@@ -175,7 +202,6 @@ void recover_in_order(Transition& t, Job& job, const std::string& reason) {
   job.saves_first = parts_of_state(job) == job.world_size() && !job.in_host_memory;
   set_fault(job, order, false);
   remember_progress(job);
-  job.plan_attempts = 0;
   job.not_before_ms = 0;
   begin_loss(t, job);
   job.state = JobState::kRecovering;
@@ -212,12 +238,7 @@ void judge_fault(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
 }
 
 void retry_plan(Transition& t, Job& job, const std::string& cause) {
-  job.plan_attempts += 1;
-  if (job.plan_attempts > kMaxPlanAttempts) {
-    fault_seen(t, job, Fault{cause, "", -1, job.furthest_step, t.seq()}, FaultKind::kRepeated);
-    return;
-  }
-  job.not_before_ms = t.now() + backoff_ms(job.plan_attempts);
+  if (!wait_for_storage(t, job, cause)) return;
   t.note("Retry", job, cause);
   enter_wait_nodes(t, job);
 }

@@ -144,7 +144,7 @@ struct Job {
   std::vector<Fault> recent_faults;  // oldest first, at most kRecentFaults
   Seq plan_seq;                      // event that began the present stage or state
   int64_t not_before_ms = 0;         // back-off: the next generation is not prepared earlier
-  int64_t plan_attempts = 0;         // directory failures while preparing this generation
+  int64_t storage_since_ms = 0;      // since when storage is waited for; 0 = it is not
   int64_t suspended_since_ms = 0;    // the scheduler has stopped all its processes; 0 = not
   std::string requeue_refusal;       // why the scheduler did not requeue; "" = not refused
   std::string scheduler_note;        // newest SchedulerObserved

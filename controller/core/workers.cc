@@ -71,6 +71,8 @@ void exit_with_fault(Transition& t, Job& job, const WorkerExited& e) {
             (e.message.empty() ? "it left no message, see hpctl logs " + to_string(job.id) +
                                      " --rank " + to_string(e.rank)
                                : e.message)};
+  } else if (e.signal == 0 && e.exit_code == kExitStorage && job.spec.train) {
+    fault_seen(t, job, Fault{what, "", -1, e.last_step, t.seq()}, FaultKind::kStorage);
   } else if (e.signal == 0 && (e.exit_code == kExitPeerLost || e.peer_lost)) {
     fault_seen(t, job, fault, FaultKind::kCollateral);
   } else if (e.signal == 0 && e.exit_code == kExitCheckpointDamaged &&

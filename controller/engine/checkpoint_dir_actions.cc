@@ -15,10 +15,10 @@ namespace {
 constexpr size_t kMaxManifestBytes = 256U << 20;
 
 core::ActionFailed failed(ActionId id, JobId job, const Error& error) {
-  // Damage, missing rights and wrong names need a person; the rest may pass.
-  const bool permanent = error.code == ErrorCode::kDataLoss ||
-                         error.code == ErrorCode::kPermissionDenied ||
-                         error.code == ErrorCode::kInvalidArgument;
+  // Damage and wrong names need a person. Rights may come back with the mount or the credentials
+  // that have gone.
+  const bool permanent =
+      error.code == ErrorCode::kDataLoss || error.code == ErrorCode::kInvalidArgument;
   return {id, job, "", error.message, permanent};
 }
 
@@ -45,7 +45,8 @@ Outcome prepare_rendezvous(const HomePaths& paths, JobId job, Generation generat
   const std::string parent = directory.substr(0, directory.rfind('/'));
   HP_TRY(make_directories(directory));
   const std::string port_file = port_path(paths, job, generation);
-  if (!path_exists(port_file)) {
+  HP_TRY_ASSIGN(const bool has_port, path_exists(port_file));
+  if (!has_port) {
     // Free here; the agent of rank 0's node, which may be another, tries it once more.
     HP_TRY_ASSIGN(const uint16_t port, choose_free_port());
     HP_TRY(write_file_atomic(port_file, std::to_string(port) + "\n"));
@@ -84,6 +85,8 @@ core::EventBody find_checkpoint(ActionId id, const core::FindCheckpoint& action,
       chosen.step = (*newest)->step;
       return chosen;
     }
+    // What cannot be read now is not damaged: an older one would lose the steps between.
+    if (whole.error().code != ErrorCode::kDataLoss) return failed(id, action.job, whole.error());
     log_warning("job " + to_string(action.job) + ": skipping checkpoint " + name + ": " +
                 whole.error().message);
     exclude.push_back(name);

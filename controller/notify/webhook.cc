@@ -31,7 +31,7 @@ size_t discard(char*, size_t size, size_t count, void* total) {
 const char* certificates() {
   for (const char* path :
        {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"}) {
-    if (path_exists(path)) return path;
+    if (is_accessible(path)) return path;
   }
   return nullptr;
 }

@@ -46,7 +46,9 @@ std::optional<int64_t> changed_seconds(const std::string& path) {
 }
 
 bool is_over(const std::string& job_dir, const std::string& targets, int64_t now_seconds) {
-  if (!path_exists(job_dir)) return true;
+  const auto exists = path_exists(job_dir);
+  if (!exists.ok()) return false;
+  if (!*exists) return true;
   const auto newest = newest_controller(job_dir);
   if (!newest.ok()) return false;
   if (*newest) {

@@ -101,7 +101,8 @@ void StatusFileWriter::write_shared(const std::string& directory) {
     const std::lock_guard<std::mutex> lock(mutex_);
     pending = std::move(shared_.extract(directory).mapped());
   }
-  if (!is_ours_() || !path_exists(directory)) return;
+  const auto exists = path_exists(directory);
+  if (!is_ours_() || (exists.ok() && !*exists)) return;
   complain(pending.job, append_events(directory + "/events.jsonl", pending.events));
 }
 

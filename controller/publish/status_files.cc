@@ -287,8 +287,10 @@ Outcome append_events(const std::string& path, const std::vector<EventView>& eve
 
 Result<std::vector<EventView>> read_events(const std::string& path) {
   std::vector<EventView> events;
-  if (!path_exists(path)) return events;
-  HP_TRY_ASSIGN(const std::string text, read_file(path, kMaxStatusFileBytes));
+  const auto read = read_file(path, kMaxStatusFileBytes);
+  if (!read.ok() && read.error().code == ErrorCode::kNotFound) return events;
+  if (!read.ok()) return read.error();
+  const std::string& text = *read;
   std::set<std::tuple<uint64_t, std::string, std::string, int32_t, std::string>> seen;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = text.find('\n', begin);
@@ -306,15 +308,17 @@ Result<std::vector<EventView>> read_events(const std::string& path) {
 Result<std::vector<JobId>> jobs_with_status_files(const HomePaths& paths) {
   std::vector<JobId> jobs;
   const std::string directory = paths.jobs();
-  if (!path_exists(directory)) return jobs;
-  HP_TRY_ASSIGN(const auto names, list_directory(directory));
-  for (const std::string& name : names) {
+  const auto names = list_directory(directory);
+  if (!names.ok() && names.error().code == ErrorCode::kNotFound) return jobs;
+  if (!names.ok()) return names.error();
+  for (const std::string& name : *names) {
     if (name.empty() || name.size() > 18 ||
         name.find_first_not_of("0123456789") != std::string::npos) {
       continue;
     }
     const JobId job{std::stoull(name)};
-    if (path_exists(paths.job_status(job))) jobs.push_back(job);
+    HP_TRY_ASSIGN(const bool has_status, path_exists(paths.job_status(job)));
+    if (has_status) jobs.push_back(job);
   }
   std::sort(jobs.begin(), jobs.end());
   return jobs;

@@ -21,7 +21,7 @@ void add_job(MetricFamilies& out, const Labels& job, const RankReport& rank,
   out.gauge("hpctl_train_gradient_norm", "Global norm before clipping", job, rank.grad_norm);
   out.gauge("hpctl_train_learning_rate", "Of the last step", job, figures.learning_rate);
   out.gauge("hpctl_train_step_seconds", "Duration of the last step", job, seconds(rank.step_ns));
-  out.gauge("hpctl_train_saves_without_room", "Saves in a row that found the disk full", job,
+  out.gauge("hpctl_train_saves_without_room", "Saves in a row that failed for storage", job,
             static_cast<double>(figures.saves_without_room));
   const Labels whole = with(job, "attention", "whole");
   const Labels causal = with(job, "attention", "causal");

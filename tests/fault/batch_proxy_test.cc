@@ -214,7 +214,7 @@ TEST_F(StandIn, JobsOfTwoUsersRunAsTheirOwners) {
   EXPECT_EQ(credential_of(second->pid, "Uid"), "Uid:\t65534\t65534\t65534\t65534");
   ::kill(batch_proxy, SIGKILL);
   const std::string state = "/tmp/hpctl-65534/job-" + to_string(other.job()) + "-" + kHead;
-  ASSERT_TRUE(path_exists(state));
+  ASSERT_TRUE(is_accessible(state));
   kill_service();
   ASSERT_TRUE(kill_process(static_cast<pid_t>(second->pid)));
   EXPECT_TRUE(remove_tree(state).ok());

@@ -52,7 +52,7 @@ TEST_F(ClusterController, StartsTheJobsControllerAndStartsItAgain) {
   // The token outlives the process.
   EXPECT_TRUE(accepts(second->address, second->certificate, job.token()));
   expect_finish_undisturbed();
-  EXPECT_FALSE(path_exists(paths().state())) << "left on the head node";
+  EXPECT_FALSE(is_accessible(paths().state())) << "left on the head node";
 }
 
 // The service's metrics tell of its jobs, and those of their controllers are beside them.

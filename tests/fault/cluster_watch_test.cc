@@ -169,7 +169,7 @@ TEST_F(ClusterWatch, WithoutAnAnswerThereIsNoHeartbeat) {
   const Said said = hpctl_of(as_nobody(), {"watch", "-A", "--once", "--heartbeat", beat()});
   EXPECT_EQ(said.code, 3) << said.text;
   EXPECT_THAT(said.text, HasSubstr("the cluster controller at " + address_ + " does not answer"));
-  EXPECT_FALSE(path_exists(beat()));
+  EXPECT_FALSE(is_accessible(beat()));
 }
 
 }  // namespace

@@ -106,7 +106,7 @@ TEST_F(FullCheckpointDisk, WhoIsToldToEndEndsWithoutACheckpoint) {
 }
 
 TEST_F(FullCheckpointDisk, TheLimitFailsTheJobAndSaysWhy) {
-  job_.workload.checkpoint.disk_full_limit_ms = 0;
+  job_.workload.storage_limit_ms = 0;
   fill();
   EXPECT_THAT(job_.run(), ::testing::Each(kExitDoNotRestart));
   EXPECT_THAT(job_.messages(), ::testing::HasSubstr("No space left on device; free space there"));

@@ -47,7 +47,7 @@ class LastWord : public testing::Test {
     view.state = to_string(state);
     mode.job_ended(row, view);
   }
-  bool has_record() const { return path_exists(cluster_.job_dir() + "/status.json"); }
+  bool has_record() const { return is_accessible(cluster_.job_dir() + "/status.json"); }
 
   test::JobCluster cluster_{job()};
 };
@@ -117,7 +117,7 @@ TEST_F(LastWord, RowsOfAnEarlierJobWithTheSameNumberAreNotTakenOver) {
   ASSERT_TRUE(remove_tree(cluster_.job_dir() + "/controllers").ok());
   serving("n0").reset();
   ASSERT_TRUE(controller("n1")->prepare().ok());
-  EXPECT_FALSE(path_exists(rows)) << "controller 1 of the new job was on n0";
+  EXPECT_FALSE(is_accessible(rows)) << "controller 1 of the new job was on n0";
 }
 
 TEST_F(LastWord, ItsOwnRowsAreThoseOfTheNewestController) {
@@ -125,7 +125,7 @@ TEST_F(LastWord, ItsOwnRowsAreThoseOfTheNewestController) {
   const std::string rows = cluster_.paths("n1").database();
   ASSERT_TRUE(write_file_atomic(rows, "rows of this job").ok());
   ASSERT_TRUE(controller("n1")->prepare().ok());
-  EXPECT_TRUE(path_exists(rows)) << "nobody else has decided anything since";
+  EXPECT_TRUE(is_accessible(rows)) << "nobody else has decided anything since";
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ std::vector<std::string> sound_inputs(const Harness& harness) {
 std::vector<Regression> regressions(const Harness& harness) {
   const std::string directory = regressions_directory() + "/" + harness.name;
   std::vector<Regression> found;
-  if (!path_exists(directory)) return found;
+  if (!is_accessible(directory)) return found;
   const auto names = list_directory(directory);
   require(names.ok(), "cannot list " + directory);
   for (const std::string& name : *names) {

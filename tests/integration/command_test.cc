@@ -279,7 +279,7 @@ TEST(CommandExit, ASurvivorMayCloseItsFiles) {
       script + "]}\n");
   EXPECT_EQ(cluster.wait_for_end(job, seconds(60)), "FINISHED")
       << cluster.hpctl({"events", to_string(job)}).out;
-  EXPECT_TRUE(path_exists(out + "/file"));
+  EXPECT_TRUE(is_accessible(out + "/file"));
   EXPECT_EQ(cluster.status(job)["restarts"], 1);
 }
 

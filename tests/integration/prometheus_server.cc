@@ -79,7 +79,7 @@ std::string firing(const std::string& alert, const std::string& job) {
   return "ALERTS{alertstate=\"firing\",alertname=\"" + alert + "\"" + of_job + "}";
 }
 
-bool PrometheusServer::is_installed() { return path_exists(kProgram); }
+bool PrometheusServer::is_installed() { return is_accessible(kProgram); }
 
 PrometheusServer::PrometheusServer(const std::string& home, const std::string& ca_file) {
   HP_CHECK(write_file_atomic(directory_ / "prometheus.yml", configuration(home, ca_file)).ok());

@@ -362,7 +362,7 @@ TEST_F(Prometheus, ShowsAJobAndItsFaults) {
   expect_clears(prometheus, "HpctlLemonNode");
 
   inject(job, "full-disk");
-  expect_fired(prometheus, "HpctlCheckpointDiskFull");
+  expect_fired(prometheus, "HpctlSavesFail");
   inject(job, "slow-worker");
   expect_fired(prometheus, "HpctlSlowRank");
   coverage.look();  // its panel shows the ratio for as long as it is slow
@@ -380,7 +380,7 @@ TEST_F(Prometheus, ShowsAJobAndItsFaults) {
 
   EXPECT_TRUE(until([&] { return coverage.look().empty(); }));
   EXPECT_THAT(coverage.look(), IsEmpty());
-  for (const char* alert : {"HpctlJobRestartsOften", "HpctlCheckpointDiskFull", "HpctlSlowRank",
+  for (const char* alert : {"HpctlJobRestartsOften", "HpctlSavesFail", "HpctlSlowRank",
                             "HpctlTrainingUnstable", "HpctlHardwareFaultSuspected",
                             "HpctlJobFailed", "HpctlFindingCritical"}) {
     expect_clears(prometheus, alert);
@@ -423,7 +423,7 @@ TEST(PrometheusOfAJob, SeesThatItFailed) {
       << job.logs() << prometheus.log();
   fail(job);
   EXPECT_EQ(job.wait_for(controller, test::kPatienceMs), kVerdictFailedForGood) << job.logs();
-  EXPECT_FALSE(path_exists(job.job_dir() + "/metrics-targets.json"));
+  EXPECT_FALSE(is_accessible(job.job_dir() + "/metrics-targets.json"));
   expect_fires(prometheus, "HpctlJobFailed");
   EXPECT_TRUE(until([&] { return !prometheus.has_data("up"); }));
   expect_clears(prometheus, "HpctlJobFailed");

@@ -38,7 +38,7 @@ class Top : public ::testing::Test {
   std::string settings(const std::string& name) const {
     const std::string path = cluster_.directory() + "/" + name;
     screen_.run("stty -a | tail -n +2 > " + path + ".part; mv " + path + ".part " + path);
-    EXPECT_TRUE(eventually([&] { return path_exists(path); })) << screen_.text();
+    EXPECT_TRUE(eventually([&] { return is_accessible(path); })) << screen_.text();
     return read_file(path).value();
   }
   // Of `hpctl top` that runs in the terminal.

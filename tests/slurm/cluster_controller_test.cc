@@ -76,7 +76,7 @@ class ClusterController : public SlurmTest {
     EXPECT_EQ(::pipe2(pipe_fds.data(), O_CLOEXEC), 0);
     const UniqueFd reader(pipe_fds[0]);
     UniqueFd writer(pipe_fds[1]);
-    const std::string before = path_exists(log) ? read_file(log).value() : "";
+    const std::string before = is_accessible(log) ? read_file(log).value() : "";
     // Whatever is left of it is this home's.
     ::setenv("HPCTL_HOME", home_.paths().home().c_str(), 1);
     argv.insert(argv.end(),
@@ -159,7 +159,7 @@ class ClusterController : public SlurmTest {
   }
   // And so has removed what it had on this machine.
   void expect_controller_ends(JobId job) const {
-    const auto ended = [&] { return !path_exists("/proc/" + std::to_string(controller(job).pid)); };
+    const auto ended = [&] { return !is_accessible("/proc/" + std::to_string(controller(job).pid)); };
     EXPECT_TRUE(wait_until(home_.directory(), ended, kPatience))
         << read_file(log()).value() << broken_promise("leftover");
   }
@@ -274,7 +274,7 @@ TEST_F(ClusterController, FirstHeadCutOff) {
     EXPECT_TRUE(wait_until(home_.directory(), stands_back, kPatience))
         << read_file(its_log).value();
     cluster("heal", kFirstNode);
-    const auto gone = [&] { return !path_exists("/proc/" + before["controller"]["pid"].dump()); };
+    const auto gone = [&] { return !is_accessible("/proc/" + before["controller"]["pid"].dump()); };
     EXPECT_TRUE(wait_until(home_.directory(), gone, kPatience)) << read_file(its_log).value();
     EXPECT_EQ(status_elsewhere(job)["state"], "RUNNING");
   }

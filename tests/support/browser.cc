@@ -60,7 +60,7 @@ bool group_runs(pid_t group) {
 
 }  // namespace
 
-bool Browser::is_installed() { return path_exists(kDriver) && path_exists(kChromium); }
+bool Browser::is_installed() { return is_accessible(kDriver) && is_accessible(kChromium); }
 
 std::unique_ptr<Browser> Browser::start(const Window& window) {
   std::unique_ptr<Browser> browser(new Browser);

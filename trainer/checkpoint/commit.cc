@@ -73,7 +73,8 @@ int32_t merged_index(const std::vector<TensorSlice>& slices, const Receipt& rece
 Outcome commit_checkpoint(const std::string& checkpoint_dir, Manifest base,
                           const std::vector<Receipt>& receipts) {
   const std::string step_dir = checkpoint_dir + "/" + base.ref().name();
-  if (path_exists(step_dir + "/manifest.json")) {
+  HP_TRY_ASSIGN(const bool is_committed, path_exists(step_dir + "/manifest.json"));
+  if (is_committed) {
     return Error{ErrorCode::kAlreadyExists, step_dir + " is a committed checkpoint already"};
   }
   HP_TRY(check_receipts(receipts, base));
@@ -107,7 +108,8 @@ Outcome commit_checkpoint(const std::string& checkpoint_dir, Manifest base,
 
 Outcome abandon_checkpoint(const std::string& checkpoint_dir, const CheckpointRef& checkpoint) {
   const std::string step_dir = checkpoint_dir + "/" + checkpoint.name();
-  if (path_exists(step_dir + "/manifest.json")) return Ok{};
+  HP_TRY_ASSIGN(const bool is_committed, path_exists(step_dir + "/manifest.json"));
+  if (is_committed) return Ok{};
   return remove_tree(step_dir);
 }
 

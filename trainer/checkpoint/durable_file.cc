@@ -52,6 +52,9 @@ Error with_disk_remedy(Error error) {
   if (error.code == ErrorCode::kResourceExhausted) {
     error.message += "; free space there, or write to a larger disk (of a job: checkpoint.dir)";
   }
+  if (error.code == ErrorCode::kStorage) {
+    error.message += "; look at the file system's server, and at its mount on this node";
+  }
   if (error.code == ErrorCode::kPermissionDenied) {
     error.message += "; make it writable, or write elsewhere (of a job: checkpoint.dir)";
   }

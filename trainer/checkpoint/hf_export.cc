@@ -290,7 +290,8 @@ Result<HfReport> export_huggingface(const std::string& step_dir, const std::stri
             : peft_config_text(manifest.lora);
   std::string target = out;
   while (target.size() > 1 && target.back() == '/') target.pop_back();
-  if (path_exists(target)) {
+  HP_TRY_ASSIGN(const bool exists, path_exists(target));
+  if (exists) {
     const auto names = list_directory(target);
     if (!names.ok() || !names->empty()) {
       return Error{ErrorCode::kAlreadyExists,

@@ -46,7 +46,8 @@ Error with_model_remedy(Error error) {
 }
 
 Outcome check_present(const std::string& directory, const std::string& name, const char* remedy) {
-  if (path_exists(directory + "/" + name)) return Ok{};
+  HP_TRY_ASSIGN(const bool is_present, path_exists(directory + "/" + name));
+  if (is_present) return Ok{};
   return Error{ErrorCode::kNotFound, directory + " has no " + name + remedy};
 }
 
@@ -80,7 +81,8 @@ class ModelFiles {
     ModelFiles model;
     model.base_prefix_ = base_prefix;
     const std::string index = directory + "/model.safetensors.index.json";
-    if (!path_exists(index)) {
+    HP_TRY_ASSIGN(const bool has_index, path_exists(index));
+    if (!has_index) {
       HP_TRY(check_present(directory, "model.safetensors", kOtherWeights));
       HP_TRY(model.add(directory + "/model.safetensors"));
       return model;
@@ -278,11 +280,14 @@ class ImportWriter {
 };
 
 Outcome check_target(const std::string& checkpoint_dir) {
-  if (path_exists(checkpoint_dir + "/generations")) {
+  HP_TRY_ASSIGN(const bool has_lineage, path_exists(checkpoint_dir + "/generations"));
+  if (has_lineage) {
     return Error{ErrorCode::kAlreadyExists,
                  checkpoint_dir + " holds the checkpoints of a job; import into another directory"};
   }
-  if (path_exists(checkpoint_dir + "/" + kImported.name() + "/manifest.json")) {
+  HP_TRY_ASSIGN(const bool has_import,
+                path_exists(checkpoint_dir + "/" + kImported.name() + "/manifest.json"));
+  if (has_import) {
     return Error{ErrorCode::kAlreadyExists, checkpoint_dir + "/" + kImported.name() +
                                                 " exists; import into another directory"};
   }

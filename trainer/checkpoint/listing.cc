@@ -91,7 +91,9 @@ Result<std::string> resolve_checkpoint(const std::string& path) {
   std::string trimmed = path;
   while (trimmed.size() > 1 && trimmed.back() == '/') trimmed.pop_back();
   const std::string name = trimmed.substr(trimmed.rfind('/') + 1);
-  if (path_exists(trimmed + "/manifest.json") || parse_checkpoint_name(name)) return trimmed;
+  if (parse_checkpoint_name(name)) return trimmed;
+  HP_TRY_ASSIGN(const bool is_checkpoint, path_exists(trimmed + "/manifest.json"));
+  if (is_checkpoint) return trimmed;
   HP_TRY_ASSIGN(const auto latest, latest_valid_checkpoint(trimmed, {}));
   if (!latest) {
     return Error{ErrorCode::kNotFound, "no valid checkpoint in " + trimmed +

@@ -65,7 +65,9 @@ Result<std::vector<std::string>> choose(const std::string& checkpoint_dir, int64
   for (const std::string& name : names) {
     const auto ref = parse_checkpoint_name(name);
     if (!ref || ref->generation >= generation) continue;
-    if (!path_exists(checkpoint_dir + "/" + name + "/manifest.json")) doomed.insert(*ref);
+    HP_TRY_ASSIGN(const bool is_complete,
+                  path_exists(checkpoint_dir + "/" + name + "/manifest.json"));
+    if (!is_complete) doomed.insert(*ref);
   }
   std::vector<std::string> result;
   for (const CheckpointRef& ref : doomed) result.push_back(ref.name());

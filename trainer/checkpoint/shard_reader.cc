@@ -14,11 +14,9 @@ namespace {
 
 constexpr size_t kMaxOpenFiles = 64;
 
-// A file that is gone, or a medium that does not give its bytes back, has lost them.
+// A file that is gone has lost its bytes. A file system that cannot give them now has not.
 Error as_data_loss(Error error) {
-  const bool permission = error.code == ErrorCode::kPermissionDenied;
-  const bool exhausted = error.code == ErrorCode::kResourceExhausted;
-  if (!permission && !exhausted) error.code = ErrorCode::kDataLoss;
+  if (error.code == ErrorCode::kNotFound) error.code = ErrorCode::kDataLoss;
   return error;
 }
 

@@ -89,7 +89,10 @@ Outcome append_range(const json& row, ShardTable& table, std::vector<TensorSlice
 
 Outcome prepare_directory(const std::string& step_dir) {
   if (auto made = make_directories(step_dir); !made.ok()) return with_disk_remedy(made.error());
-  if (path_exists(step_dir + "/manifest.json")) {
+  // By the names in it: an NFS client that was asked for the manifest itself would remember that
+  // there is none, also when rank 0 has written it.
+  HP_TRY_ASSIGN(const auto names, list_directory(step_dir));
+  if (std::binary_search(names.begin(), names.end(), "manifest.json")) {
     return Error{ErrorCode::kAlreadyExists, step_dir + " is a committed checkpoint already"};
   }
   return Ok{};

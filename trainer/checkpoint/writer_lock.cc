@@ -22,7 +22,10 @@ std::vector<std::string> missing_directories(const std::string& directory) {
   for (size_t slash = 0; slash != std::string::npos;) {
     slash = directory.find('/', slash + 1);
     std::string prefix = directory.substr(0, slash);
-    if (prefix.back() != '/' && !path_exists(prefix)) missing.push_back(std::move(prefix));
+    if (prefix.back() == '/') continue;
+    // What cannot be looked for may be another's, and stays.
+    const auto exists = path_exists(prefix);
+    if (exists.ok() && !*exists) missing.push_back(std::move(prefix));
   }
   return missing;
 }

@@ -90,7 +90,7 @@ void RendezvousStore::wait(const std::vector<std::string>& keys,
   const auto deadline = Clock::now() + timeout;
   for (const std::string& key : keys) {
     const std::string path = path_of(key);
-    while (!path_exists(path)) {
+    while (!is_accessible(path)) {
       if (aborted_) throw std::runtime_error("the rendezvous was aborted");
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
       if (left.count() <= 0) {

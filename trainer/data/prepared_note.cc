@@ -35,11 +35,14 @@ void from_json(const nlohmann::json& j, PreparedNote& note) {
 
 Result<std::optional<PreparedNote>> read_prepared_note(const std::string& prefix) {
   const std::string path = prefix + ".json";
-  if (!path_exists(path)) return std::optional<PreparedNote>();
-  HP_TRY_ASSIGN(const std::string text, read_file(path, 1 << 20));
+  const auto text = read_file(path, 1 << 20);
+  if (!text.ok() && text.error().code == ErrorCode::kNotFound) {
+    return std::optional<PreparedNote>();
+  }
+  if (!text.ok()) return text.error();
   nlohmann::json document;
   try {
-    document = parse_json(text);
+    document = parse_json(*text);
     return std::optional(document.get<PreparedNote>());
   } catch (const nlohmann::json::exception& e) {
     return Error{ErrorCode::kDataLoss, path + " is not a note of hpctl data prepare (" +

@@ -75,8 +75,9 @@ Outcome check_format(const std::string& path, const TokenSource& tokens, const D
 
 Result<std::shared_ptr<TokenSource>> open_source(const std::string& path, const DataSpec& spec,
                                                  int64_t vocab) {
-  if ((spec.tokenizer != "byte" || spec.has_answers()) && path_exists(path)) {
-    return text_needs_preparing(path, spec);
+  if (spec.tokenizer != "byte" || spec.has_answers()) {
+    HP_TRY_ASSIGN(const bool is_text, path_exists(path));
+    if (is_text) return text_needs_preparing(path, spec);
   }
   HP_TRY_ASSIGN(std::unique_ptr<TokenSource> tokens, open_tokens(path));
   HP_TRY(check_format(path, *tokens, spec));

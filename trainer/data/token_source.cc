@@ -51,7 +51,8 @@ Outcome refuse_half(const std::string& path) {
   for (const auto& [half, other] : {std::pair(".bin", ".idx"), std::pair(".idx", ".bin")}) {
     if (!path.ends_with(half)) continue;
     const std::string prefix = path.substr(0, path.size() - 4);
-    if (!path_exists(prefix + other)) continue;
+    HP_TRY_ASSIGN(const bool has_other, path_exists(prefix + other));
+    if (!has_other) continue;
     return Error{ErrorCode::kInvalidArgument,
                  path + " is one of two files of an indexed dataset; set data.path to " + prefix};
   }
@@ -60,13 +61,18 @@ Outcome refuse_half(const std::string& path) {
 
 }  // namespace
 
-bool is_prepared(const std::string& path) {
-  return !path_exists(path) && (path_exists(path + ".idx") || path_exists(path + ".bin"));
+Result<bool> is_prepared(const std::string& path) {
+  HP_TRY_ASSIGN(const bool is_file, path_exists(path));
+  if (is_file) return false;
+  HP_TRY_ASSIGN(const bool has_index, path_exists(path + ".idx"));
+  if (has_index) return true;
+  return path_exists(path + ".bin");
 }
 
 Result<std::unique_ptr<TokenSource>> open_tokens(const std::string& path) {
   HP_TRY(refuse_half(path));
-  if (is_prepared(path)) {
+  HP_TRY_ASSIGN(const bool prepared, is_prepared(path));
+  if (prepared) {
     HP_TRY_ASSIGN(IndexedDataset data, IndexedDataset::open(path));
     return std::unique_ptr<TokenSource>(std::make_unique<IndexedDataset>(std::move(data)));
   }

@@ -41,7 +41,7 @@ class TokenSource {
 };
 
 // Whether the path of a job's data is the prefix of an indexed dataset rather than text.
-bool is_prepared(const std::string& path);
+Result<bool> is_prepared(const std::string& path);
 
 // The files that job.yaml's data.path names: a text file, a directory of text files, or the prefix
 // of an indexed dataset PREFIX.bin and PREFIX.idx (indexed_dataset.h). Errors say what to do.

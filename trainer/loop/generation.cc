@@ -74,7 +74,7 @@ Outcome Generation::run() {
   progress_.checkpoint_committed(saver_->committed_step());
   if (!durable) {
     // Who was told to end ends, and is started again where that is wanted.
-    log_warning("step " + std::to_string(state().step()) + " is not durable: the disk is full");
+    log_warning("step " + std::to_string(state().step()) + " is not durable: checkpoints cannot be written");
     stopping_ = true;
   }
   if (stopping_) return Ok{};
@@ -178,7 +178,11 @@ Outcome Generation::check_one_base(const Environment& of_all) const {
 Outcome Generation::load_state() {
   progress_.enter(WorkerPhase::kLoading);
   const TrainSpec& train = run_.train();
-  HP_TRY(prepare_checkpoint_directory(workload_.checkpoint_dir));
+  if (const Outcome ready = prepare_checkpoint_directory(workload_.checkpoint_dir); !ready.ok()) {
+    // Who goes on from memory needs nothing of it now.
+    if (!workload_.from_memory) return ready.error();
+    log_warning(ready.error().message);
+  }
   HP_TRY(run_.load_frozen(workload_, sharding_.mesh));
   HP_TRY(run_.load_model());
   HP_TRY_ASSIGN(const Environment own, environment_here());

@@ -146,7 +146,7 @@ Result<Generation::StepSums> Generation::reduce(FullySharded::Sums own, int64_t 
   const double every_seconds = workload_.checkpoint.every_minutes * 60;
   const bool minutes_due = every_seconds > 0 && seconds_since(run_.save_began()) >= every_seconds;
   const bool clock_due = workload_.rank == 0 &&
-                         (saver_->disk_full() ? saver_->retry_due() : minutes_due || owes_save_);
+                         (saver_->is_failing() ? saver_->retry_due() : minutes_due || owes_save_);
   const SaveNews news = saver_->news();
   SnapshotNews snapshots;
   if (snapshots_) {
@@ -227,12 +227,12 @@ StepMetrics Generation::measure(const StepSums& sums, double lr) const {
           .loss_scale = state().loss_scale().scale,
           .overflows = state().loss_scale().overflows,
           .failed_saves = saver_->failed_saves(),
-          .saves_without_room = saver_->saves_without_room(),
+          .saves_without_room = saver_->failed_in_a_row(),
           .snapshot_step = snapshots_ ? snapshots_->everywhere() : 0};
 }
 
 bool Generation::save_due(const StepSums& sums) const {
-  if (saver_->disk_full()) return sums.clock_due;
+  if (saver_->is_failing()) return sums.clock_due;
   const auto every = static_cast<uint64_t>(workload_.checkpoint.every_steps);
   return sums.clock_due || (every > 0 && state().step() % every == 0);
 }

@@ -29,6 +29,8 @@ int exit_code_of(const Error& error) {
       return kExitCheckpointDamaged;
     case ErrorCode::kInternal:
       return kExitUnknownFault;
+    case ErrorCode::kStorage:
+      return kExitStorage;
     default:
       return kExitDoNotRestart;
   }

@@ -22,8 +22,10 @@ Result<std::string> rollback_source(const Workload& workload, uint64_t target) {
   };
   if (best) return path(*best);
   const bool from_seed = workload.resume_checkpoint.empty() && !workload.from_memory;
-  const bool start = !from_seed && !workload.from_memory &&
-                     path_exists(workload.resume_checkpoint + "/manifest.json");
+  bool start = false;
+  if (!from_seed && !workload.from_memory) {
+    HP_TRY_ASSIGN(start, path_exists(workload.resume_checkpoint + "/manifest.json"));
+  }
   // All of this generation's own lie behind the target, and the start lies before them.
   const auto start_is_nearer = [&] {
     const uint64_t first = workload.start_step;

@@ -23,7 +23,7 @@ namespace {
 
 using std::chrono::seconds;
 
-// Between two attempts to save on a full disk: doubled from the one to the other.
+// Between two attempts to save while storage fails: doubled from the one to the other.
 constexpr seconds kFirstPause{2};
 constexpr seconds kLongestPause{300};
 
@@ -60,7 +60,7 @@ Outcome prepare_checkpoint_directory(const std::string& checkpoint_dir) {
   if (made.ok() && access(checkpoint_dir.c_str(), W_OK | X_OK) != 0) {
     made = errno_error("cannot write " + checkpoint_dir);
   }
-  if (made.ok()) return made;
+  if (made.ok() || made.error().code == ErrorCode::kStorage) return made;
   return Error{ErrorCode::kFailedPrecondition,
                "no checkpoints possible: " + made.error().message +
                    "; make the directory writable or choose another checkpoint.dir"};
@@ -92,15 +92,15 @@ Result<bool> Saver::finish(bool (*is_hurried)()) {
     begin();
     HP_TRY(wait_for_turn());
     if (begun_step_ == state_.step() || pending_) continue;
-    HP_TRY_ASSIGN(const bool again, wait_for_room(is_hurried));
+    HP_TRY_ASSIGN(const bool again, wait_for_storage(is_hurried));
     if (!again) return false;
   }
   return true;
 }
 
-// Until the next attempt on a full disk is due by rank 0's clock; false when a rank is hurried.
-// Space announces itself to nobody.
-Result<bool> Saver::wait_for_room(bool (*is_hurried)()) {
+// Until the next attempt is due by rank 0's clock; false when a rank is hurried. Storage that is
+// back announces itself to nobody.
+Result<bool> Saver::wait_for_storage(bool (*is_hurried)()) {
   constexpr std::chrono::milliseconds kLook{100};
   while (true) {
     const bool due = is_rank0() && retry_due();
@@ -273,20 +273,42 @@ Outcome Saver::conclude_commit() {
   }
   turn_ = Turn::kIdle;
   committed_step_ = begun_step_;
-  full_since_.reset();
-  saves_without_room_ = 0;
+  failing_since_.reset();
+  failed_in_a_row_ = 0;
   if (is_rank0()) log_info("checkpoint " + manifest_.ref().name() + " is durable");
   return Ok{};
 }
 
-// `failures` by rank, the same on all ranks. Where the disk is full and nothing worse has happened,
+// Whether the same processes may succeed later.
+bool Saver::is_of_storage(const Error& failure) const {
+  const bool worked = committed_step_ > 0 || workload_.from_memory ||
+                      workload_.resume_checkpoint.starts_with(workload_.checkpoint_dir + "/");
+  switch (failure.code) {
+    case ErrorCode::kResourceExhausted:
+    case ErrorCode::kStorage:
+    case ErrorCode::kDataLoss:  // a shard that rank 0 sees shorter than it was written
+      return true;
+    case ErrorCode::kNotFound:
+    case ErrorCode::kPermissionDenied:
+    case ErrorCode::kAlreadyExists:
+      return worked;
+    default:
+      return false;
+  }
+}
+
+// `failures` by rank, the same on all ranks. Where storage fails and nothing worse has happened,
 // training goes on.
 Outcome Saver::end_failed(const std::map<int32_t, Error>& failures) {
-  const auto worse = std::find_if(failures.begin(), failures.end(), [](const auto& failure) {
-    return failure.second.code != ErrorCode::kResourceExhausted;
-  });
+  const auto worse =
+      std::find_if(failures.begin(), failures.end(),
+                   [this](const auto& failure) { return !is_of_storage(failure.second); });
   if (worse == failures.end()) {
-    begin_clearing(failures.begin()->second);
+    const auto not_full =
+        std::find_if(failures.begin(), failures.end(), [](const auto& failure) {
+          return failure.second.code != ErrorCode::kResourceExhausted;
+        });
+    begin_clearing((not_full == failures.end() ? failures.begin() : not_full)->second);
     return Ok{};
   }
   if (is_rank0()) {
@@ -303,20 +325,22 @@ void Saver::begin_clearing(const Error& why) {
   turn_ = Turn::kClearing;
   begun_step_ = committed_step_;
   ++failed_saves_;
-  ++saves_without_room_;
-  full_reason_ = why.message;
-  if (!full_since_) {
-    full_since_ = Clock::now();
+  ++failed_in_a_row_;
+  failure_ = why.message;
+  if (!failing_since_) {
+    failing_since_ = Clock::now();
     pause_ = kFirstPause;
   }
   if (!is_rank0()) return;
-  const std::chrono::milliseconds limit{workload_.checkpoint.disk_full_limit_ms};
-  const bool too_long = Clock::now() - *full_since_ >= limit;
+  const std::chrono::milliseconds limit{workload_.storage_limit_ms};
+  const bool too_long = Clock::now() - *failing_since_ >= limit;
   run([this, why, too_long]() -> Result<std::string> {
     const Outcome removed = abandon_checkpoint(workload_.checkpoint_dir, manifest_.ref());
     if (!removed.ok()) log_warning("a partial save stays: " + removed.error().message);
-    if (too_long) return Error{why.code, why.message + " (checkpoint.disk_full_limit is over)"};
-    return make_room();
+    if (too_long) {
+      return Error{ErrorCode::kResourceExhausted, why.message + " (limits.storage is over)"};
+    }
+    return why.code == ErrorCode::kResourceExhausted ? make_room() : std::string();
   });
 }
 
@@ -350,7 +374,7 @@ Outcome Saver::conclude_clearing() {
     next_attempt_ = Clock::now() + pause_;
     pause_ = std::min(2 * pause_, kLongestPause);
   }
-  if (is_rank0()) log_warning(full_reason_ + "; training goes on without it, " + next);
+  if (is_rank0()) log_warning(failure_ + "; training goes on without it, " + next);
   return Ok{};
 }
 

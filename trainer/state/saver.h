@@ -10,22 +10,24 @@
 //   idle --begin()--> writing    every rank's thread writes its shard
 //   writing, every rank reported written or failed:
 //        all written: receipts are exchanged, rank 0's thread commits the manifest --> committing
-//        disk full:   rank 0's thread removes the partial save and makes room --> clearing
+//        storage failed: rank 0's thread removes the partial save --> clearing
 //        any failed otherwise: the reason is exchanged, rank 0 removes the partial save, all stop
-//   committing, rank 0 reported: --> idle, the checkpoint exists; disk full: --> clearing;
+//   committing, rank 0 reported: --> idle, the checkpoint exists; storage failed: --> clearing;
 //        otherwise all ranks stop with the reason
-//   clearing, rank 0 reported: --> idle, or all ranks stop where the disk was full for too long
+//   clearing, rank 0 reported: --> idle, or all ranks stop where storage failed for too long
 //
 // A save that becomes due while another is under way begins when that one is done.
 //
-// A full disk is no reason to end training, which loses more than it saves. Each failure gives up
-// the oldest checkpoint that is not the newest valid one (nor one of checkpoint.keep_every) and
-// tries again at once; when none is left, it waits, longer from time to time, and saves at the next
-// step boundary after that. checkpoint.disk_full_limit bounds how long.
+// Storage that fails is no reason to end training, which loses more than it saves: the file server
+// is away, a mount is stale, the disk is full. The save is tried again, with growing pauses, at the
+// next step boundary after each; limits.storage bounds how long. Only where nothing but room is
+// missing does a failure give up the oldest checkpoint that is not the newest valid one (nor one of
+// checkpoint.keep_every), and the next try comes at once.
 //
-// Only what says so is a full or read-only disk. Whatever is thrown while a save is written (a GPU
-// that has failed shows there, too) is a fault of its rank: that one ends with its reason, the
-// others as its consequence, and the job is restarted.
+// That a directory is missing, or may not be written, is a mistake in the job file until the
+// directory has worked once for this job; from then on it is storage that fails. Whatever is thrown
+// while a save is written (a GPU that has failed shows there, too) is a fault of its rank: that one
+// ends with its reason, the others as its consequence, and the job is restarted.
 #pragma once
 
 #include <atomic>
@@ -75,18 +77,18 @@ class Saver {
   Outcome at_boundary(const SaveNews& sum, bool due);
 
   // Ends with a durable checkpoint of the present state, after finishing what is under way. While
-  // the disk is full it waits as training does; false when it gave up because a rank is hurried. A
+  // storage fails it waits as training does; false when it gave up because a rank is hurried. A
   // collective.
   Result<bool> finish(bool (*is_hurried)());
 
-  // The last attempt failed because the disk is full: nothing is due but rank 0's retry_due().
-  bool disk_full() const { return full_since_.has_value(); }
+  // The last attempt failed for storage: nothing is due but rank 0's retry_due().
+  bool is_failing() const { return failing_since_.has_value(); }
   // By this rank's clock.
   bool retry_due() const { return turn_ == Turn::kIdle && Clock::now() >= next_attempt_; }
-  // Attempts that a full disk made fail, so far.
+  // Attempts that storage made fail, so far.
   uint64_t failed_saves() const { return failed_saves_; }
   // The newest of them, in a row; 0 = the newest save is durable.
-  uint64_t saves_without_room() const { return saves_without_room_; }
+  uint64_t failed_in_a_row() const { return failed_in_a_row_; }
 
   // Finishes what is under way; nothing of it stays pending. A collective.
   Outcome settle();
@@ -111,10 +113,11 @@ class Saver {
   Outcome wait_for_turn();
   Outcome conclude_commit();
   Outcome end_failed(const std::map<int32_t, Error>& failures);
+  bool is_of_storage(const Error& failure) const;
   void begin_clearing(const Error& why);
   Outcome conclude_clearing();
   std::string make_room() const;
-  Result<bool> wait_for_room(bool (*is_hurried)());
+  Result<bool> wait_for_storage(bool (*is_hurried)());
   bool is_rank0() const { return workload_.rank == 0; }
 
   const Workload& workload_;
@@ -128,10 +131,10 @@ class Saver {
   uint64_t begun_step_ = 0;
   uint64_t committed_step_ = 0;
   uint64_t failed_saves_ = 0;
-  uint64_t saves_without_room_ = 0;
-  std::optional<Clock::time_point> full_since_;  // no attempt has succeeded since
-  std::string full_reason_;                      // of the last one
-  std::chrono::seconds pause_{0};                // before the one after the next
+  uint64_t failed_in_a_row_ = 0;
+  std::optional<Clock::time_point> failing_since_;  // no attempt has succeeded since
+  std::string failure_;                             // the last one's
+  std::chrono::seconds pause_{0};                   // before the one after the next
   Clock::time_point next_attempt_;
   std::thread thread_;
   std::atomic<bool> thread_done_{false};

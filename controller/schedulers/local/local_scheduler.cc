@@ -62,7 +62,7 @@ void LocalScheduler::holder_ended(const core::NodeKey& node, uint64_t pid,
 
 uint64_t LocalScheduler::present_holder(const core::NodeKey& node) const {
   const std::string path = paths_.node_lock(node.job, node.name);
-  if (!path_exists(path)) return 0;
+  if (!is_accessible(path)) return 0;
   // Free: we held it for a moment; a holder that is just starting then waits for us.
   if (lock_file(path).ok()) return 0;
   const auto text = read_file(path, 64);

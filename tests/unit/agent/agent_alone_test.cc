@@ -66,8 +66,8 @@ TEST_F(AgentAlone, WithoutAnyControllerANodeThatCompletesStepsGoesOnUntilTheyCea
   const auto worker = static_cast<pid_t>(started.workers(0).pid());
   controller_.stop();
   EXPECT_TRUE(write_file_atomic(marker("alone"), "").ok());
-  ASSERT_TRUE(eventually([&] { return path_exists(marker("trained")) || !process_runs(worker); }));
-  EXPECT_TRUE(path_exists(marker("trained"))) << "ended while it trained";
+  ASSERT_TRUE(eventually([&] { return is_accessible(marker("trained")) || !process_runs(worker); }));
+  EXPECT_TRUE(is_accessible(marker("trained"))) << "ended while it trained";
   EXPECT_EQ(wait_for_node_end(), 1);
   EXPECT_FALSE(process_runs(worker)) << broken_promise("leftover");
 }
@@ -85,11 +85,11 @@ TEST_F(AgentAlone, StepsThatWereCompletedWhileTheAgentHadNoTurnCount) {
         {"map", "step", "1", "wait", marker("stopped"), "train", std::to_string(kOrphanMs / 10 + 1),
          "file", marker("trained"), "hang"});
   controller_.stop();
-  ASSERT_TRUE(eventually([&] { return path_exists(marker("alone")); }));
+  ASSERT_TRUE(eventually([&] { return is_accessible(marker("alone")); }));
   ::poll(nullptr, 0, 200);  // it has seen that the controller did not start, and waits again
   ASSERT_EQ(::kill(agent_pid(), SIGSTOP), 0);
   EXPECT_TRUE(write_file_atomic(marker("stopped"), "").ok());
-  ASSERT_TRUE(eventually([&] { return path_exists(marker("trained")); }));
+  ASSERT_TRUE(eventually([&] { return is_accessible(marker("trained")); }));
   controller_.start();
   ASSERT_EQ(::kill(agent_pid(), SIGCONT), 0);
   EXPECT_EQ(controller_.take(AgentMessage::kRegisterAgent).register_agent().workers_size(), 1);

@@ -139,7 +139,7 @@ TEST_F(HolderTest, ExitRecordsOutliveTheAgentAndAreCoveredOnce) {
 TEST_F(HolderTest, ProgressPageCanBeReadByEveryAgentAndNotTruncated) {
   start_holder();
   spawn(worker(1, 0, {"map", "step", "41", "file", home_.path() + "/ready", "hang"}));
-  ASSERT_TRUE(eventually([&] { return path_exists(home_.path() + "/ready"); }));
+  ASSERT_TRUE(eventually([&] { return is_accessible(home_.path() + "/ready"); }));
   EXPECT_EQ(ProgressView(descriptor_.get()).sample().step, 41U);
   EXPECT_NE(::ftruncate(descriptor_.get(), 0), 0) << "a worker could end its agent by SIGBUS";
   ::kill(agent_pid_, SIGKILL);
@@ -151,7 +151,7 @@ TEST_F(HolderTest, KillIsBySignalThenForceAndMarksTheExit) {
   start_holder();
   spawn(worker(2, 0, {"hang"}));
   spawn(worker(2, 1, {"deaf", "file", home_.path() + "/deaf", "hang"}));
-  ASSERT_TRUE(eventually([&] { return path_exists(home_.path() + "/deaf"); }));
+  ASSERT_TRUE(eventually([&] { return is_accessible(home_.path() + "/deaf"); }));
   tell(Kill{2, 100});
   std::map<int, int> signals;  // in whichever order they come to their end
   for (int i = 0; i < 2; ++i) {
@@ -279,7 +279,7 @@ TEST_F(HolderTest, SecondHolderOfANodeLeavesQuietly) {
 TEST_F(HolderTest, TheNextHolderWaitsWhileTheWorkersOfTheFormerDie) {
   start_holder();
   const WorkerState deaf = spawn(worker(1, 0, {"deaf", "file", home_.path() + "/ready", "hang"}));
-  ASSERT_TRUE(eventually([&] { return path_exists(home_.path() + "/ready"); }));
+  ASSERT_TRUE(eventually([&] { return is_accessible(home_.path() + "/ready"); }));
   tell(End{0, 3'000, "given up"});
   const std::string lock = home_.paths().node_lock(kJob, "n0");
   ASSERT_TRUE(

@@ -92,7 +92,7 @@ TEST_F(Preparation, AFailingHookIsAFaultOfTheNodeWithItsLastLine) {
   EXPECT_EQ(failure.reason(), "hooks.pre 2: exit code 3: no luck");
   EXPECT_TRUE(failure.node_fault());
   EXPECT_FALSE(failure.hardware());
-  EXPECT_FALSE(path_exists(marker("told")));
+  EXPECT_FALSE(is_accessible(marker("told")));
   EXPECT_NE(text_of(home_.paths().node(kJob, "n0") + "/hooks.log").find("first\n"),
             std::string::npos);
   controller_.send(start_with(2, 2, {"true"}));
@@ -160,7 +160,7 @@ TEST_F(Preparation, WithoutWorkersNothingIsCleanedUp) {
   end.mutable_end_node()->add_hooks(append_to("told", "post"));
   controller_.send(end);
   controller_.take(AgentMessage::kGoodbye);
-  EXPECT_FALSE(path_exists(marker("told"))) << "nothing of the job ever ran here";
+  EXPECT_FALSE(is_accessible(marker("told"))) << "nothing of the job ever ran here";
   EXPECT_EQ(wait_for_node_end(), 0);
 }
 

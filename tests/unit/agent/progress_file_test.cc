@@ -140,10 +140,10 @@ TEST_F(Told, EachGenerationBeginsWithEmptyFilesAndLeavesNone) {
   ASSERT_TRUE(prepare_progress_files(directory, 1, {0, 1}).ok());
   EXPECT_EQ(ProgressFile(old).sample().step, 9U);
   ASSERT_TRUE(prepare_progress_files(directory, 2, {1}).ok());
-  EXPECT_FALSE(path_exists(old));
+  EXPECT_FALSE(is_accessible(old));
   EXPECT_EQ(ProgressFile(progress_file_path(directory, 2, 1)).sample().step, 0U);
   remove_progress_file(directory, 2, 1);
-  EXPECT_FALSE(path_exists(directory));
+  EXPECT_FALSE(is_accessible(directory));
 }
 
 }  // namespace

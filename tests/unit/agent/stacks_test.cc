@@ -197,7 +197,7 @@ class Recorder : public Stacks {
       ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
       return 1;
     });
-    EXPECT_TRUE(eventually([&] { return path_exists(home_.path() + "/life0-step1-rank3"); }));
+    EXPECT_TRUE(eventually([&] { return is_accessible(home_.path() + "/life0-step1-rank3"); }));
     return process_.pid();
   }
   std::string with_pipe() const { return "TORCH_NCCL_DEBUG_INFO_PIPE_FILE=" + home_.path() + "/p"; }
@@ -246,7 +246,7 @@ TEST_F(Recorder, ADumpThatIsThereIsTakenIfTheProcessItselfWroteIt) {
       dump_prefix_ + "3", std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
   output = take(2, of(3, pid));
   EXPECT_EQ(output.status, 0);
-  EXPECT_FALSE(path_exists(directory_ + "/g2-recorder-0003"));
+  EXPECT_FALSE(is_accessible(directory_ + "/g2-recorder-0003"));
 }
 
 TEST_F(Recorder, WhatIsNoPipeAndNoFileDoesNotHoldItUp) {

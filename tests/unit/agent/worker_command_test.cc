@@ -129,8 +129,8 @@ TEST_F(Command, ErrorFilesOfEarlierGenerationsGo) {
   v1::StartWorkers next = order(0);
   next.set_generation(8);
   ASSERT_TRUE(prepare_command(next, place_).ok());
-  EXPECT_FALSE(path_exists(old));
-  EXPECT_TRUE(path_exists(others)) << "of a rank on another node";
+  EXPECT_FALSE(is_accessible(old));
+  EXPECT_TRUE(is_accessible(others)) << "of a rank on another node";
 }
 
 }  // namespace

@@ -210,7 +210,7 @@ TEST_F(AuthorityTest, WhoeverDiesBetweenTwoStepsHasDoneNoHarm) {
 
 TEST_F(AuthorityTest, WhoeverDiesWhileMakingItLeavesOneThatCanBeUsed) {
   EXPECT_TRUE(AuthorityDirectory::make(path(), "head", kNow, kYear).value());
-  EXPECT_FALSE(path_exists(path() + "/bundle.pem"));
+  EXPECT_FALSE(is_accessible(path() + "/bundle.pem"));
   const std::string made = state().bundle();
   EXPECT_FALSE(AuthorityDirectory::make(path(), "head", kNow + 5, kYear).value());
   ASSERT_TRUE(write_file_atomic(path() + "/bundle.pem.tmp.torn", "-----BEGIN").ok());

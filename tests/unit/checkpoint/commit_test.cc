@@ -56,7 +56,7 @@ class Commit : public testing::Test {
   }
   std::string refusal() {
     const auto committed = commit_checkpoint(dir_.path(), synthetic_manifest(save_), receipts_);
-    EXPECT_FALSE(path_exists(dir_ / "step-40.g1/manifest.json"));
+    EXPECT_FALSE(is_accessible(dir_ / "step-40.g1/manifest.json"));
     return committed.ok() ? "" : committed.error().message;
   }
   TemporaryDirectory dir_;

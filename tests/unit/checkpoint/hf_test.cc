@@ -75,7 +75,7 @@ std::vector<std::string> sorted_lines(const std::string& text) {
 class HuggingFace : public testing::Test {
  protected:
   void SetUp() override {
-    if (!path_exists(kPython)) GTEST_SKIP() << kPython << " is absent: no independent reader";
+    if (!is_accessible(kPython)) GTEST_SKIP() << kPython << " is absent: no independent reader";
   }
   TemporaryDirectory dir_;
 };
@@ -286,7 +286,7 @@ TEST_F(HuggingFace, ADamagedCheckpointIsNotExported) {
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().code, ErrorCode::kDataLoss);
     EXPECT_THAT(refused.error().message, HasSubstr("at byte " + std::to_string(entry.offset)));
-    EXPECT_FALSE(path_exists(dir_ / "out")) << "nothing stays, half-written or empty";
+    EXPECT_FALSE(is_accessible(dir_ / "out")) << "nothing stays, half-written or empty";
     ASSERT_TRUE(write_file_atomic(path, good).ok());
   }
 }
@@ -336,7 +336,7 @@ INSTANTIATE_TEST_SUITE_P(
         Unsuitable{kIndex, "weight_map", "wait_map", "has no weight_map; get it again"}));
 
 TEST_P(Refuses, NamingTensorAndFile) {
-  if (!path_exists(kPython)) GTEST_SKIP() << kPython << " is absent";
+  if (!is_accessible(kPython)) GTEST_SKIP() << kPython << " is absent";
   const TemporaryDirectory dir;
   const std::string name = GetParam().file;
   const char* files = name == kIndex ? " BF16 3" : " BF16 1";
@@ -351,7 +351,7 @@ TEST_P(Refuses, NamingTensorAndFile) {
   ASSERT_FALSE(refused.ok());
   EXPECT_THAT(refused.error().message, HasSubstr(GetParam().complaint));
   EXPECT_THAT(refused.error().message, HasSubstr(dir / "model"));
-  EXPECT_FALSE(path_exists(dir / "in")) << "nothing was written";
+  EXPECT_FALSE(is_accessible(dir / "in")) << "nothing was written";
 }
 
 TEST(HfConfigText, KeepsEverythingOfAModel) {

@@ -80,7 +80,7 @@ TEST_F(Ca, IsMadeShownAndRotated) {
 TEST_F(Ca, IsWhereTheServiceHasIt) {
   ::setenv("HPCTL_CA", path_.c_str(), 1);
   EXPECT_EQ(run_hpctl({"ca", "make"}).status, kExitOk);
-  EXPECT_TRUE(path_exists(path_ + "/bundle.pem"));
+  EXPECT_TRUE(is_accessible(path_ + "/bundle.pem"));
 }
 
 TEST_F(Ca, WrongWordsAreRefused) {
@@ -92,7 +92,7 @@ TEST_F(Ca, WrongWordsAreRefused) {
                                                 {"rotate", "--spread", "x"}}) {
     EXPECT_EQ(ca(words).status, kExitUsage) << words[0];
   }
-  EXPECT_FALSE(path_exists(path_)) << "nothing of that was done";
+  EXPECT_FALSE(is_accessible(path_)) << "nothing of that was done";
 }
 
 }  // namespace

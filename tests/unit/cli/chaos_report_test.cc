@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "controller/core/disk_notes.h"
+#include "controller/core/save_notes.h"
 
 namespace hpctl {
 namespace {
@@ -83,13 +83,13 @@ EventView noted(int64_t ms, const std::string& words) {
 }
 
 TEST(ChaosReport, ADiskIsFoundFullAndIsBackWithACheckpoint) {
-  std::vector<EventView> after = {noted(300, core::kDiskIsFull)};
+  std::vector<EventView> after = {noted(300, core::kSavesFail)};
   FaultResult result = judged(InjectedFault::kFullDisk, 2, "n1", after);
   EXPECT_TRUE(result.found);
   EXPECT_EQ(result.blame, Blame::kNotDue);
   EXPECT_EQ(result.noticed_ms, 300);
   EXPECT_FALSE(result.back_ms.has_value());
-  after.push_back(noted(6'000, core::kDiskHasRoom));
+  after.push_back(noted(6'000, core::kSavesWork));
   EXPECT_EQ(judged(InjectedFault::kFullDisk, 2, "n1", after).back_ms, 6'000);
   EXPECT_FALSE(judged(InjectedFault::kFullDisk, 2, "n1", {}).found);
 }

@@ -37,7 +37,7 @@ class DataPrepare : public ::testing::Test {
   void expect_mistake(const CommandResult& result, const std::string& words) {
     EXPECT_EQ(result.exit_code, kExitUsage) << result.err;
     EXPECT_THAT(result.err, HasSubstr(words));
-    EXPECT_FALSE(path_exists(dir_ / "out.idx"));
+    EXPECT_FALSE(is_accessible(dir_ / "out.idx"));
   }
 
   TemporaryDirectory dir_;

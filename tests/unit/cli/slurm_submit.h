@@ -80,7 +80,7 @@ class SlurmSubmit : public ::testing::Test {
   }
   std::vector<std::string> job_directories() const {
     const std::string jobs = home_.paths().home() + "/jobs";
-    return path_exists(jobs) ? list_directory(jobs).value() : std::vector<std::string>{};
+    return is_accessible(jobs) ? list_directory(jobs).value() : std::vector<std::string>{};
   }
 
   ScopedHome home_;

@@ -82,7 +82,7 @@ TEST_F(SlurmSubmit, AJobThatCouldNeverStartIsRefused) {
   EXPECT_EQ(result.exit_code, kExitFailed);
   EXPECT_EQ(result.err,
             "hpctl: the job asks for 5 nodes (nodes.count and nodes.spares); the cluster has 4\n");
-  EXPECT_FALSE(path_exists(slurm() + "/jobs"));
+  EXPECT_FALSE(is_accessible(slurm() + "/jobs"));
 }
 
 // Aloud: a person who configured it believes that his job outlives its first node.
@@ -123,7 +123,7 @@ TEST_F(SlurmSubmit, WhatTheShellSaysOfAnotherJobIsRefused) {
       EXPECT_EQ(result.out, "");
     }
   }
-  EXPECT_FALSE(path_exists(slurm() + "/jobs"));
+  EXPECT_FALSE(is_accessible(slurm() + "/jobs"));
 }
 
 TEST_F(SlurmSubmit, WhatTheShellSaysOfKeysCountsWhereTheJobFileIsSilent) {

@@ -171,7 +171,7 @@ TEST_F(Submit, DryRunStartsNothing) {
   EXPECT_THAT(yaml.out, HasSubstr("heartbeat_timeout: 10s\n"));
   EXPECT_EQ(submit(yaml.out, {"--dry-run"}).out, yaml.out);
   EXPECT_TRUE(job_spec_from_json(submit(kCommandJob, {"--dry-run", "--json"}).out).ok());
-  EXPECT_FALSE(path_exists(home_.paths().socket_directory()));
+  EXPECT_FALSE(is_accessible(home_.paths().socket_directory()));
 }
 
 TEST_F(Submit, WithoutASchedulerNamesLocal) {
@@ -217,7 +217,7 @@ TEST_F(Submit, SmallTextIsTokenisedHere) {
     return job_spec_from_json(controller.submits()[i].spec_json())->train->data.path;
   };
   EXPECT_EQ(path(0), path(1));
-  EXPECT_TRUE(path_exists(path(0) + ".idx")) << path(0);
+  EXPECT_TRUE(is_accessible(path(0) + ".idx")) << path(0);
 
   write(home_.directory() + "/other.json",
         R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []},)"
@@ -249,7 +249,7 @@ TEST_F(Submit, PairsArePreparedHereEvenAsBytes) {
   ASSERT_EQ(controller.submits().size(), 1U);
   const std::string path =
       job_spec_from_json(controller.submits()[0].spec_json())->train->data.path;
-  EXPECT_TRUE(path_exists(path + ".idx")) << path;
+  EXPECT_TRUE(is_accessible(path + ".idx")) << path;
   EXPECT_THAT(
       submit(train_job(path)).err,
       HasSubstr("was prepared as format sft, but workload.train.data asks for format text"));

@@ -350,7 +350,7 @@ TEST_F(Offline, AnswersFromTheRecord) {
   const CommandRun why = run_hpctl({"why", "3"});
   EXPECT_THAT(why.out, HasSubstr("RUNNING: it trains; it began with: by uid 0\n"));
   EXPECT_THAT(why.out, HasSubstr("JobStarting"));
-  EXPECT_FALSE(path_exists(home_.paths().controller_socket()));
+  EXPECT_FALSE(is_accessible(home_.paths().controller_socket()));
 }
 
 TEST_F(Offline, DamagedRecordsAreNamed) {

@@ -57,7 +57,7 @@ TEST_F(Lineage, ARepeatedRecordIsOurs) {
 TEST_F(Lineage, TheRendezvousOfANewerGenerationStays) {
   record(action(10, 9, 0));
   record(action(9, 8, 0));
-  EXPECT_TRUE(path_exists(paths_.rendezvous(JobId{1}, Generation{10})));
+  EXPECT_TRUE(is_accessible(paths_.rendezvous(JobId{1}, Generation{10})));
   EXPECT_NE(rendezvous_port(paths_, JobId{1}, Generation{10}), 0);
 }
 
@@ -73,8 +73,8 @@ TEST_F(Lineage, ThePortOfAGenerationStaysAndOlderRendezvousGo) {
   record(action(1, 0, 0));
   EXPECT_EQ(rendezvous_port(paths_, JobId{1}, Generation{1}), port);
   record(action(2, 1, 0));
-  EXPECT_FALSE(path_exists(paths_.rendezvous(JobId{1}, Generation{1})));
-  EXPECT_TRUE(path_exists(paths_.rendezvous(JobId{1}, Generation{2})));
+  EXPECT_FALSE(is_accessible(paths_.rendezvous(JobId{1}, Generation{1})));
+  EXPECT_TRUE(is_accessible(paths_.rendezvous(JobId{1}, Generation{2})));
 }
 
 TEST_F(Lineage, TheNewestWholeCheckpointIsChosen) {

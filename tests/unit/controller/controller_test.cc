@@ -53,10 +53,10 @@ TEST(Controller, ASecondOneOnTheSameHomeIsRefusedWithThePidOfTheFirst) {
 TEST(Controller, EndsCleanlyOnSigterm) {
   LiveController controller;
   controller.start();
-  EXPECT_TRUE(path_exists(controller.paths().controller_socket()));
+  EXPECT_TRUE(is_accessible(controller.paths().controller_socket()));
   ::kill(controller.pid(), SIGTERM);
   EXPECT_EQ(controller.wait_for_end(), 0);
-  EXPECT_FALSE(path_exists(controller.paths().controller_socket()));
+  EXPECT_FALSE(is_accessible(controller.paths().controller_socket()));
   const auto wal = read_file(controller.paths().database() + "-wal");
   EXPECT_TRUE(!wal.ok() || wal->empty()) << "the write-ahead log is moved into the database";
 }
@@ -133,7 +133,7 @@ TEST(Controller, ServesWithoutMetricsWhereTheirAddressIsNotOfThisMachine) {
     EXPECT_FALSE(controller.ended()) << test::last_line(controller.paths().controller_log());
     const auto log = read_file(controller.paths().controller_log());
     EXPECT_NE(log->find("there are no metrics"), std::string::npos) << *log;
-    EXPECT_FALSE(path_exists(controller.paths().home() + "/metrics-targets.json"));
+    EXPECT_FALSE(is_accessible(controller.paths().home() + "/metrics-targets.json"));
   }
 }
 

@@ -388,7 +388,7 @@ class Homes : public ::testing::Test {
     return directory;
   }
   bool has_targets(const std::string& job) const {
-    return path_exists(home_.path() + "/metrics-targets-" + job + ".json");
+    return is_accessible(home_.path() + "/metrics-targets-" + job + ".json");
   }
   static void make_older(const std::string& path, int64_t seconds) {
     const timespec then{::time(nullptr) - seconds, 0};

@@ -196,7 +196,7 @@ TEST(Codec, JobRowKeepsEveryField) {
   job.state = JobState::kRecovering;
   job.stage = PlanStage::kRecordGeneration;
   job.not_before_ms = 77;
-  job.plan_attempts = 2;
+  job.storage_since_ms = 2;
   job.cancel_requested = true;
   job.lost_ms = 123;
   job.spent = {4, 23, 60, 40, 5, 6, 9, {10, 11}};

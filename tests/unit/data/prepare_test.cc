@@ -92,7 +92,7 @@ TEST(Prepare, DocumentsInOrderWithAnEndToken) {
   EXPECT_EQ(done->note.tokens, 36U);
   EXPECT_EQ(done->note.end_of_document, 0);
   EXPECT_EQ(IndexedDataset::open(dir / "deep")->vocabulary(), 256U);
-  EXPECT_FALSE(path_exists(dir / "deep.parts"));
+  EXPECT_FALSE(is_accessible(dir / "deep.parts"));
 }
 
 struct Dataset {
@@ -227,7 +227,7 @@ TEST(Prepare, KilledAnywhereItGoesOnToTheSameBytes) {
     // A victim that was let through has finished the dataset.
     ASSERT_EQ(done.ok(), deaths == 2) << failpoint;
     EXPECT_EQ(dataset(dir / "out"), dataset(dir / "reference")) << failpoint;
-    EXPECT_FALSE(path_exists(dir / "out.parts"));
+    EXPECT_FALSE(is_accessible(dir / "out.parts"));
     for (const char* suffix : {".bin", ".idx", ".json"}) {
       ASSERT_EQ(remove((dir / "out" + suffix).c_str()), 0);
     }
@@ -365,7 +365,7 @@ TEST(PrepareCached, TooMuchTextIsRefusedWithTheCommandToRun) {
   ASSERT_FALSE(refused.ok());
   EXPECT_THAT(refused.error().message, HasSubstr("run `hpctl data prepare " + dir.path() +
                                                  " --tokenizer byte --append-eod --out PREFIX`"));
-  EXPECT_FALSE(path_exists(dir / "cache"));
+  EXPECT_FALSE(is_accessible(dir / "cache"));
 }
 
 }  // namespace

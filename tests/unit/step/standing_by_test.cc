@@ -134,7 +134,7 @@ class StandingByTest : public SupervisionFixture {
   }
   json life(int generation) {
     const std::string name = "life." + std::to_string(generation);
-    await(name, [&] { return path_exists(directory_ / name); });
+    await(name, [&] { return is_accessible(directory_ / name); });
     return json::parse(text_of(name));
   }
   void end_processes_of(int generation) const {
@@ -253,7 +253,7 @@ TEST_F(StandingByTest, IsThereAfterAWhileWhereNoStepIsTold) {
   start_python();
   started();
   await_standby();
-  EXPECT_FALSE(path_exists(directory_ / "step"));
+  EXPECT_FALSE(is_accessible(directory_ / "step"));
 }
 
 // What its imports have begun carries another mark than the program's processes.

@@ -190,13 +190,13 @@ TEST_F(SupervisionTest, WhatTheProgramTellsIsPassedOnAndItsFileGoesWithIt) {
     asleep += told.process_state == "S" ? 1 : 0;
   }
   const std::string path = path_told();
-  EXPECT_TRUE(path_exists(path));
+  EXPECT_TRUE(is_accessible(path));
   ASSERT_TRUE(kill_process(static_cast<pid_t>(pid)));
   for (auto said = next();; said = next()) {
     ASSERT_TRUE(said);
     if (std::holds_alternative<step::Exited>(*said)) break;
   }
-  EXPECT_FALSE(path_exists(std::filesystem::path(path).parent_path()));
+  EXPECT_FALSE(is_accessible(std::filesystem::path(path).parent_path()));
 }
 
 // However soon it ends.
@@ -225,8 +225,8 @@ TEST_F(SupervisionTest, WhatAKilledShimLeftIsRemovedByTheNext) {
   ASSERT_FALSE(HasFatalFailure());
   ASSERT_TRUE(next());
   ASSERT_TRUE(next());
-  EXPECT_FALSE(path_exists(left));
-  EXPECT_TRUE(path_exists(path_told()));
+  EXPECT_FALSE(is_accessible(left));
+  EXPECT_TRUE(is_accessible(path_told()));
 }
 
 }  // namespace

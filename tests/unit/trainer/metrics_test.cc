@@ -161,7 +161,7 @@ TEST(EventFile, FramesRecordsAsTensorFlowDoes) {
 }
 
 TEST(EventFile, AnIndependentReaderFindsWhatWasWritten) {
-  if (!path_exists("/usr/bin/python3")) GTEST_SKIP() << "/usr/bin/python3 is absent";
+  if (!is_accessible("/usr/bin/python3")) GTEST_SKIP() << "/usr/bin/python3 is absent";
   const TemporaryDirectory dir;
   auto file = EventFile::create(dir / "a/b", 41);
   ASSERT_TRUE(file.ok()) << file.error().message;
@@ -187,7 +187,7 @@ TEST(EventFile, AnIndependentReaderFindsWhatWasWritten) {
 // Whatever tags, values and steps are written, the independent reader finds them; and whatever byte
 // of the file changes, it does not take the file for sound.
 TEST(EventFile, AnyScalarsComeBackAndAnyDamageIsSeen) {
-  if (!path_exists("/usr/bin/python3")) GTEST_SKIP() << "/usr/bin/python3 is absent";
+  if (!is_accessible("/usr/bin/python3")) GTEST_SKIP() << "/usr/bin/python3 is absent";
   const TemporaryDirectory dir;
   Rng rng(4);
   std::deque<std::string> tags;
@@ -274,7 +274,7 @@ TEST(MetricsWriter, WritesLinesAndEventsOfTheSameValues) {
   EXPECT_DOUBLE_EQ(lines[0]["save_ms"], 200);
   EXPECT_DOUBLE_EQ(lines[0]["comm_under_way_ms"], 400);
   EXPECT_DOUBLE_EQ(lines[0]["comm_overlap"], 0.75);
-  if (!path_exists("/usr/bin/python3")) GTEST_SKIP() << "/usr/bin/python3 is absent";
+  if (!is_accessible("/usr/bin/python3")) GTEST_SKIP() << "/usr/bin/python3 is absent";
   const std::string events = dir / "tb/" + list_directory(dir / "tb").value().at(0);
   const json scalars = read_lines(run_program(kReader + events).text).at(2)["scalars"];
   EXPECT_EQ(scalars["loss_metrics/global_avg_loss"], 1.5);
@@ -297,7 +297,7 @@ TEST(Trace, HoldsTheStepsAskedForAndNoOthers) {
     const auto now = StepTimes::Clock::now();
     trace.add("gather", "layers.1", now - std::chrono::milliseconds(2), now);
     times.lap(StepPart::kReduce);
-    EXPECT_EQ(path_exists(path), step >= 7) << "written when step 6 is complete";
+    EXPECT_EQ(is_accessible(path), step >= 7) << "written when step 6 is complete";
   }
   const json document = json::parse(read_file(path).value());
   std::map<std::string, int> spans;

@@ -375,7 +375,7 @@ struct Adapters {
 
 // What PEFT makes of the exported adapters beside the exported base is the exported merged model.
 TEST(WorkerLora, AReaderOfPeftsLayoutPredictsWhatTheMergedModelDoes) {
-  if (!path_exists(kPython)) GTEST_SKIP() << kPython << " is absent: no independent reader";
+  if (!is_accessible(kPython)) GTEST_SKIP() << kPython << " is absent: no independent reader";
   const std::string tokens = " 108,105,110,101,32,49,50,32,111,102,32,52 ";  // of the text's kind
   for (const Adapters& adapters :
        {Adapters{4, 8, LoraSpec{}.targets},

@@ -390,7 +390,7 @@ TEST(Worker, FinishedJobIsLeftAlone) {
   Job job(1);
   job.resume_from(calm_job(), "step-8.g1", 8);
   ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
-  EXPECT_FALSE(path_exists(job.workload.checkpoint_dir + "/step-8.g2"));
+  EXPECT_FALSE(is_accessible(job.workload.checkpoint_dir + "/step-8.g2"));
 }
 
 }  // namespace

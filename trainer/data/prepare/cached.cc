@@ -57,9 +57,9 @@ Result<CachedData> prepare_cached(const CacheRequest& request,
   const std::string name = (input.has_filename() ? input : input.parent_path()).filename();
   options.out = request.directory + "/" + name + "-" + key.hex_digest().substr(0, 16);
   // The parts go after the index has come.
-  if (path_exists(options.out + ".idx") && !path_exists(options.out + ".parts")) {
-    return CachedData{options.out, false};
-  }
+  HP_TRY_ASSIGN(const bool has_index, path_exists(options.out + ".idx"));
+  HP_TRY_ASSIGN(const bool has_parts, path_exists(options.out + ".parts"));
+  if (has_index && !has_parts) return CachedData{options.out, false};
   HP_TRY(make_directories(request.directory));
   HP_TRY(prepare_data(options, on_progress));
   return CachedData{options.out, true};

@@ -92,7 +92,8 @@ Result<PartStore> PartStore::open(const std::string& directory, const std::strin
   }
   store.lock_ = std::move(lock).value();
   const std::string plan_path = directory + "/plan.json";
-  if (!path_exists(plan_path)) {
+  HP_TRY_ASSIGN(const bool has_plan, path_exists(plan_path));
+  if (!has_plan) {
     HP_TRY(write_file_atomic(plan_path, plan));
     return store;
   }
@@ -185,7 +186,8 @@ Outcome PartStore::join_lengths(uint64_t count, TokenType type, const std::strin
   std::vector<int32_t> documents;  // stays empty where there are no such files
   for (uint64_t n = 0; n < count; ++n) {
     HP_TRY(read_numbers(path(n, ".len"), lengths));
-    if (path_exists(path(n, ".doc"))) HP_TRY(read_numbers(path(n, ".doc"), documents));
+    HP_TRY_ASSIGN(const bool has_documents, path_exists(path(n, ".doc")));
+    if (has_documents) HP_TRY(read_numbers(path(n, ".doc"), documents));
   }
   const Outcome written = write_index(prefix + ".idx", type, lengths, documents);
   return written.ok() ? written : Outcome(with_remedy(written.error()));

@@ -256,7 +256,8 @@ Result<PrepareResult> prepare_data(const PrepareOptions& options,
   HP_TRY_ASSIGN(const LineForm form, line_form(options, *tokenizer));
   HP_TRY_ASSIGN(const std::vector<InputFile> files, find_inputs(options.inputs));
   const std::string plan = preparation_plan(options, files, note.tokenizer_hash);
-  if (path_exists(options.out + ".idx")) return finished_earlier(options, plan, files.size());
+  HP_TRY_ASSIGN(const bool finished, path_exists(options.out + ".idx"));
+  if (finished) return finished_earlier(options, plan, files.size());
   HP_TRY_ASSIGN(PartStore store, PartStore::open(options.out + ".parts", plan));
   uint64_t raw_total = 0;
   for (const InputFile& file : files) raw_total += file.bytes;
