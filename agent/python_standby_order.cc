@@ -2,7 +2,7 @@
 #include "agent/python_standby_order.h"
 
 #include "agent/python_standby.h"
-#include "common/base/json.h"
+#include "common/base/json_text.h"
 
 namespace hpctl {
 
@@ -25,8 +25,7 @@ std::vector<std::string> python_standby_command(const PythonCommand& python,
 
 std::string python_standby_document(const PythonStandbyPart& part) {
   using nlohmann::json;
-  return json{{"argv", part.argv}, {"env", part.env}, {"signals", part.signals}}.dump(
-      -1, ' ', false, json::error_handler_t::replace);
+  return json_text(json{{"argv", part.argv}, {"env", part.env}, {"signals", part.signals}});
 }
 
 }  // namespace hpctl
