@@ -158,6 +158,8 @@ void on(Transition& t, const CheckpointChosen& e) {
     return;
   }
   job.directory_generation = std::max(job.directory_generation, e.newest_generation);
+  // A newer one that is damaged counts no more; what is in memory is on no disk.
+  if (origin.memory_of != Generation{}) job.committed_step = e.step;
   t.facts(job.id).origin = origin;
 }
 
