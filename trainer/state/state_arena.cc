@@ -15,6 +15,7 @@
 
 #include "common/base/rng.h"
 #include "trainer/parallel/bf16_rounding.h"
+#include "trainer/state/may_pass.h"
 
 namespace hpctl {
 
@@ -25,7 +26,7 @@ Error no_memory(size_t bytes, int err) {
                                 " MiB for the state arena (model and optimizer state)",
                             err);
   error.message += "; free memory, raise the memory limit, or use more workers";
-  return error;
+  return may_pass(std::move(error));
 }
 
 Outcome reserve(int fd, size_t bytes) {
