@@ -47,10 +47,9 @@ std::string new_boot_id() {
   return *std::move(id);
 }
 
-bool is_permanent(ErrorCode code) {
-  return code == ErrorCode::kNotFound || code == ErrorCode::kPermissionDenied ||
-         code == ErrorCode::kInvalidArgument;
-}
+// A file that is no program will be none at the next attempt either. One that is not there may be
+// back: a mount is away, or an upgrade is under way. The controller counts attempts.
+bool is_permanent(ErrorCode code) { return code == ErrorCode::kInvalidArgument; }
 
 WorkerState state_of(const Worker& worker) {
   return {worker.incarnation,

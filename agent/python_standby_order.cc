@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/python_standby_order.h"
 
+#include <array>
+#include <cstdio>
+#include <string_view>
+
 #include "agent/python_standby.h"
 #include "common/base/json.h"
+#include "common/base/json_text.h"
+#include "common/base/utf8.h"
 
 namespace hpctl {
 
@@ -23,10 +29,40 @@ std::vector<std::string> python_standby_command(const PythonCommand& python,
   return command;
 }
 
+namespace {
+
+using nlohmann::json;
+
+// Arguments and variables are bytes. Python takes one that is not UTF-8 as a lone surrogate
+// (PEP 383), which its json module reads from \udcXX and its exec turns back into the byte.
+std::string quoted_for_python(std::string_view text) {
+  std::string quoted = "\"";
+  while (!text.empty()) {
+    size_t length = 0;
+    while (const size_t more = utf8_sequence_length(text.substr(length))) length += more;
+    const std::string run = json_text(json(std::string(text.substr(0, length))));
+    quoted.append(run, 1, run.size() - 2);
+    text.remove_prefix(length);
+    if (text.empty()) break;
+    std::array<char, 8> escape{};
+    std::snprintf(escape.data(), escape.size(), "\\udc%02x", static_cast<unsigned char>(text[0]));
+    quoted += escape.data();
+    text.remove_prefix(1);
+  }
+  return quoted + "\"";
+}
+
+std::string list_for_python(const std::vector<std::string>& texts) {
+  std::string list;
+  for (const std::string& text : texts) list += (list.empty() ? "" : ",") + quoted_for_python(text);
+  return "[" + list + "]";
+}
+
+}  // namespace
+
 std::string python_standby_document(const PythonStandbyPart& part) {
-  using nlohmann::json;
-  return json{{"argv", part.argv}, {"env", part.env}, {"signals", part.signals}}.dump(
-      -1, ' ', false, json::error_handler_t::replace);
+  return "{\"argv\":" + list_for_python(part.argv) + ",\"env\":" + list_for_python(part.env) +
+         ",\"signals\":" + json_text(json(part.signals)) + "}";
 }
 
 }  // namespace hpctl

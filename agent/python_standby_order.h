@@ -26,7 +26,8 @@ std::vector<std::string> python_standby_command(const PythonCommand& python,
                                                 const std::string& modules,
                                                 const PythonStandbyDescriptors& descriptors);
 
-// Its part, which travels beside control::Join. A byte that is no UTF-8 is replaced: it is JSON.
+// Its part, which travels beside control::Join. JSON for Python alone: a byte that is not UTF-8 is
+// the escape of a lone surrogate.
 struct PythonStandbyPart {
   std::vector<std::string> argv;  // the whole command: what cannot be taken over is executed
   std::vector<std::string> env;   // NAME=value, besides what it was started with

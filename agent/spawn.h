@@ -35,8 +35,8 @@ struct SpawnedProcess {
   UniqueFd pidfd;  // readable when the process has ended; the caller reaps it
 };
 
-// Codes: kNotFound, kPermissionDenied, kInvalidArgument (not a program) are permanent;
-// kResourceExhausted and others may go away.
+// Codes: kInvalidArgument (not a program) is permanent; others, such as kNotFound and
+// kPermissionDenied, may go away.
 Result<SpawnedProcess> spawn_process(const SpawnPlan& plan);
 
 // The program argv[0] with our environment, nothing to read, and its output in a pipe whose end

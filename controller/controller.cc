@@ -13,6 +13,7 @@
 #include "common/base/file.h"
 #include "common/base/host_port.h"
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "common/base/log.h"
 #include "common/base/node_address.h"
 #include "controller/access/tcp_access.h"
@@ -223,7 +224,7 @@ Outcome Controller::publish() const {
   const nlohmann::json document = {{"pid", ::getpid()},
                                    {"socket", paths_.controller_socket()},
                                    {"metrics", metrics_ ? metrics_->address() : ""}};
-  HP_TRY(write_file_atomic(paths_.controller_json(), document.dump() + "\n"));
+  HP_TRY(write_file_atomic(paths_.controller_json(), json_text(document) + "\n"));
   publish_targets(metrics_ ? metrics_->address() : "");
   return Ok{};
 }

@@ -172,6 +172,13 @@ bool take_flag(ControllerOptions& options, const std::string& name) {
   return true;
 }
 
+Outcome check_directories(const ControllerOptions& options) {
+  const std::string remedy = "give the directory another name";
+  HP_TRY(check_path_is_text("--home", options.home, remedy));
+  HP_TRY(check_path_is_text("--job-dir", options.job_dir, remedy));
+  return check_path_is_text("--state-dir", options.state_dir, remedy);
+}
+
 Outcome check(const ControllerOptions& options) {
   const auto wrong = [](const std::string& what) {
     return Error{ErrorCode::kInvalidArgument, what + "; see hpcontroller --help"};
@@ -191,6 +198,7 @@ Outcome check(const ControllerOptions& options) {
     return wrong(
         "--plain-listen is for --cluster with --ca (HPCTL_CA): without, --listen is plain");
   }
+  HP_TRY(check_directories(options));
   const std::string& scheduler = options.scheduler;
   if (!scheduler.empty() && scheduler != kSchedulerSlurm && scheduler != kSchedulerNone) {
     return wrong("--scheduler wants slurm or none, got \"" + scheduler + "\"");

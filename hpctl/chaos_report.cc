@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "controller/core/save_notes.h"
 
 namespace hpctl {
@@ -404,7 +405,7 @@ std::string to_json_text(const ChaosReport& report) {
                            {"wall_ms", report.wall_ms},
                            {"lost_ms", report.lost_ms},
                            {"ettr", ratio(report.wall_ms - report.lost_ms, report.wall_ms)}}}};
-  return document.dump(-1, ' ', false, json::error_handler_t::replace);
+  return json_text(document);
 }
 
 }  // namespace hpctl

@@ -2,6 +2,7 @@
 #include "hpctl/checkpoint_exchange.h"
 
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/interrupt_flag.h"
 #include "trainer/checkpoint/huggingface.h"
@@ -12,11 +13,10 @@ namespace {
 int report_done(const Invocation& invocation, const HfReport& done, const std::string& advice) {
   std::ostream& out = invocation.terminal.out;
   if (invocation.json()) {
-    out << nlohmann::ordered_json{{"path", done.path},
-                                  {"tensors", done.tensors},
-                                  {"bytes", done.bytes},
-                                  {"files", done.files}}
-               .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
+    out << json_text(nlohmann::ordered_json{{"path", done.path},
+                                            {"tensors", done.tensors},
+                                            {"bytes", done.bytes},
+                                            {"files", done.files}})
         << "\n";
     return kExitOk;
   }

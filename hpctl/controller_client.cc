@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "common/base/file.h"
+#include "common/base/printable.h"
 #include "common/base/tcp_probe.h"
 #include "common/rpc/controller_process.h"
 #include "common/rpc/job_channel.h"
@@ -19,6 +20,12 @@ namespace {
 constexpr std::chrono::milliseconds kPingTimeout{1000};  // of a machine that may be gone
 constexpr std::chrono::milliseconds kStartTimeout{10'000};
 constexpr std::chrono::milliseconds kSubmitTimeout{20'000};
+
+// An argument as a field of a request, of which protobuf carries UTF-8 only.
+std::string wire_text(const std::string& argument) {
+  constexpr size_t kMaxBytes = 4096;
+  return printable_line(argument, kMaxBytes);
+}
 
 void set_deadline(grpc::ClientContext& context, std::chrono::milliseconds timeout) {
   context.set_deadline(std::chrono::system_clock::now() + timeout);
@@ -225,8 +232,8 @@ Outcome ControllerClient::quarantine_node(JobId job, const std::string& node,
                                           const std::string& reason, int64_t for_ms) {
   v1::QuarantineNodeRequest request;
   request.set_job(to_string(job));
-  request.set_node(node);
-  request.set_reason(reason);
+  request.set_node(wire_text(node));
+  request.set_reason(wire_text(reason));
   request.set_for_ms(for_ms);
   HP_TRY(call(&Stub::QuarantineNode, request));
   return Ok{};
@@ -235,7 +242,7 @@ Outcome ControllerClient::quarantine_node(JobId job, const std::string& node,
 Outcome ControllerClient::release_node(JobId job, const std::string& node) {
   v1::ReleaseNodeRequest request;
   request.set_job(to_string(job));
-  request.set_node(node);
+  request.set_node(wire_text(node));
   HP_TRY(call(&Stub::ReleaseNode, request));
   return Ok{};
 }
@@ -244,8 +251,8 @@ Outcome ControllerClient::recover_node(JobId job, const std::string& node,
                                        const std::string& reason, bool reboot) {
   v1::RecoverNodeRequest request;
   request.set_job(to_string(job));
-  request.set_node(node);
-  request.set_reason(reason);
+  request.set_node(wire_text(node));
+  request.set_reason(wire_text(reason));
   request.set_reboot(reboot);
   HP_TRY(call(&Stub::RecoverNode, request));
   return Ok{};
@@ -257,7 +264,7 @@ Result<uint64_t> ControllerClient::inject(JobId job, InjectedFault fault, int32_
   request.set_job(to_string(job));
   request.set_fault(to_word(fault));
   request.set_rank(rank);
-  request.set_node(node);
+  request.set_node(wire_text(node));
   HP_TRY_ASSIGN(const auto response, call(&Stub::Inject, request));
   return response.seq();
 }

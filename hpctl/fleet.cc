@@ -10,6 +10,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "common/base/user_name.h"
 #include "common/rpc/cluster_conf.h"
 #include "common/rpc/job_summary_wire.h"
@@ -120,7 +121,7 @@ std::string fleet_json(const Fleet& fleet, bool everywhere, int64_t now_ms) {
     document["all_users"] = fleet.all_users;
     document["notes"] = fleet.notes;
   }
-  return document.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  return json_text(document);
 }
 
 Fleet join_listings(const std::vector<ClusterListing>& listings, uid_t self) {

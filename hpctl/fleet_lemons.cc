@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "common/base/printable.h"
 #include "common/rpc/cluster_client.h"
 #include "hpctl/command_line.h"
@@ -70,7 +71,7 @@ int show_fleet_lemons(const Terminal& terminal, bool json) {
               score.is_lemon() ? Colour::kRed : Colour::kNone);
   }
   if (json) {
-    terminal.out << nlohmann::ordered_json{{"nodes", list}}.dump() << "\n";
+    terminal.out << json_text(nlohmann::ordered_json{{"nodes", list}}) << "\n";
   } else if (lemons.empty()) {
     terminal.err << "no user's job speaks against any node\n";
   } else {

@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/prepare_display.h"
 #include "trainer/data/prepare/cached.h"
@@ -48,8 +49,7 @@ int run_cache(const std::vector<std::string>& words) {
   const nlohmann::ordered_json answer =
       found.ok() ? nlohmann::ordered_json{{"prefix", found->prefix}, {"new", found->is_new}}
                  : nlohmann::ordered_json{{"error", found.error().message}};
-  std::cout << answer.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
-            << "\n";
+  std::cout << json_text(answer) << "\n";
   return found.ok() ? kExitOk : exit_code_of_job_file(found.error());
 }
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "common/base/clock.h"
+#include "common/base/json_text.h"
 #include "common/base/node_record_files.h"
 
 namespace hpctl {
@@ -34,7 +35,7 @@ void show_lemons(const Terminal& terminal, const std::vector<LemonScore>& scores
       list.push_back({{"name", score.node}, {"instance_id", score.instance}});
       list.back().update(lemon_json(score));
     }
-    terminal.out << nlohmann::ordered_json{{"nodes", list}}.dump() << "\n";
+    terminal.out << json_text(nlohmann::ordered_json{{"nodes", list}}) << "\n";
     return;
   }
   if (scores.empty()) {

@@ -12,6 +12,7 @@
 #include "common/base/bounded_json.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
+#include "common/base/json_text.h"
 #include "common/base/random_hex.h"
 
 namespace hpctl {
@@ -32,7 +33,7 @@ std::string job_document(const JobSpec& spec, const std::string& key) {
   auto document = parse_json(to_json_text(spec));
   document["uid"] = ::geteuid();
   document["submit_key"] = key;
-  return document.dump() + "\n";
+  return json_text(document) + "\n";
 }
 
 // Target of the link jobs/JOB; "" when there is none.

@@ -12,6 +12,8 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "common/base/utf8.h"
+
 namespace hpctl {
 namespace {
 
@@ -24,18 +26,10 @@ bool environment_has(const char* name) {
 
 // Bytes of the UTF-8 character at `at`, 0 if it is not one.
 size_t character_length(std::string_view text, size_t at) {
-  const auto lead = static_cast<unsigned char>(text[at]);
-  const size_t length = lead < 0x80    ? 1
-                        : lead >= 0xf0 ? 4
-                        : lead >= 0xe0 ? 3
-                        : lead >= 0xc2 ? 2
-                                       : 0;
-  if (length == 0 || lead > 0xf4 || at + length > text.size()) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((static_cast<unsigned char>(text[at + i]) & 0xc0) != 0x80) return 0;
-  }
+  const std::string_view rest = text.substr(at);
+  const size_t length = utf8_sequence_length(rest);
   // U+0080 to U+009F are control characters too.
-  if (lead == 0xc2 && static_cast<unsigned char>(text[at + 1]) < 0xa0) return 0;
+  if (length == 2 && rest[0] == '\xc2' && static_cast<unsigned char>(rest[1]) < 0xa0) return 0;
   return length;
 }
 

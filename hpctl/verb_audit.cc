@@ -5,6 +5,7 @@
 
 #include "common/base/file.h"
 #include "common/base/hyperpod.h"
+#include "common/base/json_text.h"
 #include "common/base/paths.h"
 #include "hpctl/audit_file.h"
 #include "hpctl/exit_codes.h"
@@ -157,9 +158,7 @@ Result<Choice> choice_of(const Invocation& invocation) {
 void print(const Terminal& terminal, const std::vector<AuditLine>& lines, bool as_json) {
   if (as_json) {
     for (const AuditLine& line : lines) {
-      terminal.out << line.keys.dump(-1, ' ', false,
-                                     nlohmann::ordered_json::error_handler_t::replace)
-                   << "\n";
+      terminal.out << json_text(line.keys) << "\n";
     }
     return;
   }

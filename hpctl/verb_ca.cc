@@ -6,6 +6,7 @@
 #include "common/authority/authority.h"
 #include "common/base/clock.h"
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "common/base/node_address.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/verbs.h"
@@ -85,12 +86,11 @@ int show_json(const Terminal& terminal, const AuthorityDirectory& directory,
     rotation = {{"signs_from", time_json(state.newest().signs_from_s)},
                 {"leaves", time_json(state.leaves_s().value_or(0))}};
   }
-  terminal.out << nlohmann::ordered_json({{"directory", directory.path()},
-                                          {"bundle", directory.bundle_path()},
-                                          {"changed", changed},
-                                          {"authorities", authorities},
-                                          {"rotation", rotation}})
-                      .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
+  terminal.out << json_text(nlohmann::ordered_json({{"directory", directory.path()},
+                                                    {"bundle", directory.bundle_path()},
+                                                    {"changed", changed},
+                                                    {"authorities", authorities},
+                                                    {"rotation", rotation}}))
                << "\n";
   return kExitOk;
 }

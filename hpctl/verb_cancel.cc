@@ -2,6 +2,7 @@
 // hpctl cancel: ends a job.
 
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "common/rpc/hpslurm.h"
 #include "hpctl/controller_client.h"
 #include "hpctl/exit_codes.h"
@@ -64,7 +65,7 @@ int run(Invocation& invocation) {
   if (!state.ok()) return report(terminal, state.error());
   const JobId id = job->id;
   if (invocation.json()) {
-    terminal.out << nlohmann::ordered_json{{"job", id.value}, {"state", *state}}.dump() << "\n";
+    terminal.out << json_text(nlohmann::ordered_json{{"job", id.value}, {"state", *state}}) << "\n";
   } else if (*state == "CANCELLED") {
     terminal.out << "job " << to_string(id) << " is CANCELLED\n";
   } else {

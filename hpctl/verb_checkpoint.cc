@@ -6,6 +6,7 @@
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "hpctl/checkpoint_exchange.h"
 #include "hpctl/event_text.h"
 #include "hpctl/exit_codes.h"
@@ -85,8 +86,7 @@ nlohmann::ordered_json listing_json(const CheckpointListing& c) {
 }
 
 int print_json(const Terminal& terminal, const nlohmann::ordered_json& document) {
-  terminal.out << document.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
-               << "\n";
+  terminal.out << json_text(document) << "\n";
   return kExitOk;
 }
 

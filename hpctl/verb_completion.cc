@@ -2,6 +2,7 @@
 // hpctl completion: what a shell needs to complete hpctl's command line.
 
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "hpctl/completion.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/verbs.h"
@@ -34,7 +35,7 @@ int run(Invocation& invocation) {
                                               : fish_completion(verbs());
   if (invocation.json()) {
     const nlohmann::ordered_json document = {{"shell", shell}, {"script", script}};
-    invocation.terminal.out << document.dump() << "\n";
+    invocation.terminal.out << json_text(document) << "\n";
   } else {
     invocation.terminal.out << script;
   }

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/program_path.h"
 #include "hpctl/verbs.h"
@@ -80,8 +81,7 @@ int show(const Invocation& invocation, const std::string& prefix) {
         document["answer_tokens"] = (*note)->answer_tokens;
       }
     }
-    terminal.out << document.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
-                 << "\n";
+    terminal.out << json_text(document) << "\n";
     return kExitOk;
   }
   terminal.out << printable(prefix) << "\n"

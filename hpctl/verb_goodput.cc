@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "common/base/time_account.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/open_job.h"
@@ -53,7 +54,7 @@ void print_json(const Terminal& terminal, const JobView& job, const TimeAccount&
                              {"goodput", or_null(goodput_of(account))},
                              {"ettr", or_null(ettr_of(account))}};
   for (const TimePart& part : parts_of(account)) document[part.name + std::string("_ms")] = part.ms;
-  terminal.out << document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+  terminal.out << json_text(document) << "\n";
 }
 
 void print_table(const Terminal& terminal, const JobView& job, const TimeAccount& account) {

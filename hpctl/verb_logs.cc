@@ -7,6 +7,7 @@
 
 #include "common/base/file.h"
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/log_file.h"
 #include "hpctl/open_job.h"
@@ -50,7 +51,7 @@ class LogPrinter {
     for (const std::string& line : lines) {
       if (invocation_.json()) {
         const nlohmann::ordered_json j = {{"rank", rank}, {"line", line}};
-        out << j.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
+        out << json_text(j) << "\n";
         continue;
       }
       // A program that reads a pipe gets the bytes; a terminal must not be told what to do.

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "common/base/quantity.h"
 #include "hpctl/controller_client.h"
 #include "hpctl/exit_codes.h"
@@ -127,7 +128,7 @@ void print_json(const Terminal& terminal, const std::vector<JobView>& jobs,
                                  {"memory_bytes", n.standbys->memory_bytes}};
     }
   }
-  terminal.out << nlohmann::ordered_json{{"nodes", list}}.dump() << "\n";
+  terminal.out << json_text(nlohmann::ordered_json{{"nodes", list}}) << "\n";
 }
 
 void print_table(const Terminal& terminal, const std::vector<JobView>& jobs,

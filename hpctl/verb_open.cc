@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "common/rpc/cluster_client.h"
 #include "hpctl/command_line.h"
 #include "hpctl/controller_client.h"
@@ -68,7 +69,7 @@ Result<v1::OpenPageResponse> ask(const std::vector<std::string>& arguments) {
 void print_link(Invocation& invocation, const std::string& url, const std::string& node) {
   const Terminal& terminal = invocation.terminal;
   if (invocation.json()) {
-    terminal.out << nlohmann::ordered_json{{"url", url}, {"node", node}}.dump() << "\n";
+    terminal.out << json_text(nlohmann::ordered_json{{"url", url}, {"node", node}}) << "\n";
     return;
   }
   terminal.out << url << "\n";

@@ -2,6 +2,7 @@
 // hpctl plan: what a training job will need, before it runs.
 
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "common/rpc/job_yaml.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/job_file.h"
@@ -183,7 +184,7 @@ void print_json(const Terminal& terminal, const Plan& plan) {
     document["advice"] = json_of(plan.advice.changes);
     document["instead"] = json_of(plan.advice.instead);
   }
-  terminal.out << document.dump() << "\n";
+  terminal.out << json_text(document) << "\n";
 }
 
 void print_speed(const Terminal& terminal, const Plan& plan) {

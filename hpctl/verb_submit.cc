@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "common/base/bounded_json.h"
+#include "common/base/json_text.h"
 #include "common/base/random_hex.h"
 #include "common/rpc/job_yaml.h"
 #include "hpctl/chaos_fit.h"
@@ -142,7 +143,7 @@ int print_submitted(const Invocation& invocation, const JobSpec& spec, const Sub
         {"job", submitted.job.value},
         {"name", spec.name},
         {"state", status.ok() ? status->state : std::string("PENDING")}};
-    terminal.out << document.dump() << "\n";
+    terminal.out << json_text(document) << "\n";
   } else {
     terminal.out << "job " << id << " " << spec.name << " submitted\n"
                  << "  hpctl status " << id << " | hpctl logs -f " << id << " | hpctl why " << id
@@ -178,7 +179,7 @@ int dry_run(const Invocation& invocation, const HomePaths& paths, const JobSpec&
   if (invocation.json()) {
     auto json = parse_json(document);
     json["batch_script"] = submission->script;
-    terminal.out << json.dump() << "\n";
+    terminal.out << json_text(json) << "\n";
     return kExitOk;
   }
   terminal.out << document << "\n# The batch script for Slurm:\n";

@@ -2,6 +2,7 @@
 // hpctl version: this program's version, and that of the controller if one runs.
 
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "hpctl/controller_client.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/verbs.h"
@@ -40,7 +41,7 @@ int run(Invocation& invocation) {
                                 {"node", controller->node()},
                                 {"metrics", controller->metrics()}};
     }
-    terminal.out << document.dump() << "\n";
+    terminal.out << json_text(document) << "\n";
     return kExitOk;
   }
   terminal.out << "hpctl " << HPCTL_VERSION << "\n";

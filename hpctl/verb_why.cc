@@ -4,6 +4,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "hpctl/event_text.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/open_job.h"
@@ -96,7 +97,7 @@ void print_json(const Terminal& terminal, const JobView& job, const Explanation&
                                  {"summary", why.summary},
                                  {"chain", chain},
                                  {"flight_recorders", recorders}};
-  terminal.out << document.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << "\n";
+  terminal.out << json_text(document) << "\n";
 }
 
 int run(Invocation& invocation) {

@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "common/watch/finding_json.h"
 
 namespace hpctl {
@@ -12,9 +13,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-std::string json_line(const ordered_json& document) {
-  return document.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
-}
+std::string json_line(const ordered_json& document) { return json_text(document); }
 
 std::string job_text(const Finding& finding) {
   return "job " + to_string(finding.job) + " " + finding.name +

@@ -4,10 +4,10 @@
 //   check_layout ROOT
 //
 // Includes are written from the root, so an include line is an edge of the dependency graph, and
-// some are forbidden; the JSON library has one header of ours before it. Cores are pure. Every
-// source is named in a CMakeLists.txt above it, opens with its licence line and keeps to the size
-// limits. Every test that docs/peer-defects.md names is in the sources. Prints file:line: message;
-// exits 1 if there is any.
+// some are forbidden; the JSON library has one header of ours before it, and one function that
+// writes it. Cores are pure. Every source is named in a CMakeLists.txt above it, opens with its
+// licence line and keeps to the size limits. Every test that docs/peer-defects.md names is in the
+// sources. Prints file:line: message; exits 1 if there is any.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -193,6 +193,18 @@ void check_purity(const std::string& file, const std::vector<std::string>& lines
   }
 }
 
+// The library's dump() throws for text that is not UTF-8.
+void check_json_texts(const std::string& file, const std::vector<std::string>& lines) {
+  static const std::set<std::string> kOwn = {"common/base/json.h", "common/base/json_text.cc"};
+  if (file.rfind("tests/", 0) == 0 || kOwn.count(file) != 0) return;
+  static const std::regex pattern(R"(\.\s*dump\()");
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const std::string code = lines[i].substr(0, lines[i].find("//"));
+    if (!std::regex_search(code, pattern)) continue;
+    report(file, i + 1, "dump() throws for a text that is not UTF-8; use common/base/json_text.h");
+  }
+}
+
 // Characters, not bytes: continuation bytes of UTF-8 do not count.
 size_t columns(const std::string& line) {
   return static_cast<size_t>(std::count_if(line.begin(), line.end(), [](char c) {
@@ -311,6 +323,7 @@ int main(int argc, char** argv) {
       if (!code) continue;
       check_includes(file, lines);
       check_purity(file, lines);
+      check_json_texts(file, lines);
       if (extension == ".h" &&
           std::find(lines.begin(), lines.end(), "#pragma once") == lines.end()) {
         report(file, 1, "a header needs #pragma once");

@@ -19,6 +19,7 @@
 #include "agent/probes/check.h"
 #include "common/base/file.h"
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "common/base/node_address.h"
 #include "common/base/paths.h"
 
@@ -175,20 +176,20 @@ class Printed {
                        {"sure", false},
                        {"trouble", trouble(pair)}});
     }
-    return nlohmann::ordered_json{{"verdict", report_.is_good() ? "pass" : "fail"},
-                                  {"rounds", report_.verdict.rounds},
-                                  {"pairs", report_.verdict.pairs},
-                                  {"seconds", report_.seconds},
-                                  {"median_bytes_per_s", report_.verdict.median_bytes_per_s},
-                                  {"way", to_word(report_.way)},
-                                  {"by", report_.by},
-                                  {"nodes", std::move(nodes)},
-                                  {"links", std::move(links)},
-                                  {"unable", report_.unable},
-                                  {"fallbacks", report_.fallbacks},
-                                  {"clocks", clocks()},
-                                  {"absent", report_.absent}}
-               .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
+    return json_text(
+               nlohmann::ordered_json{{"verdict", report_.is_good() ? "pass" : "fail"},
+                                      {"rounds", report_.verdict.rounds},
+                                      {"pairs", report_.verdict.pairs},
+                                      {"seconds", report_.seconds},
+                                      {"median_bytes_per_s", report_.verdict.median_bytes_per_s},
+                                      {"way", to_word(report_.way)},
+                                      {"by", report_.by},
+                                      {"nodes", std::move(nodes)},
+                                      {"links", std::move(links)},
+                                      {"unable", report_.unable},
+                                      {"fallbacks", report_.fallbacks},
+                                      {"clocks", clocks()},
+                                      {"absent", report_.absent}}) +
            "\n";
   }
 

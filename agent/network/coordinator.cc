@@ -20,6 +20,7 @@
 #include "common/base/fd.h"
 #include "common/base/file.h"
 #include "common/base/frame_stream.h"
+#include "common/base/json_text.h"
 #include "common/base/node_address.h"
 #include "common/base/printable.h"
 #include "common/base/random_hex.h"
@@ -94,7 +95,7 @@ class Coordinator {
     for (const auto& [index, ahead_ms] : clocks_.far_off_ms()) {
       report.clocks_ahead_ms[order_[static_cast<size_t>(index)]->name] = ahead_ms;
     }
-    for (auto& [rank, member] : members_) say(member, nlohmann::json{{"done", true}}.dump());
+    for (auto& [rank, member] : members_) say(member, json_text(nlohmann::json{{"done", true}}));
     flush_all();
     return report;
   }
@@ -148,7 +149,7 @@ class Coordinator {
 
   static void send_order(Member& member, const nlohmann::json& order) {
     member.ordered_ms = SystemClock().wall_ms();
-    say(member, order.dump());
+    say(member, json_text(order));
   }
 
   void compare_clocks() {

@@ -16,6 +16,7 @@
 #include "agent/network/messages.h"
 #include "common/base/frame.h"
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "common/base/random_hex.h"
 
 namespace hpctl::agent {
@@ -133,7 +134,7 @@ class RailExchange {
   // What was sent, once, and that all has come, once it has. False: the peer is gone.
   bool tell_peer() {
     const auto tell = [&](const json& message) {
-      return write_frame(connection_, message.dump(), frame_deadline(kMeetPatience)).ok();
+      return write_frame(connection_, json_text(message), frame_deadline(kMeetPatience)).ok();
     };
     if (!said_sent_) {
       json sent = json::array();
@@ -202,7 +203,7 @@ struct PeerNames {
 
 Result<PeerNames> swap_names(int connection, const json& own) {
   const int64_t deadline = frame_deadline(kMeetPatience + kFabricOpenLimit);
-  HP_TRY(write_frame(connection, own.dump(), deadline));
+  HP_TRY(write_frame(connection, json_text(own), deadline));
   HP_TRY_ASSIGN(const std::string frame, read_frame(connection, deadline));
   try {
     const json message = parse_message(frame);
@@ -253,7 +254,7 @@ void run_fabric_transfer(const std::string& own_ip, bool dialled) {
   const json answer = {{"bytes_per_s", transfer.bytes_per_s},
                        {"trouble", transfer.trouble},
                        {"wrong", transfer.wrong}};
-  const std::string text = answer.dump(-1, ' ', false, json::error_handler_t::replace);
+  const std::string text = json_text(answer);
   // A parent that is gone has ended this process, too.
   const bool said = write_frame(kFabricAnswerSocket, text, frame_deadline(kMeetPatience)).ok();
   std::_Exit(said ? 0 : 1);

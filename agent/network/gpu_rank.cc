@@ -14,6 +14,7 @@
 #include "agent/network/messages.h"
 #include "common/base/cuda_api.h"
 #include "common/base/frame.h"
+#include "common/base/json_text.h"
 #include "common/base/nccl_api.h"
 #include "common/base/random_hex.h"
 
@@ -221,7 +222,7 @@ class Round {
 
 void answer(const nlohmann::json& message) {
   // A parent that is gone ends this process, too.
-  static_cast<void>(write_frame(kGpuRankSocket, message.dump(), kNoDeadline));
+  static_cast<void>(write_frame(kGpuRankSocket, json_text(message), kNoDeadline));
 }
 void answer(const Error& error) { answer(nlohmann::json{{"error", error.message}}); }
 

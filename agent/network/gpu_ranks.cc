@@ -15,6 +15,7 @@
 #include "agent/network/messages.h"
 #include "common/base/frame.h"
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "common/base/memory_file.h"
 
 namespace hpctl::agent {
@@ -126,7 +127,7 @@ Outcome GpuRanks::restart_missing() {
 
 Result<std::string> GpuRanks::agree_on_id(int connection, bool dialled, int& peer_gpus) {
   const int64_t deadline = frame_deadline(kMeetPatience);
-  HP_TRY(write_frame(connection, nlohmann::json{{"gpus", gpus_}}.dump(), deadline));
+  HP_TRY(write_frame(connection, json_text(nlohmann::json{{"gpus", gpus_}}), deadline));
   HP_TRY_ASSIGN(const auto peer, hear(connection, deadline));
   HP_TRY_ASSIGN(peer_gpus, gpus_of(peer));
   if (!dialled) {
@@ -152,7 +153,7 @@ Result<Transfer> GpuRanks::try_to_reduce(int connection, bool dialled) {
                                   {"ranks", gpus_ + peer_gpus},
                                   {"init_ms", kNcclInitLimit.count()},
                                   {"transfer_ms", kNcclTransferLimit.count()}};
-    HP_TRY(write_frame(ranks_[i].socket.get(), order.dump(), deadline));
+    HP_TRY(write_frame(ranks_[i].socket.get(), json_text(order), deadline));
   }
   Transfer all{std::numeric_limits<double>::infinity(), "", ""};
   for (size_t i = 0; i < ranks_.size(); ++i) {

@@ -13,6 +13,7 @@
 #include "common/base/fd.h"
 #include "common/base/file.h"
 #include "common/base/frame_stream.h"
+#include "common/base/json_text.h"
 #include "common/base/node_address.h"
 #include "common/base/socket_address.h"
 #include "common/base/wait_for_fd.h"
@@ -79,15 +80,14 @@ struct MeetOrder {
 
 std::string report_of(const MeetOrder& order, const Transfer& transfer,
                       const UsedNetwork& network) {
-  return nlohmann::json{{"round", order.round},
-                        {"bytes_per_s", transfer.bytes_per_s},
-                        {"trouble", transfer.trouble},
-                        {"wrong", transfer.wrong},
-                        {"network", network.network},
-                        {"provider", network.provider},
-                        {"network_trouble", network.trouble},
-                        {"clock_ms", order.clock_ms}}
-      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return json_text(nlohmann::json{{"round", order.round},
+                                  {"bytes_per_s", transfer.bytes_per_s},
+                                  {"trouble", transfer.trouble},
+                                  {"wrong", transfer.wrong},
+                                  {"network", network.network},
+                                  {"provider", network.provider},
+                                  {"network_trouble", network.trouble},
+                                  {"clock_ms", order.clock_ms}});
 }
 
 class Participant {
@@ -124,17 +124,16 @@ class Participant {
   Outcome say_hello() {
     HP_TRY_ASSIGN(const SocketAddress own, SocketAddress::of_socket(listener_.get()));
     const NodeMeans means = open_means();
-    return coordinator_.send(nlohmann::json{
-        {"rank", options_.rank},
-        {"name", options_.name},
-        {"address", own.ip() + ":" + std::to_string(own.port())},
-        {"efa_devices", means.efa_devices},
-        {"gpus", means.gpus},
-        {"nccl", means.nccl},
-        {"nccl_trouble", means.nccl_trouble},
-        {"fabric", means.fabric},
-        {"fabric_trouble",
-         means.fabric_trouble}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    return coordinator_.send(
+        json_text(nlohmann::json{{"rank", options_.rank},
+                                 {"name", options_.name},
+                                 {"address", own.ip() + ":" + std::to_string(own.port())},
+                                 {"efa_devices", means.efa_devices},
+                                 {"gpus", means.gpus},
+                                 {"nccl", means.nccl},
+                                 {"nccl_trouble", means.nccl_trouble},
+                                 {"fabric", means.fabric},
+                                 {"fabric_trouble", means.fabric_trouble}}));
   }
 
   // What the way that is asked for needs; unasked, what it may come to.

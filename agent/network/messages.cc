@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/network/messages.h"
 
+#include "common/base/json_text.h"
+
 namespace hpctl::agent {
 
 std::string to_text(const Meeting& meeting) {
-  return nlohmann::ordered_json{{"address", meeting.address}, {"secret", meeting.secret}}.dump() +
+  return json_text(
+             nlohmann::ordered_json{{"address", meeting.address}, {"secret", meeting.secret}}) +
          "\n";
 }
 

@@ -16,6 +16,7 @@
 #include "common/base/file.h"
 #include "common/base/hyperpod.h"
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 
 namespace hpctl::agent {
 namespace {
@@ -100,7 +101,7 @@ std::string to_json(const std::vector<Finding>& findings, const MachineIdentity&
                                            {"instance_type", machine.type},
                                            {"instance_id", machine.instance_id},
                                            {"findings", std::move(list)}};
-  return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return json_text(document) + "\n";
 }
 
 // A line per finding and, last, where the agent looks for the evidence, the worst of them.

@@ -8,6 +8,7 @@
 
 #include "common/base/bounded_json.h"
 #include "common/base/file.h"
+#include "common/base/json_text.h"
 #include "common/base/temporary_file.h"
 
 namespace hpctl {
@@ -49,7 +50,7 @@ std::string to_json(const AuthorityState& state) {
                     {"published_s", one.published_s},
                     {"signs_from_s", one.signs_from_s}});
   }
-  return nlohmann::ordered_json({{"authorities", list}}).dump(1) + "\n";
+  return json_text(nlohmann::ordered_json({{"authorities", list}}), {.indent = 1}) + "\n";
 }
 
 Result<AuthorityState> from_json(const std::string& text) {

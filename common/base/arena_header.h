@@ -5,9 +5,10 @@
 // Bytes, native endianness:
 //
 //   0      ArenaHeader (kArenaHeaderBytes): magic, version, geometry, slot headers
-//   4096   notes of slot 0 (kArenaNotesBytes): what goes with that state (training_state.cc)
+//   4096   notes of slot 0 (kArenaNotesBytes, or more where the job's geometry says so): what goes
+//          with that state (training_state.cc)
 //   ...    notes of the other slots
-//   ...    the states themselves (kArenaStateAt): of the slots that are in use
+//   ...    the states themselves: of the slots that are in use
 //
 // Slots 0 to kOwnSlots - 1 are this rank's own; those behind them keep copies of another rank's.
 #pragma once
@@ -24,7 +25,6 @@ inline constexpr uint64_t kArenaMagic = 0x31414e4552415048ULL;  // "HPARENA1"
 inline constexpr uint32_t kArenaVersion = 7;
 inline constexpr size_t kArenaHeaderBytes = 4096;
 inline constexpr size_t kArenaNotesBytes = 65536;
-inline constexpr size_t kArenaStateAt = kArenaHeaderBytes + kArenaSlots * kArenaNotesBytes;
 inline constexpr uint64_t kUnsealed = ~uint64_t{0};
 
 struct ArenaSlotHeader {

@@ -6,6 +6,7 @@
 
 #include "common/base/bounded_json.h"
 #include "common/base/file.h"
+#include "common/base/json_text.h"
 
 namespace hpctl {
 namespace {
@@ -29,19 +30,18 @@ uint64_t epoch_of(const std::string& name) {
 }  // namespace
 
 std::string to_json_text(const ControllerRecord& record) {
-  return nlohmann::json({{"epoch", record.epoch},
-                         {"address", record.address},
-                         {"certificate", record.certificate},
-                         {"node", record.node},
-                         {"pid", record.pid},
-                         {"boot_id", record.boot_id},
-                         {"started_wall_ms", record.started_wall_ms},
-                         {"nodes", record.nodes},
-                         {"scheduler", record.scheduler},
-                         {"restart_count", record.restart_count},
-                         {"agent_tokens", record.agent_tokens},
-                         {"older_agents", record.older_agents}})
-      .dump();
+  return json_text(nlohmann::json({{"epoch", record.epoch},
+                                   {"address", record.address},
+                                   {"certificate", record.certificate},
+                                   {"node", record.node},
+                                   {"pid", record.pid},
+                                   {"boot_id", record.boot_id},
+                                   {"started_wall_ms", record.started_wall_ms},
+                                   {"nodes", record.nodes},
+                                   {"scheduler", record.scheduler},
+                                   {"restart_count", record.restart_count},
+                                   {"agent_tokens", record.agent_tokens},
+                                   {"older_agents", record.older_agents}}));
 }
 
 Result<ControllerRecord> controller_record_from_json(const std::string& text) {

@@ -3,6 +3,7 @@
 
 #include "common/base/bounded_json.h"
 #include "common/base/file.h"
+#include "common/base/json_text.h"
 
 namespace hpctl {
 
@@ -21,7 +22,7 @@ std::string exclusion_path(const std::string& job_dir, uint64_t restart_count) {
 Outcome write_exclusion(const std::string& job_dir, uint64_t restart_count,
                         const Exclusion& exclusion) {
   return write_file_atomic(exclusion_path(job_dir, restart_count),
-                           nlohmann::json(exclusion).dump(1) + "\n");
+                           json_text(nlohmann::json(exclusion), {.indent = 1}) + "\n");
 }
 
 Result<Exclusion> read_exclusion(const std::string& job_dir, uint64_t restart_count) {

@@ -6,6 +6,7 @@
 
 #include "common/base/bounded_json.h"
 #include "common/base/job_spec_json.h"
+#include "common/base/json_text.h"
 #include "common/base/printable.h"
 #include "common/base/python_command.h"
 #include "common/base/spec_checks.h"
@@ -193,7 +194,7 @@ std::string to_json_text(const JobSpec& spec) {
             {"chaos", spec.chaos}};
   if (spec.train) j["train"] = *spec.train;
   if (!spec.chosen.values.empty()) j["chosen"] = spec.chosen;
-  return j.dump();
+  return json_text(j);
 }
 
 Result<JobSpec> job_spec_from_json(const std::string& text) {

@@ -5,6 +5,7 @@
 
 #include "common/base/bounded_json.h"
 #include "common/base/file.h"
+#include "common/base/json_text.h"
 #include "common/base/plausible.h"
 
 namespace hpctl {
@@ -60,13 +61,13 @@ std::string find_problem(const GenerationRecord& record) {
 }  // namespace
 
 std::string to_json_text(const GenerationRecord& record) {
-  return nlohmann::json(record).dump(1) + "\n";
+  return json_text(nlohmann::json(record), {.indent = 1}) + "\n";
 }
 
 Outcome write_quarantined(const std::string& job_dir, uint64_t restart_count,
                           const std::vector<QuarantinedNode>& nodes) {
   return write_file_atomic(quarantined_path(job_dir, restart_count),
-                           nlohmann::json(nodes).dump(1) + "\n");
+                           json_text(nlohmann::json(nodes), {.indent = 1}) + "\n");
 }
 
 Result<std::vector<QuarantinedNode>> read_quarantined(const std::string& job_dir,

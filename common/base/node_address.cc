@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "common/base/fd.h"
+#include "common/base/printable.h"
 #include "common/base/socket_address.h"
 
 namespace hpctl {
@@ -40,7 +41,7 @@ std::string source_address(const SocketAddress& peer) {
 std::string host_name() {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
-  return name.data();
+  return printable_line(name.data(), name.size());  // the kernel takes any bytes
 }
 
 std::vector<std::string> own_addresses() {

@@ -19,6 +19,7 @@
 #include "common/base/clock.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
+#include "common/base/json_text.h"
 
 namespace hpctl {
 namespace {
@@ -165,7 +166,7 @@ std::string to_json_line(const NodeRecord& record) {
                                        {"kind", to_string(record.kind)},
                                        {"key", record.key},
                                        {"reason", record.reason.substr(0, kMaxReasonBytes)}};
-  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return json_text(line);
 }
 
 std::optional<NodeRecord> node_record_from_json(std::string_view line) {

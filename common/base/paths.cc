@@ -10,7 +10,9 @@
 #include <system_error>
 
 #include "common/base/checksum.h"
+#include "common/base/printable.h"
 #include "common/base/private_directory.h"
+#include "common/base/utf8.h"
 
 namespace hpctl {
 namespace {
@@ -34,10 +36,14 @@ std::string local_job_directory(JobId job, const std::string& node) {
 Result<HomePaths> home_at(const std::string& home) {
   std::error_code error;
   static_cast<void>(std::filesystem::absolute(home, error));
-  if (!error) return HomePaths(home);
-  return Error{ErrorCode::kFailedPrecondition,
-               "the home " + home + " is relative to the working directory, which is gone (" +
-                   error.message() + "); set HPCTL_HOME to an absolute path"};
+  if (error) {
+    return Error{ErrorCode::kFailedPrecondition,
+                 "the home " + home + " is relative to the working directory, which is gone (" +
+                     error.message() + "); set HPCTL_HOME to an absolute path"};
+  }
+  HomePaths paths(home);
+  HP_TRY(check_path_is_text("the home", paths.home(), "set HPCTL_HOME to another directory"));
+  return paths;
 }
 
 }  // namespace
@@ -80,6 +86,17 @@ Result<HomePaths> home_from_environment() {
   }
   return Error{ErrorCode::kFailedPrecondition,
                "neither HPCTL_HOME nor HOME is set; set HPCTL_HOME to a directory on a local disk"};
+}
+
+Outcome check_path_is_text(const std::string& what, const std::string& path,
+                           const std::string& remedy) {
+  std::error_code error;
+  std::string full = path.empty() ? "" : std::filesystem::absolute(path, error).string();
+  if (error) full = path;
+  if (is_utf8(full)) return Ok{};
+  return Error{ErrorCode::kInvalidArgument, what + " " + printable_line(full, PATH_MAX) +
+                                                " has bytes that are not UTF-8, shown as ?; " +
+                                                remedy};
 }
 
 Outcome prepare_socket_directory(const HomePaths& paths) {

@@ -76,6 +76,12 @@ inline constexpr char kClusterStateDir[] = "/var/lib/hpctl";
 // $HPCTL_HOME, else $HOME/.hpctl; an error says to set HPCTL_HOME.
 Result<HomePaths> home_from_environment();
 
+// An error if the path, made absolute, is not UTF-8. Records, messages and orders carry paths as
+// text in JSON and protobuf; such a path would arrive as another one. `what` names the path ("the
+// home"), `remedy` says what to do. "" is no path, and no error.
+Outcome check_path_is_text(const std::string& what, const std::string& path,
+                           const std::string& remedy);
+
 // Creates socket_directory(), which for one job is state() too, with mode 0700 and checks owner and
 // mode of both levels: a directory that another user made first is refused with kPermissionDenied.
 Outcome prepare_socket_directory(const HomePaths& paths);

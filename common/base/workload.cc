@@ -5,6 +5,7 @@
 
 #include "common/base/bounded_json.h"
 #include "common/base/job_spec_json.h"
+#include "common/base/json_text.h"
 
 namespace hpctl {
 
@@ -28,7 +29,7 @@ std::string to_json_text(const Workload& workload) {
     document["former_parts"] = workload.former_parts;
     document["durable_step"] = workload.durable_step;
   }
-  return document.dump();
+  return json_text(document);
 }
 
 Result<Workload> workload_from_json(const std::string& text) {

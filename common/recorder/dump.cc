@@ -8,6 +8,7 @@
 
 #include "common/base/bounded_json.h"
 #include "common/base/join.h"
+#include "common/base/json_text.h"
 #include "common/base/printable.h"
 #include "common/recorder/pickle.h"
 
@@ -82,7 +83,7 @@ void add_tensors(const json& entry, const char* sizes, const char* types,
     if (!shape.is_array()) continue;
     std::vector<std::string> extents;
     for (const json& extent : shape) {
-      extents.push_back(extent.is_number_integer() ? extent.dump() : "?");
+      extents.push_back(extent.is_number_integer() ? json_text(extent) : "?");
     }
     if (elements.size() == kShownTensors) texts.emplace_back("…");
     if (elements.size() < kShownTensors) {

@@ -10,6 +10,7 @@
 #include "common/base/bounded_json.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/json_text.h"
 #include "common/base/log.h"
 #include "common/base/paths.h"
 #include "common/base/slurm_messages_json.h"
@@ -74,7 +75,7 @@ Outcome SlurmClient::start() {
   }
   HP_TRY_ASSIGN(process_, HpslurmProcess::start(program));
   // Its first answer needs no server: what keeps it from that is Slurm's configuration.
-  const auto answer = exchange(json{{"call", "version"}, {"arguments", json::object()}}.dump(),
+  const auto answer = exchange(json_text(json{{"call", "version"}, {"arguments", json::object()}}),
                                std::min(options_.call_deadline_ms, kStartMs));
   if (!answer.ok()) {
     const char* file = std::getenv("SLURM_CONF");
@@ -118,8 +119,7 @@ Result<json> SlurmClient::call(const std::string& name, const json& arguments) {
       return started.error();
     }
   }
-  const auto text = exchange(json{{"call", name}, {"arguments", arguments}}.dump(
-                                 -1, ' ', false, json::error_handler_t::replace),
+  const auto text = exchange(json_text(json{{"call", name}, {"arguments", arguments}}),
                              options_.call_deadline_ms);
   if (!text.ok()) return explain(text.error());
   auto answer = decode(*text);
@@ -220,7 +220,7 @@ Outcome SlurmClient::requeue(JobId id, uint32_t expected_restarts,
   const auto answer = call(
       "requeue", {{"job", id}, {"expected_restarts", expected_restarts}, {"exclude", exclude}});
   if (answer.ok() && answer->contains("warning")) {
-    log_warning("job " + to_string(id) + " is requeued, but " + answer->at("warning").dump());
+    log_warning("job " + to_string(id) + " is requeued, but " + json_text(answer->at("warning")));
   }
   return done(answer);
 }

@@ -2,9 +2,13 @@
 #include "common/rpc/python_environment.h"
 
 #include "common/base/file.h"
+#include "common/base/printable.h"
+#include "common/base/utf8.h"
 
 namespace hpctl {
 namespace {
+
+constexpr size_t kShownBytes = 400;
 
 bool is_venv(const std::string& path) { return is_accessible(path + "/bin/python"); }
 bool is_uv_project(const std::string& path) { return is_accessible(path + "/pyproject.toml"); }
@@ -20,6 +24,13 @@ EnvironmentSpec found_environment(const JobSpec& spec, const std::string& direct
   return {"none", ""};
 }
 
+// It travels in JSON, and would arrive as another path.
+SpecProblem not_text(const std::string& path) {
+  return {"env.path", "the path " + printable_line(path, kShownBytes) +
+                          " has bytes that are not UTF-8, shown as ?; give that directory another "
+                          "name"};
+}
+
 }  // namespace
 
 std::optional<SpecProblem> choose_environment(JobSpec& spec, const std::string& directory) {
@@ -28,6 +39,7 @@ std::optional<SpecProblem> choose_environment(JobSpec& spec, const std::string& 
   if (!is_given) {
     const bool has_path = !chosen.path.empty();
     chosen = found_environment(spec, directory);
+    if (!is_utf8(chosen.path)) return not_text(chosen.path);
     if (!has_path || chosen.kind != "none") return std::nullopt;
     return SpecProblem{"env.path",
                        "neither a virtual environment (bin/python) nor a uv project "
@@ -44,6 +56,7 @@ std::optional<SpecProblem> choose_environment(JobSpec& spec, const std::string& 
     return SpecProblem{"env.kind", "container needs slurm: {container: {image: ...}}"};
   }
   if (chosen.path.empty()) chosen.path = directory + (chosen.kind == "venv" ? "/.venv" : "");
+  if (!is_utf8(chosen.path)) return not_text(chosen.path);
   if (chosen.kind == "venv" && !is_venv(chosen.path)) {
     return SpecProblem{"env.kind", "no virtual environment is at " + chosen.path +
                                        " (bin/python is missing); make one with: python3 -m venv " +

@@ -7,10 +7,14 @@
 #include <filesystem>
 #include <limits>
 
+#include "common/base/printable.h"
 #include "common/base/python_command.h"
+#include "common/base/utf8.h"
 
 namespace hpctl {
 namespace {
+
+constexpr size_t kShownPath = 400;
 
 // A scalar without quotes: YAML gives quoted ones the tag "!", and a quoted number is a text.
 bool is_unquoted_scalar(const YAML::Node& node) { return node.IsScalar() && node.Tag() != "!"; }
@@ -48,37 +52,12 @@ bool is_reserved_variable(const std::string& name) {
          name.starts_with("HPCTL_") || name.starts_with("TORCHELASTIC_");
 }
 
-size_t utf8_length(unsigned char lead) {
-  if (lead < 0x80) return 1;
-  if (lead >= 0xc2 && lead < 0xe0) return 2;
-  if (lead >= 0xe0 && lead < 0xf0) return 3;
-  if (lead >= 0xf0 && lead < 0xf5) return 4;
-  return 0;
-}
-
 }  // namespace
 
 bool is_plain_text(std::string_view text) {
-  for (size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    const size_t length = utf8_length(lead);
-    if (length == 0 || i + length > text.size()) return false;
-    if (length == 1 && ((lead < 0x20 && lead != '\t' && lead != '\n') || lead == 0x7f)) {
-      return false;
-    }
-    for (size_t k = 1; k < length; ++k) {
-      if ((static_cast<unsigned char>(text[i + k]) & 0xc0) != 0x80) return false;
-    }
-    if (length > 2) {  // overlong forms, surrogates, beyond U+10FFFF
-      const auto second = static_cast<unsigned char>(text[i + 1]);
-      if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) ||
-          (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second > 0x8f)) {
-        return false;
-      }
-    }
-    i += length;
-  }
-  return true;
+  return is_utf8(text) && std::none_of(text.begin(), text.end(), [](char c) {
+           return (static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n') || c == 0x7f;
+         });
 }
 
 std::string describe_node(const YAML::Node& node) {
@@ -231,6 +210,11 @@ void YamlValue::read_path(std::string& out) {
     return;
   }
   out = resolved(text);
+  if (!is_utf8(out)) {  // the job file's own directory
+    fail("the path " + printable_line(out, kShownPath) +
+         " has bytes that are not UTF-8, shown as ?; move the job file to another directory, or "
+         "write the whole path");
+  }
 }
 
 void YamlValue::read_words(std::vector<std::string>& out) {

@@ -5,6 +5,7 @@
 
 #include "common/base/check.h"
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "common/base/lineage.h"
 #include "common/base/workload.h"
 
@@ -27,9 +28,7 @@ std::string address_of(const core::State& state, const core::NodeKey& node) {
 }
 
 // An agent may say anything as its address.
-std::string quoted(const std::string& address) {
-  return nlohmann::json(address).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
+std::string quoted(const std::string& address) { return json_text(nlohmann::json(address)); }
 
 // Of the node that has rank 0 in this generation.
 std::string master_address(const core::State& state, JobId job) {

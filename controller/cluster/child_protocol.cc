@@ -8,6 +8,7 @@
 #include <array>
 
 #include "common/base/bounded_json.h"
+#include "common/base/json_text.h"
 #include "common/base/wait_for_fd.h"
 
 namespace hpctl::cluster {
@@ -26,9 +27,7 @@ uint16_t port_in(const json& document) {
 }
 
 // Bytes of the user's file system and of other machines may be in it.
-std::string dump(const json& document) {
-  return document.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
-}
+std::string dump(const json& document) { return json_text(document) + "\n"; }
 
 }  // namespace
 

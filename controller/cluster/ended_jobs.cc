@@ -8,6 +8,7 @@
 
 #include "common/base/bounded_json.h"
 #include "common/base/file.h"
+#include "common/base/json_text.h"
 #include "common/rpc/job_summary_wire.h"
 
 namespace hpctl::cluster {
@@ -36,7 +37,7 @@ HeardJobs::Ended from_json(const json& entry, int64_t now_ms, int64_t ahead_ms) 
   google::protobuf::util::JsonParseOptions options;
   options.ignore_unknown_fields = true;  // of a newer release
   const auto parsed =
-      google::protobuf::util::JsonStringToMessage(entry.at("summary").dump(), &said, options);
+      google::protobuf::util::JsonStringToMessage(json_text(entry.at("summary")), &said, options);
   if (parsed.ok()) fill(to_job_summary(said), ended.heard.summary);
   return ended;
 }
@@ -47,7 +48,7 @@ Outcome EndedJobs::write(const std::vector<HeardJobs::Ended>& ended) const {
   const int64_t ahead_ms = clock_.wall_ms() - clock_.monotonic_ms();
   json list = json::array();
   for (const HeardJobs::Ended& one : ended) list.push_back(to_json(one, ahead_ms));
-  return write_file_atomic(path_, json{{"ended", std::move(list)}}.dump() + "\n");
+  return write_file_atomic(path_, json_text(json{{"ended", std::move(list)}}) + "\n");
 }
 
 Result<std::vector<HeardJobs::Ended>> EndedJobs::load() const {

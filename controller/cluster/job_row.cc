@@ -6,6 +6,7 @@
 
 #include "common/base/bounded_json.h"
 #include "common/base/file.h"
+#include "common/base/json_text.h"
 
 namespace hpctl::cluster {
 namespace {
@@ -13,26 +14,25 @@ namespace {
 constexpr char kSuffix[] = ".json";
 
 std::string to_json(const JobRow& row) {
-  return nlohmann::json({{"uid", row.key.uid},
-                         {"gid", row.gid},
-                         {"groups", row.groups},
-                         {"job", row.key.job},
-                         {"job_dir", row.job_dir},
-                         {"nodes", row.nodes},
-                         {"restart_count", row.restart_count},
-                         {"programs", row.programs},
-                         {"scheduler", row.scheduler},
-                         {"token", row.token},
-                         {"address", row.address},
-                         {"certificate", row.certificate},
-                         {"metrics_port", row.metrics_port},
-                         {"takes_roles", row.takes_roles},
-                         {"older_agents", row.older_agents},
-                         {"pid", row.pid},
-                         {"start_ticks", row.start_ticks},
-                         {"boot_id", row.boot_id},
-                         {"restarts", row.restarts}})
-      .dump();
+  return json_text(nlohmann::json({{"uid", row.key.uid},
+                                   {"gid", row.gid},
+                                   {"groups", row.groups},
+                                   {"job", row.key.job},
+                                   {"job_dir", row.job_dir},
+                                   {"nodes", row.nodes},
+                                   {"restart_count", row.restart_count},
+                                   {"programs", row.programs},
+                                   {"scheduler", row.scheduler},
+                                   {"token", row.token},
+                                   {"address", row.address},
+                                   {"certificate", row.certificate},
+                                   {"metrics_port", row.metrics_port},
+                                   {"takes_roles", row.takes_roles},
+                                   {"older_agents", row.older_agents},
+                                   {"pid", row.pid},
+                                   {"start_ticks", row.start_ticks},
+                                   {"boot_id", row.boot_id},
+                                   {"restarts", row.restarts}}));
 }
 
 Result<JobRow> from_json(const std::string& text) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/bounded_json.h"
+#include "common/base/json_text.h"
 
 namespace hpctl::cluster {
 namespace {
@@ -125,8 +126,9 @@ std::string NodeClaims::to_json() const {
   }
   nlohmann::ordered_json checks = nlohmann::ordered_json::array();
   for (const NodeRecord& record : checks_) checks.push_back(to_json_line(record));
-  return nlohmann::ordered_json{{"claims", std::move(claims)}, {"checks", std::move(checks)}}.dump(
-             1) +
+  return json_text(
+             nlohmann::ordered_json{{"claims", std::move(claims)}, {"checks", std::move(checks)}},
+             {.indent = 1}) +
          "\n";
 }
 

@@ -76,8 +76,10 @@ Job make_job(const Transition& t, const JobAdopted& e) {
   job.checkpoint = e.checkpoint;
   job.memory_of = e.memory_of;
   job.start_step = job.progress_at_restart = job.start_at_restart = e.start_step;
-  job.committed_step = std::max(e.start_step, e.committed_step);
-  job.furthest_step = std::max(e.furthest_step, job.committed_step);
+  // What a generation began with in memory is on no disk.
+  const bool from_memory = e.memory_of != Generation{};
+  job.committed_step = from_memory ? e.committed_step : std::max(e.start_step, e.committed_step);
+  job.furthest_step = std::max({e.furthest_step, e.start_step, e.committed_step});
   job.damaged.insert(e.damaged.begin(), e.damaged.end());
   job.restarts = e.restarts;
   for (const int64_t age : e.restart_ages_ms) job.restart_times_ms.push_back(t.now() - age);

@@ -7,6 +7,7 @@
 
 #include "common/base/bounded_json.h"
 #include "common/base/job_spec_json.h"
+#include "common/base/json_text.h"
 #include "common/base/printable.h"
 #include "common/base/time_spent_json.h"
 
@@ -44,7 +45,7 @@ void from_json(const json& j, JobSpec& spec) {
     spec = {};
     return;
   }
-  auto parsed = job_spec_from_json(j.dump());
+  auto parsed = job_spec_from_json(json_text(j));
   if (!parsed.ok()) throw json::other_error::create(501, parsed.error().message, nullptr);
   spec = std::move(parsed).value();
 }
@@ -56,7 +57,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Backend, requeues, replaces, res
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Quarantine, by, reason, evidence, hardware,
                                                 since_wall_ms, until_wall_ms, reboot)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Fault, cause, node, rank, step, seq, in_order, hang,
-                                                damage)
+                                                damage, start)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BadStepRecord, generation, number, stopped_seq,
                                                 stopped_by, not_finite, loss_spikes,
                                                 gradient_spikes, same_results, hardware_suspected,
@@ -220,7 +221,7 @@ constexpr std::array<const char*, std::variant_size_v<ActionBody>> kActionNames 
     "StopWorkers", "EndNode",        "RequeueJob",       "ReplaceNode"};
 
 // Bytes that are not UTF-8 (a worker's last words) are replaced, never an error.
-std::string dump(const json& j) { return j.dump(-1, ' ', false, json::error_handler_t::replace); }
+std::string dump(const json& j) { return json_text(j); }
 
 template <typename Variant, size_t I = 0>
 Variant body_from_json(const json& j, size_t index) {

@@ -69,7 +69,12 @@ void on(Transition& t, const ActionFailed& e) {
       lose_node(t, job, *node, cause);
     }
   } else if (target.kind == ActionKind::kStartWorkers) {
-    fault_seen(t, job, Fault{cause, target.node, -1, job.furthest_step, t.seq()},
+    fault_seen(t, job,
+               Fault{.cause = cause,
+                     .node = target.node,
+                     .step = job.furthest_step,
+                     .seq = t.seq(),
+                     .start = true},
                FaultKind::kCause);
   } else {
     t.facts(job.id).directory_failure = cause;

@@ -74,13 +74,21 @@ std::string describe_origin(const Job& job, const Facts::Origin& origin,
   return text;
 }
 
-void start_workers_on(Transition& t, const Job& job, const Node& node) {
+// `arenas`: by rank. An arena stays as it is until a worker of this generation has begun there,
+// which WorkersStarted or that worker's exit tells. Until then another fault may need what is in
+// it.
+void start_workers_on(Transition& t, const Job& job, const Node& node,
+                      const std::vector<ArenaSeals>& arenas) {
   StartWorkers action{job.id,          node.key.name,  job.generation, {},
                       job.checkpoint,  job.start_step, job.memory_of,  job.refilled,
                       job.former_parts};
   for (Slot* slot : t.slots(node)) {
     action.ranks.push_back(slot->key.rank);
+    const auto rank = static_cast<size_t>(slot->key.rank.value);
     t.set_slot(*slot, SlotState::kPending, job.generation, 0, 0, 0);
+    if (rank < arenas.size() && arenas[rank].parts > 0) {
+      t.set_seals(*slot, arenas[rank], node.boot_id);
+    }
   }
   t.issue(std::move(action), "generation " + to_string(job.generation) + " is recorded");
 }
@@ -158,6 +166,8 @@ void on(Transition& t, const CheckpointChosen& e) {
     return;
   }
   job.directory_generation = std::max(job.directory_generation, e.newest_generation);
+  // A newer one that is damaged counts no more; what is in memory is on no disk.
+  if (origin.memory_of != Generation{}) job.committed_step = e.step;
   t.facts(job.id).origin = origin;
 }
 
@@ -188,8 +198,9 @@ void on(Transition& t, const GenerationRecorded& e) {
 
 void start_generation(Transition& t, Job& job) {
   enter_stage(t, job, PlanStage::kStartWorkers);
+  const std::vector<ArenaSeals> arenas = find_arenas_left(t, job);
   for (const Node* node : t.nodes(job.id)) {
-    if (t.has_ranks(node->key)) start_workers_on(t, job, *node);
+    if (t.has_ranks(node->key)) start_workers_on(t, job, *node, arenas);
   }
   t.note(
       "StartWorkers", job,

@@ -44,14 +44,15 @@ bool counts(const Job& job, const Seal& seal) {
   return seal.generation == job.generation.value || began_with;
 }
 
-Arenas find_arenas(Transition& t, const Job& job) {
+// As told of the ranks of `generation`, for those of the generation to come.
+Arenas find_arenas(Transition& t, const Job& job, Generation generation) {
   const int32_t per_node = job.spec.workers_per_node;
   std::map<std::string, Arenas> by_life;
   const State& state = t.state();
   auto row = state.slots.lower_bound(SlotKey{job.id, Rank{0}});
   for (; row != state.slots.end() && row->first.job == job.id; ++row) {
     const Slot& slot = row->second;
-    if (slot.generation != job.generation || slot.seals.parts == 0) continue;
+    if (slot.generation != generation || slot.seals.parts == 0) continue;
     Arenas& places = by_life[slot.arena_boot_id];
     places.resize(static_cast<size_t>(per_node));
     places[static_cast<size_t>(slot.key.rank.value % per_node)] = &slot.seals;
@@ -145,7 +146,7 @@ int32_t parts_of_state(const Job& job) {
 }
 
 std::optional<Facts::Origin> find_in_memory(Transition& t, const Job& job) {
-  const Arenas arenas = find_arenas(t, job);
+  const Arenas arenas = find_arenas(t, job, job.generation);
   for (const DividedState& state : states_in(job, arenas)) {
     Facts::Origin origin{"", state.seal.step, job.generation, job.generation};
     if (auto without = ranks_to_refill(job, arenas, state)) {
@@ -157,6 +158,15 @@ std::optional<Facts::Origin> find_in_memory(Transition& t, const Job& job) {
     return origin;
   }
   return std::nullopt;
+}
+
+std::vector<ArenaSeals> find_arenas_left(Transition& t, const Job& job) {
+  std::vector<ArenaSeals> left;
+  if (job.memory_of == Generation{}) return left;
+  for (const ArenaSeals* arena : find_arenas(t, job, job.memory_of)) {
+    left.push_back(arena == nullptr ? ArenaSeals{} : *arena);
+  }
+  return left;
 }
 
 }  // namespace hpctl::core

@@ -35,6 +35,9 @@ int32_t parts_of_state(const Job& job);
 // The newest state that is whole in what the newest generation's ranks left in memory, where the
 // ranks of the coming one are.
 std::optional<Facts::Origin> find_in_memory(Transition& t, const Job& job);
+// Of a generation that starts from memory, before its workers are started: by rank, what the arena
+// of its place has. Empty where it does not.
+std::vector<ArenaSeals> find_arenas_left(Transition& t, const Job& job);
 // Brings up a node that is down, unless the job or the node is backing off.
 void launch(Transition& t, Job& job, Node& node, const std::string& reason);
 // The generation has completed a step (train) or all its workers are up (command).

@@ -117,8 +117,9 @@ void end_drain(Transition& t, Job& job, Node& node) {
 
 namespace {
 
-// Not of a node that was lost. Of a hang several workers of one node may be suspects.
-bool is_of_workers(const Fault& fault) { return fault.rank >= 0 || fault.hang; }
+// Not of a node that was lost. Of a hang several workers of one node may be suspects; where a node
+// cannot start them, none is.
+bool is_of_workers(const Fault& fault) { return fault.rank >= 0 || fault.hang || fault.start; }
 
 }  // namespace
 

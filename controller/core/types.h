@@ -70,6 +70,7 @@ struct Fault {
   bool in_order = false;  // somebody's order, nobody's fault: the workers may save what they have
   bool hang = false;      // ranks stand still: their stacks are written before they are ended
   bool damage = false;    // a checkpoint, or what was in memory, could not be used
+  bool start = false;     // the node could not start its workers
 };
 
 // What the scheduler of a job can do besides starting agents, and how long things take there.

@@ -4,13 +4,13 @@
 #include <cmath>
 #include <utility>
 
+#include "common/base/json_text.h"
+
 namespace hpctl {
 
 using nlohmann::json;
 
-std::string page_json_text(const json& document) {
-  return document.dump(-1, ' ', false, json::error_handler_t::replace);
-}
+std::string page_json_text(const json& document) { return json_text(document); }
 
 json number_or_null(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
 

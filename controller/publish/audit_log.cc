@@ -16,6 +16,7 @@
 #include "common/base/host_port.h"
 #include "common/base/hyperpod.h"
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "common/base/log.h"
 #include "common/base/unix_address.h"
 #include "common/base/user_name.h"
@@ -57,7 +58,7 @@ std::string to_line(int64_t wall_ms, const AuditEntry& entry, uint64_t count,
   if (count != 1) line["count"] = count;
   line["outcome"] = entry.outcome;
   if (!entry.why.empty()) line["why"] = entry.why;
-  return line.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace);
+  return json_text(line, {.ascii = true});
 }
 
 }  // namespace

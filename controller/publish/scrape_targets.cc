@@ -15,6 +15,7 @@
 #include "common/base/host_port.h"
 #include "common/base/job_files.h"
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "common/base/log.h"
 
 namespace hpctl {
@@ -81,7 +82,7 @@ std::string scrape_targets(const std::vector<ScrapeTarget>& targets, const std::
     const std::string target = is_any ? HostPort{reachable, at.port}.text() : bound;
     document.push_back({{"targets", {target}}, {"labels", labels}});
   }
-  return document.dump() + "\n";
+  return json_text(document) + "\n";
 }
 
 void publish_scrape_targets(const std::string& path, const std::string& document,

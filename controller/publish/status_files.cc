@@ -11,6 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/job_spec_json.h"
+#include "common/base/json_text.h"
 #include "common/base/time_spent_json.h"
 
 namespace hpctl {
@@ -52,9 +53,7 @@ using nlohmann::json;
 constexpr size_t kMaxStatusFileBytes = 256U << 20;
 
 // Text that came from a worker need not be UTF-8.
-std::string dump(const json& document) {
-  return document.dump(-1, ' ', false, json::error_handler_t::replace);
-}
+std::string dump(const json& document) { return json_text(document); }
 
 void append(std::string& text, const char* key, uint64_t value) {
   text.append(",\"").append(key).append("\":").append(std::to_string(value));

@@ -11,6 +11,7 @@
 #include "common/base/bounded_json.h"
 #include "common/base/fd.h"
 #include "common/base/frame.h"
+#include "common/base/json_text.h"
 #include "common/base/slurm_messages_json.h"
 #include "slurm-plugins/hpslurm/jobs.h"
 #include "slurm-plugins/hpslurm/munge.h"
@@ -58,7 +59,7 @@ std::string encode(const Answer& answer) {
           ? json{{"result", answer.value()}}
           : json{{"error", {{"kind", answer.error().code}, {"message", answer.error().message}}}};
   // Names and comments are whatever bytes people gave them.
-  return message.dump(-1, ' ', false, json::error_handler_t::replace);
+  return json_text(message);
 }
 
 int serve() {

@@ -97,6 +97,11 @@ std::vector<Task> full() {
       {{.nodes = 3, .steps = 2}, {}},
       {{.steps = 2, .faults = 2, .kinds = {MoveKind::kKill, MoveKind::kGiveUp}}, {}},
       {{.steps = 2, .faults = 2, .kinds = {MoveKind::kKill, MoveKind::kCrash}}, {}},
+      {{.steps = 1,
+        .checkpoint_every = 2,
+        .faults = 3,
+        .kinds = {MoveKind::kKill, MoveKind::kBreak}},
+       {}},
   };
 }
 

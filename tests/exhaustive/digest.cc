@@ -160,7 +160,8 @@ void add(Digest& digest, Names& names, const Order& order) {
 
 void add(Digest& digest, Names& names, const Place& place) {
   digest.add(place.life);
-  digest.add((place.holder_alive ? 1U : 0U) + (place.bound ? 2U : 0U) + (place.end_seen ? 4U : 0U));
+  digest.add((place.holder_alive ? 1U : 0U) + (place.bound ? 2U : 0U) + (place.end_seen ? 4U : 0U) +
+             (place.arena_is_told ? 8U : 0U));
   for (const uint64_t number : {place.pids, place.generation_seen, place.stopped_through,
                                 place.newest_generation, static_cast<uint64_t>(place.rank)}) {
     digest.add(number);

@@ -83,7 +83,12 @@ void World::take(int32_t node, int32_t dies_after) {
   Message message = std::move(place.up.front());
   place.up.pop_front();
   if (message.is_report && dies_after < 0) place.reports.pop_front();
-  commit(std::move(message.word.body), dies_after);
+  const auto* exited = std::get_if<core::WorkerExited>(&message.word.body);
+  const bool of_last = exited != nullptr && !place.worker && !place.arena.empty() &&
+                       exited->boot_id == boot_id(node) &&
+                       exited->pid == holder_pid(node) + 1 + place.pids;
+  const std::string refusal = commit(std::move(message.word.body), dies_after);
+  if (of_last && refusal.empty()) place.arena_is_told = true;
 }
 
 void World::end_holder(int32_t node) {
@@ -98,6 +103,7 @@ void World::end_holder(int32_t node) {
   place.holder_alive = false;
   place.reports.clear();
   place.arena.clear();
+  place.arena_is_told = false;
   place.started.reset();
 }
 
@@ -141,6 +147,7 @@ void World::start(int32_t node, const core::Action& action) {
   const int32_t rank = order.ranks.front().value;
   place.worker = Worker{generation, holder_pid(node) + 2 + place.pids++};
   place.rank = rank;
+  place.arena_is_told = false;
   checkers_.worker_spawned(key_of(node), rank, generation, order, directory_);
   Run& run = runs_[generation];
   run.start_step = order.start_step;

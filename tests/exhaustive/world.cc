@@ -211,10 +211,8 @@ void World::check_record(const GenerationRecord& record) {
   uint64_t newest = 0;
   const Place& first = places_[static_cast<size_t>(index_of(record.members.front().node))];
   const auto has = [&](const GenerationMember& member, const sim::SealedState& state) {
-    const int32_t node = index_of(member.node);
-    const Place& place = places_[static_cast<size_t>(node)];
-    const auto told = state_.slots.find({JobId{1}, Rank{member.rank}});
-    return told->second.arena_boot_id == boot_id(node) && place.rank == member.rank &&
+    const Place& place = places_[static_cast<size_t>(index_of(member.node))];
+    return place.arena_is_told && place.rank == member.rank &&
            std::any_of(place.arena.begin(), place.arena.end(),
                        [&](const sim::SealedState& s) { return s.history == state.history; });
   };

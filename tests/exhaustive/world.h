@@ -126,6 +126,7 @@ struct Place {
   int32_t rank = -1;  // of the present or the last worker
   std::optional<Worker> worker;
   std::vector<sim::SealedState> arena;  // newest first
+  bool arena_is_told = false;           // by the exit of its last worker, and committed
   std::optional<core::WorkersStarted> started;
   std::deque<Word> reports;  // not committed yet
   std::deque<Message> up;

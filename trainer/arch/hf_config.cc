@@ -2,6 +2,7 @@
 #include "trainer/arch/hf_config.h"
 
 #include "common/base/json_file.h"
+#include "common/base/json_text.h"
 #include "common/base/printable.h"
 #include "trainer/arch/hf_keys.h"
 #include "trainer/arch/registry.h"
@@ -17,9 +18,8 @@ static Error refused(const std::string& path, const HfKeys& keys) {
 
 void HfKeys::check_class(const char* expected) {
   if (!has("architectures") || document_.at("architectures") == json::array({expected})) return;
-  refuse("architectures",
-         std::string("expected [\"") + expected + "\"], found " +
-             document_.at("architectures").dump(-1, ' ', true, json::error_handler_t::replace));
+  refuse("architectures", std::string("expected [\"") + expected + "\"], found " +
+                              json_text(document_.at("architectures"), {.ascii = true}));
 }
 
 std::string to_hf_config_text(const HfConfig& config) {

@@ -14,6 +14,7 @@
 #include "common/base/checksum.h"
 #include "common/base/file.h"
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "common/base/temporary_file.h"
 #include "trainer/arch/hf_config.h"
 #include "trainer/checkpoint/durable_file.h"
@@ -139,7 +140,8 @@ class Exporter {
     if (files_.size() > 1) {
       const nlohmann::ordered_json index = {{"metadata", {{"total_size", report.bytes}}},
                                             {"weight_map", weight_map}};
-      HP_TRY(write_file_atomic(directory + "/model.safetensors.index.json", index.dump(2) + "\n"));
+      HP_TRY(write_file_atomic(directory + "/model.safetensors.index.json",
+                               json_text(index, {.indent = 2}) + "\n"));
     }
     return report;
   }

@@ -7,6 +7,7 @@
 
 #include "common/base/file.h"
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "trainer/checkpoint/inspect.h"
 #include "trainer/checkpoint/shard_reader.h"
 
@@ -106,13 +107,12 @@ Result<std::string> resolve_checkpoint(const std::string& path) {
 std::string show_json(const Manifest& manifest) {
   nlohmann::ordered_json skipped = nlohmann::ordered_json::array();
   for (const SampleRange& range : manifest.skipped) skipped.push_back({range.begin, range.end});
-  return nlohmann::ordered_json{{"step", manifest.step},
-                                {"generation", manifest.generation},
-                                {"parent", manifest.parent},
-                                {"world_size", manifest.world_size},
-                                {"sample_cursor", manifest.sample_cursor},
-                                {"skipped", skipped}}
-      .dump();
+  return json_text(nlohmann::ordered_json{{"step", manifest.step},
+                                          {"generation", manifest.generation},
+                                          {"parent", manifest.parent},
+                                          {"world_size", manifest.world_size},
+                                          {"sample_cursor", manifest.sample_cursor},
+                                          {"skipped", skipped}});
 }
 
 }  // namespace hpctl

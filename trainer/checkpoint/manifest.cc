@@ -12,6 +12,7 @@
 #include "common/base/checksum.h"
 #include "common/base/job_spec_json.h"
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "trainer/checkpoint/manifest_format.h"
 #include "trainer/checkpoint/shard_table.h"
 
@@ -287,7 +288,7 @@ Result<std::string> to_manifest_text(const Manifest& m, size_t most_bytes) {
                               {"overflows", m.loss_scale.overflows}};
   }
   // Names come from our own layout, labels from the environment: replace what is not UTF-8.
-  std::string text = document.dump(-1, ' ', false, json::error_handler_t::replace);
+  std::string text = json_text(document);
   text.pop_back();
   if (text.size() + kManifestSealBytes > most_bytes) {
     return Error{ErrorCode::kFailedPrecondition,

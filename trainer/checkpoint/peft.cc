@@ -8,6 +8,7 @@
 
 #include "common/base/job_spec_json.h"
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "trainer/arch/lora.h"
 
 namespace hpctl {
@@ -27,7 +28,7 @@ std::string peft_config_text(const LoraSpec& lora) {
                                    {"inference_mode", true}};
   // A whole number there, as most have it.
   if (lora.alpha == std::floor(lora.alpha)) config["lora_alpha"] = static_cast<int64_t>(lora.alpha);
-  return config.dump(2) + "\n";
+  return json_text(config, {.indent = 2}) + "\n";
 }
 
 Result<MergedAdapters> MergedAdapters::open(const std::string& step_dir) {

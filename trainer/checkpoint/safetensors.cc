@@ -13,6 +13,7 @@
 #include "common/base/bounded_json.h"
 #include "common/base/check.h"
 #include "common/base/git_lfs.h"
+#include "common/base/json_text.h"
 #include "common/base/printable.h"
 
 namespace hpctl {
@@ -95,7 +96,7 @@ std::string safetensors_header(const std::map<std::string, std::string>& metadat
   for (const SafetensorsTensor& t : tensors) {
     header[t.name] = {{"dtype", t.dtype}, {"shape", t.shape}, {"data_offsets", {t.begin, t.end}}};
   }
-  std::string text = header.dump(-1, ' ', false, json::error_handler_t::replace);
+  std::string text = json_text(header);
   while ((8 + text.size()) % kDataAlignment != 0) text += ' ';
   std::string bytes;
   for (size_t i = 0; i < 8; ++i) bytes += static_cast<char>(text.size() >> (8 * i));

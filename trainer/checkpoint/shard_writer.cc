@@ -11,6 +11,7 @@
 #include "common/base/checksum.h"
 #include "common/base/failpoint.h"
 #include "common/base/file.h"
+#include "common/base/json_text.h"
 #include "trainer/checkpoint/durable_file.h"
 #include "trainer/checkpoint/manifest_format.h"
 #include "trainer/checkpoint/safetensors.h"
@@ -163,11 +164,13 @@ std::string encode_receipt(const Receipt& receipt) {
     const TensorSlice& slice = receipt.slices[static_cast<size_t>(r.slice)];
     ranges.push_back({r.block, slice.tensor, slice.offsets, slice.lengths});
   }
-  return json{{"rank", receipt.rank},        {"file", receipt.file.file},
-              {"bytes", receipt.file.bytes}, {"crc32c", receipt.file.crc32c},
-              {"data", table->data},         {"ranges", ranges},
-              {"sums", table->sums}}
-      .dump();
+  return json_text(json{{"rank", receipt.rank},
+                        {"file", receipt.file.file},
+                        {"bytes", receipt.file.bytes},
+                        {"crc32c", receipt.file.crc32c},
+                        {"data", table->data},
+                        {"ranges", ranges},
+                        {"sums", table->sums}});
 }
 
 Result<Receipt> decode_receipt(const std::string& bytes) {

@@ -4,6 +4,7 @@
 #include "common/base/bounded_json.h"
 #include "common/base/file.h"
 #include "common/base/job_spec_json.h"
+#include "common/base/json_text.h"
 
 namespace hpctl {
 
@@ -63,7 +64,7 @@ std::string prepare_command(const std::string& input, const std::string& tokeniz
 }
 
 Outcome write_prepared_note(const std::string& prefix, const PreparedNote& note) {
-  return write_file_atomic(prefix + ".json", nlohmann::json(note).dump(2) + "\n");
+  return write_file_atomic(prefix + ".json", json_text(nlohmann::json(note), {.indent = 2}) + "\n");
 }
 
 }  // namespace hpctl

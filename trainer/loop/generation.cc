@@ -101,7 +101,9 @@ Outcome Generation::check_not_aborted() const {
 Outcome Generation::check_memory() const {
   if (!device_.is_host()) return Ok{};
   const MemoryPlan plan = plan_memory(setting_of(workload_, false), trained_layout(run_.train()));
-  return check_fit(plan, 1, machine_memory_bytes());
+  const Outcome fits = check_fit(plan, 1, machine_memory_bytes());
+  // The job's own: no attempt on such a machine can end otherwise.
+  return fits.ok() ? fits : Error{ErrorCode::kFailedPrecondition, fits.error().message};
 }
 
 Outcome Generation::meet_peers() {

@@ -8,6 +8,7 @@
 
 #include "common/base/file.h"
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "common/base/log.h"
 #include "trainer/compat/torch_compat.h"
 
@@ -74,7 +75,7 @@ void OperationTrace::end() {
   const nlohmann::ordered_json document = {{"traceEvents", std::move(events)},
                                            {"displayTimeUnit", "ms"}};
   Outcome written = make_directories(path_.substr(0, path_.rfind('/')));
-  if (written.ok()) written = write_file_atomic(path_, document.dump());
+  if (written.ok()) written = write_file_atomic(path_, json_text(document));
   if (written.ok()) {
     log_info("trace of operations: " + path_);
   } else {

@@ -10,6 +10,7 @@
 #include "trainer/arch/gpu_attention.h"
 #include "trainer/plan/flops.h"
 #include "trainer/plan/gpu_models.h"
+#include "trainer/state/may_pass.h"
 
 namespace hpctl {
 
@@ -57,15 +58,21 @@ Outcome Run::begin_generation(const Workload& workload) {
 
 Outcome Run::open_data() {
   if (reader_) return Ok{};
+  const Outcome read = read_data();
+  if (!read.ok()) return may_pass(read.error());
+  if (const std::string packing = reader_->packing(); !packing.empty())
+    log_info("data: " + packing);
+  feed_.emplace(*reader_, at::Device(device_.name()).is_cuda() ? &page_locked : nullptr);
+  log_phase("data");
+  return Ok{};
+}
+
+Outcome Run::read_data() {
   HP_TRY_ASSIGN(SampleReader reader,
                 SampleReader::open(train_.data, train_.seed, train_.model.vocab));
   HP_TRY_ASSIGN(validation_, Validation::open(train_, reader, DataPart::kValidation));
   HP_TRY_ASSIGN(test_, Validation::open(train_, reader, DataPart::kTest));
   reader_ = std::move(reader);
-  if (const std::string packing = reader_->packing(); !packing.empty())
-    log_info("data: " + packing);
-  feed_.emplace(*reader_, at::Device(device_.name()).is_cuda() ? &page_locked : nullptr);
-  log_phase("data");
   return Ok{};
 }
 

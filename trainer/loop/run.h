@@ -36,7 +36,7 @@ class Run {
   // A generation begins. One that does not start from memory gives up what is there: it is of a
   // history that ends. kInvalidArgument when the workload is not of this job.
   Outcome begin_generation(const Workload& workload);
-  // What the job reads; once.
+  // What the job reads; once. What cannot be read may pass.
   Outcome open_data();
   // The forward pass, once. kInvalidArgument: it cannot be had as workload.train.gpu wants it.
   Outcome load_model();
@@ -82,6 +82,8 @@ class Run {
   void log_phase(const char* what) const;
 
  private:
+  Outcome read_data();
+
   const std::string identity_;  // what all generations' workloads have in common
   const TrainSpec train_;
   Progress& progress_;

@@ -11,6 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "common/base/log.h"
 
 namespace hpctl {
@@ -137,7 +138,7 @@ void MetricsWriter::append_line(const StepMetrics& m) {
   }
   if (m.failed_saves > 0) line["failed_saves"] = m.failed_saves;
   line["time"] = static_cast<double>(SystemClock().wall_ms()) / 1000.0;
-  write_line(line.dump() + "\n");
+  write_line(json_text(line) + "\n");
 }
 
 void MetricsWriter::append_evaluation(const EvaluationMetrics& m) {
@@ -149,7 +150,7 @@ void MetricsWriter::append_evaluation(const EvaluationMetrics& m) {
       {m.part + "_loss", m.loss}, {"perplexity", std::exp(m.loss)},
       {"sequences", m.sequences}, {"time", static_cast<double>(SystemClock().wall_ms()) / 1000.0},
   };
-  write_line(line.dump() + "\n");
+  write_line(json_text(line) + "\n");
 }
 
 void MetricsWriter::write_line(const std::string& line) {

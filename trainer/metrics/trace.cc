@@ -7,6 +7,7 @@
 
 #include "common/base/file.h"
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "common/base/log.h"
 
 namespace hpctl {
@@ -67,7 +68,7 @@ std::string Trace::to_json() const {
                       {"tid", lane - lanes.begin() + 1},
                       {"args", {{"step", span.step}}}});
   }
-  return ordered_json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}}.dump();
+  return json_text(ordered_json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}});
 }
 
 void Trace::finish() {

@@ -14,6 +14,7 @@
 #include "trainer/process/control.h"
 #include "trainer/process/runtime.h"
 #include "trainer/process/stop_request.h"
+#include "trainer/state/may_pass.h"
 
 namespace hpctl {
 
@@ -36,16 +37,17 @@ int exit_code_of(const Error& error) {
   }
 }
 
-// LibTorch and the standard library throw; here, around the steps, is where that ends.
+// LibTorch and the standard library throw; here, around the steps, is where that ends. Memory is
+// what this machine lacks now: the next attempt, or another machine, may have it (may_pass.h).
 template <typename Body>
 auto without_exceptions(Body&& body) -> decltype(body()) {
   try {
     return body();
   } catch (const std::bad_alloc&) {
-    return Error{ErrorCode::kResourceExhausted,
+    return Error{ErrorCode::kInternal,
                  "out of memory; use more workers, a smaller batch.micro or a shorter seq_len"};
   } catch (const c10::OutOfMemoryError& e) {
-    return Error{ErrorCode::kResourceExhausted,
+    return Error{ErrorCode::kInternal,
                  std::string("out of GPU memory; use more workers, a smaller batch.micro, "
                              "memory.activation_checkpointing or memory.offload: ") +
                      e.what_without_backtrace()};
@@ -69,6 +71,11 @@ int fail(Progress& progress, const Error& error) {
 Error not_the_checkpoint(Error error) {
   if (error.code == ErrorCode::kDataLoss) error.code = ErrorCode::kInternal;
   return error;
+}
+
+// No save is under way yet, so it is no full disk: memory or descriptors of this machine are short.
+Error not_this_machine(Error error) {
+  return error.code == ErrorCode::kResourceExhausted ? may_pass(std::move(error)) : error;
 }
 
 // A process's life: one Run, and one Generation after another until one ends otherwise than by an
@@ -128,7 +135,8 @@ Outcome Trainer::open_run(const Workload& workload) {
 }
 
 Outcome Trainer::live_through_generation() {
-  HP_TRY(without_exceptions([&] { return generation_->start(); }));
+  const Outcome started = without_exceptions([&] { return generation_->start(); });
+  if (!started.ok()) return not_this_machine(started.error());
   control_.say(control::Joined{generation_->workload().generation});
   const Outcome finished = without_exceptions([&] { return generation_->run(); });
   if (finished.ok() || generation_->workload().from_memory) return finished;

@@ -79,7 +79,8 @@ int main_with(const std::string& workload_file) {
   if (code.ok()) return *code;
   log_error(code.error().message);
   progress->last_words(code.error().message);
-  return kExitDoNotRestart;
+  // An engine that cannot be loaded is this machine's, or an upgrade is under way.
+  return code.error().code == ErrorCode::kInvalidArgument ? kExitDoNotRestart : 1;
 }
 
 }  // namespace

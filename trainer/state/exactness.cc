@@ -5,6 +5,7 @@
 
 #include "common/base/job_spec_json.h"
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "trainer/parallel/mesh.h"
 
 namespace hpctl {
@@ -17,19 +18,19 @@ constexpr const char* kDeterministicLabel = "gpu.deterministic";
 std::string described(const ScheduleSpec& schedule, int64_t steps) {
   json text = schedule;
   if (schedule.name != ScheduleShape::kConstant) text["steps"] = steps;
-  return text.dump();
+  return json_text(text);
 }
 
 // Nothing of it matters while only what is not finite is bad: such a step is never applied.
 std::string described(const StabilitySpec& s) {
   if (!s.spikes) return "no spikes";
-  return json{{"factor", s.factor}, {"window", s.window}, {"z_score", s.z_score}}.dump();
+  return json_text(json{{"factor", s.factor}, {"window", s.window}, {"z_score", s.z_score}});
 }
 
 // Where the base lies changes nothing; which it is, another label tells.
 std::string described(LoraSpec lora) {
   lora.base.clear();
-  return json(lora).dump();
+  return json_text(json(lora));
 }
 
 }  // namespace
@@ -54,8 +55,8 @@ Environment environment_of(const TrainSpec& train) {
       {"batch.micro", std::to_string(train.batch.micro)},
       // A label that stored checkpoints have: the name of `mask: documents` when it was alone.
       {"data.reset_at_documents", train.data.keeps_apart() ? "true" : "false"},
-      {"loss", json(train.loss).dump()},
-      {"optimizer", json(train.optimizer).dump()},
+      {"loss", json_text(json(train.loss))},
+      {"optimizer", json_text(json(train.optimizer))},
       {"precision", to_word(train.precision)},
       {"schedule", described(train.schedule, train.steps)},
       {"stability", described(train.stability)},
@@ -64,9 +65,9 @@ Environment environment_of(const TrainSpec& train) {
   if (train.data.mask == DocumentMask::kBorders) environment["data.mask"] = "borders";
   if (train.lora.on()) environment["lora"] = described(train.lora);
   if (train.data.has_answers()) environment["data.format"] = to_word(train.data.format);
-  if (!train.batch.ramp.empty()) environment["batch.ramp"] = json(train.batch.ramp).dump();
+  if (!train.batch.ramp.empty()) environment["batch.ramp"] = json_text(json(train.batch.ramp));
   if (train.precision == Precision::kFp16)
-    environment["loss_scale"] = json(train.loss_scale).dump();
+    environment["loss_scale"] = json_text(json(train.loss_scale));
   return environment;
 }
 

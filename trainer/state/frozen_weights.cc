@@ -9,16 +9,15 @@
 #include "trainer/checkpoint/loader.h"
 #include "trainer/checkpoint/lora_base.h"
 #include "trainer/parallel/bf16_rounding.h"
+#include "trainer/state/may_pass.h"
 
 namespace hpctl {
 
 namespace {
 
-// Data loss is what the checkpoint of the state is blamed for, and another one is tried.
-Error not_the_states(Error error) {
-  error.code = ErrorCode::kFailedPrecondition;
+Error of_base(Error error) {
   error.message = "workload.train.lora.base: " + error.message;
-  return error;
+  return may_pass(std::move(error));
 }
 
 }  // namespace
@@ -28,7 +27,7 @@ Result<FrozenWeights> FrozenWeights::load(const TrainSpec& train, const Mesh& me
   FrozenWeights frozen;
   frozen.blocks_ = model_layout(train.model);
   auto opened = CheckpointLoader::open(train.lora.base);
-  if (!opened.ok()) return not_the_states(opened.error());
+  if (!opened.ok()) return of_base(opened.error());
   CheckpointLoader& loader = *opened;
   HP_TRY(check_base(loader.manifest(), train));
   frozen.checksum_ = base_checksum(loader.manifest());
@@ -46,7 +45,7 @@ Result<FrozenWeights> FrozenWeights::load(const TrainSpec& train, const Mesh& me
       const Outcome read =
           loader.load_range(static_cast<int32_t>(b), StateKind::kParam, range,
                             std::span(values).first(static_cast<size_t>(range.size())));
-      if (!read.ok()) return not_the_states(read.error());
+      if (!read.ok()) return of_base(read.error());
     }
     const void* from = values.data();
     if (frozen.rounded_) {

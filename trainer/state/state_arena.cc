@@ -15,6 +15,7 @@
 
 #include "common/base/rng.h"
 #include "trainer/parallel/bf16_rounding.h"
+#include "trainer/state/may_pass.h"
 
 namespace hpctl {
 
@@ -25,7 +26,7 @@ Error no_memory(size_t bytes, int err) {
                                 " MiB for the state arena (model and optimizer state)",
                             err);
   error.message += "; free memory, raise the memory limit, or use more workers";
-  return error;
+  return may_pass(std::move(error));
 }
 
 Outcome reserve(int fd, size_t bytes) {
@@ -84,8 +85,10 @@ size_t ArenaGeometry::slot_bytes() const {
   return static_cast<size_t>(shard_elements()) * (sizeof(float) + 2 * size_t{moment_bytes});
 }
 
+size_t ArenaGeometry::state_at() const { return kArenaHeaderBytes + kArenaSlots * notes_bytes; }
+
 size_t ArenaGeometry::bytes() const {
-  return kArenaStateAt + static_cast<size_t>(all_slots()) * slot_bytes();
+  return state_at() + static_cast<size_t>(all_slots()) * slot_bytes();
 }
 
 Result<void*> StateArena::map(int fd, const ArenaGeometry& geometry) {
@@ -168,7 +171,7 @@ StateArena::StateArena(ArenaGeometry geometry, void* mapping)
       block_begin_(begins_of(geometry_)),
       device_(host_device()),
       header_(static_cast<ArenaHeader*>(mapping)),
-      state_(static_cast<std::byte*>(mapping) + kArenaStateAt) {
+      state_(static_cast<std::byte*>(mapping) + geometry_.state_at()) {
   HP_CHECK(geometry_.slots <= static_cast<int32_t>(kOwnSlots));
   HP_CHECK(geometry_.copies <= static_cast<int32_t>(kCopySlots));
 }
@@ -177,7 +180,7 @@ StateArena::StateArena(ArenaGeometry geometry, Device& device, DeviceArray<std::
     : geometry_(std::move(geometry)),
       block_begin_(begins_of(geometry_)),
       device_(device),
-      own_header_(kArenaStateAt),
+      own_header_(geometry_.state_at()),
       device_memory_(std::move(memory)),
       header_(new (own_header_.data()) ArenaHeader{}),
       state_(device_memory_.data()) {
@@ -265,7 +268,7 @@ void StateArena::clear(int slot, StateKind kind, size_t block) {
 
 char* StateArena::notes_at(int slot) const {
   return reinterpret_cast<char*>(header_) + kArenaHeaderBytes +
-         header_index(slot) * kArenaNotesBytes;
+         header_index(slot) * geometry_.notes_bytes;
 }
 
 void StateArena::unseal(int slot) {
@@ -274,14 +277,15 @@ void StateArena::unseal(int slot) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-void StateArena::seal(int slot, const Seal& seal, std::string_view notes) {
-  if (notes.size() > kArenaNotesBytes) return;
+bool StateArena::seal(int slot, const Seal& seal, std::string_view notes) {
+  if (notes.size() > geometry_.notes_bytes) return false;
   ArenaSlotHeader& header = slot_header(slot);
   header.digest = seal.digest;
   header.generation = seal.generation;
   header.notes_bytes = notes.size();
   std::copy(notes.begin(), notes.end(), notes_at(slot));
   header.step.store(seal.step, std::memory_order_release);
+  return true;
 }
 
 Seal StateArena::seal_of(int slot) const {
@@ -290,7 +294,7 @@ Seal StateArena::seal_of(int slot) const {
 }
 
 std::string_view StateArena::notes(int slot) const {
-  const uint64_t bytes = std::min<uint64_t>(slot_header(slot).notes_bytes, kArenaNotesBytes);
+  const uint64_t bytes = std::min<uint64_t>(slot_header(slot).notes_bytes, geometry_.notes_bytes);
   return {notes_at(slot), bytes};
 }
 

@@ -42,10 +42,11 @@ struct ArenaGeometry {
   int32_t shard_index = 0;
   int32_t shard_count = 1;
   uint32_t moment_bytes = 4;
-  int32_t slots = 2;                    // of own states: 2 to kOwnSlots; 1 on a device
-  int32_t copies = 0;                   // slots behind them, for another rank's
-  int32_t copied_index = -1;            // which shard those are; -1 = there are none
-  std::vector<int64_t> block_capacity;  // shard_capacity of each block at shard_count
+  int32_t slots = 2;                      // of own states: 2 to kOwnSlots; 1 on a device
+  int32_t copies = 0;                     // slots behind them, for another rank's
+  int32_t copied_index = -1;              // which shard those are; -1 = there are none
+  size_t notes_bytes = kArenaNotesBytes;  // room for the notes of each slot
+  std::vector<int64_t> block_capacity;    // shard_capacity of each block at shard_count
   uint64_t layout_hash = 0;
 
   static ArenaGeometry of(const std::vector<Block>& blocks, uint64_t job, int32_t rank,
@@ -53,6 +54,7 @@ struct ArenaGeometry {
   int32_t all_slots() const { return slots + copies; }
   int64_t shard_elements() const;
   size_t slot_bytes() const;
+  size_t state_at() const;  // header and notes are before it
   size_t bytes() const;
 };
 
@@ -100,9 +102,9 @@ class StateArena {
 
   // Slots from geometry().slots on are those of copies. Before a slot's first byte is overwritten.
   void unseal(int slot);
-  // After its last byte was written. With notes that are longer than kArenaNotesBytes it stays
-  // unsealed: nobody could go on from it.
-  void seal(int slot, const Seal& seal, std::string_view notes = {});
+  // After its last byte was written. False where there is no room for the notes: the slot stays
+  // unsealed, since nobody could go on from it.
+  bool seal(int slot, const Seal& seal, std::string_view notes = {});
   // All of a slot's state, in host memory.
   std::span<std::byte> slot_bytes(int slot) {
     return {state_ + static_cast<size_t>(slot) * geometry_.slot_bytes(), geometry_.slot_bytes()};

@@ -18,8 +18,8 @@ namespace {
 
 constexpr size_t kPieceBytes = size_t{4} << 20;
 
-// Seal and notes, padded, and a checksum of both.
-constexpr size_t kHeadBytes = kArenaNotesBytes + 64;
+// Seal and notes, padded, before a checksum of both.
+size_t head_bytes(const StateArena& arena) { return arena.geometry().notes_bytes + 64; }
 
 uint32_t checksum_of(std::span<const std::byte> bytes) {
   return crc32c(bytes.data(), bytes.size());
@@ -33,7 +33,7 @@ std::span<std::byte> piece(std::span<std::byte> state, size_t number) {
 std::string make_head(const StateArena& arena, int slot) {
   PacketWriter w;
   std::string head = write_seal(w, arena.seal_of(slot)).text(arena.notes(slot)).take();
-  head.resize(kHeadBytes);
+  head.resize(head_bytes(arena));
   return head + PacketWriter().number(crc32c(head.data(), head.size())).take();
 }
 
@@ -44,8 +44,8 @@ struct Head {
 
 // nullopt where it is damaged.
 std::optional<Head> read_head(std::string_view bytes) {
-  const std::string_view head = bytes.substr(0, kHeadBytes);
-  if (PacketReader(bytes.substr(kHeadBytes)).number<uint32_t>() !=
+  const std::string_view head = bytes.substr(0, bytes.size() - sizeof(uint32_t));
+  if (PacketReader(bytes.substr(head.size())).number<uint32_t>() !=
       crc32c(head.data(), head.size())) {
     return std::nullopt;
   }
@@ -110,7 +110,7 @@ Result<bool> exchange_pieces(Exchange& peers, std::span<std::byte> outgoing,
 Result<bool> exchange_states(Communicator& ring, StateArena& arena, int to_rank, int from,
                              int from_rank, int into) {
   Exchange peers(ring, to_rank, from != kNoSlot, from_rank, into != kNoSlot);
-  std::string head(kHeadBytes + sizeof(uint32_t), '\0');
+  std::string head(head_bytes(arena) + sizeof(uint32_t), '\0');
   std::string head_taken = head;
   if (peers.sends()) head = make_head(arena, from);
   if (peers.receives()) arena.unseal(into);
@@ -122,8 +122,7 @@ Result<bool> exchange_states(Communicator& ring, StateArena& arena, int to_rank,
   if (!peers.receives()) return true;
   const std::optional<Head> read = read_head(head_taken);
   if (!intact || !read) return false;
-  arena.seal(into, read->seal, read->notes);
-  return true;
+  return arena.seal(into, read->seal, read->notes);
 }
 
 }  // namespace hpctl

@@ -22,6 +22,7 @@
 #include "trainer/optim/loss_scaler.h"
 #include "trainer/plan/memory_plan.h"
 #include "trainer/state/exactness.h"
+#include "trainer/state/may_pass.h"
 #include "trainer/state/replicas.h"
 #include "trainer/state/reshard.h"
 
@@ -55,6 +56,14 @@ std::vector<Block> blocks_of(const Workload& workload) {
   return blocks;
 }
 
+// The notes have a loss and a gradient norm for each step of the window. Half of the usual room is
+// for the rest: labels, and samples that are left out.
+size_t notes_room(const StabilitySpec& stability) {
+  const size_t window = static_cast<size_t>(stability.window) * 2 * sizeof(double);
+  const size_t beyond = window - std::min(window, kArenaNotesBytes / 2);
+  return kArenaNotesBytes * (1 + (beyond + kArenaNotesBytes - 1) / kArenaNotesBytes);
+}
+
 ArenaGeometry geometry_of(const Workload& workload, const std::vector<Block>& blocks,
                           const Mesh& mesh, const Device& device) {
   ArenaGeometry geometry = ArenaGeometry::of(blocks, workload.job, workload.rank, mesh);
@@ -62,6 +71,7 @@ ArenaGeometry geometry_of(const Workload& workload, const std::vector<Block>& bl
   if (bf16_moments) geometry.moment_bytes = 2;
   // The third is for a save to read from, and the fourth, where copies at peers have the third.
   geometry.slots = device.is_host() ? 3 : 1;
+  geometry.notes_bytes = notes_room(workload.train.stability);
   if (keeps_copies(setting_of(workload, !device.is_host()))) {
     geometry.slots = static_cast<int32_t>(kOwnSlots);
     geometry.copies = static_cast<int32_t>(kCopySlots);
@@ -80,8 +90,9 @@ Outcome check_same_base(const Manifest& manifest, const Environment& here, const
   };
   if (label(manifest.environment) == label(here)) return Ok{};
   if (!label(here).empty() && !label(manifest.environment).empty()) {
-    HP_TRY_ASSIGN(const Manifest weights, read_manifest(base));
-    if (is_base(weights, label(manifest.environment))) return Ok{};
+    const auto weights = read_manifest(base);
+    if (!weights.ok()) return may_pass(weights.error());
+    if (is_base(*weights, label(manifest.environment))) return Ok{};
   }
   const char* why = label(here).empty() ? "it holds adapters (workload.train.lora)"
                     : label(manifest.environment).empty()
@@ -177,7 +188,16 @@ void TrainingState::seal_filled() {
 void TrainingState::seal() {
   const std::string notes = encode({now_, environment_, inexact_reason_,
                                     workload_.train.model.max_positions, workload_.world_size});
-  arena_.seal(slot_, {now_.step, digest_of(now_), workload_.generation}, notes);
+  const bool sealed = arena_.seal(slot_, {now_.step, digest_of(now_), workload_.generation}, notes);
+  if (sealed || told_unsealed_ || !arena_.device().is_host()) return;
+  told_unsealed_ = true;
+  log_warning("step " + std::to_string(now_.step) +
+              " and those after it are of no use to a recovery from memory: " +
+              std::to_string(now_.skipped.size()) +
+              " ranges of samples are left out, and what goes with the state takes " +
+              std::to_string(notes.size()) + " bytes, for which an arena has " +
+              std::to_string(geometry().notes_bytes) +
+              "; a fault goes back to the newest checkpoint: save more often");
 }
 
 TrainingState::TrainingState(StateArena arena, const Workload& workload, const Mesh& mesh,

@@ -169,6 +169,7 @@ class TrainingState {
   int sent_slot_ = kNoSlot;  // of the snapshot under way
   int kept_slot_ = kNoSlot;  // of the newest one that is everywhere
   int held_slot_ = kNoSlot;  // of the state that a save reads
+  bool told_unsealed_ = false;
   Position now_;
   std::string inexact_reason_;  // "" = bit-exact
   int32_t former_world_size_ = 0;

@@ -3,6 +3,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 
 namespace hpctl {
 namespace {
@@ -76,7 +77,7 @@ std::string notice_json(const Notice& notice) {
                                    {"runbook", notice.runbook},
                                    {"time", format_wall_ms(notice.wall_ms)},
                                    {"repeats", notice.repeats}}}};
-  return document.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return json_text(document) + "\n";
 }
 
 }  // namespace hpctl

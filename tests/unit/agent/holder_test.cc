@@ -79,13 +79,14 @@ TEST_F(HolderTest, AnExitTellsThatTheKernelHadNoMemoryLeft) {
   EXPECT_TRUE(group.release(holder_.pid()));
 }
 
-TEST_F(HolderTest, MissingBinaryIsAPermanentFailureWithItsCause) {
+// One ENOENT, of a directory whose mount was away for a moment, ended jobs that had idle spares.
+TEST_F(HolderTest, MissingFileIsNoPermanentFailure) {
   start_holder();
   Spawn request = worker(1, 0, {});
   request.argv = {"/nowhere/hptrain"};
   tell(request);
   SpawnFailed failed = expect<SpawnFailed>();
-  EXPECT_EQ(failed.permanent, 1);
+  EXPECT_EQ(failed.permanent, 0);
   EXPECT_EQ(failed.reason, "cannot execute /nowhere/hptrain: No such file or directory");
   request.argv = {"no-such-program-in-path"};
   tell(request);
@@ -94,7 +95,20 @@ TEST_F(HolderTest, MissingBinaryIsAPermanentFailureWithItsCause) {
   request.argv = {"true"};
   request.directory = "/nowhere";
   tell(request);
-  EXPECT_NE(expect<SpawnFailed>().reason.find("working directory /nowhere"), std::string::npos);
+  failed = expect<SpawnFailed>();
+  EXPECT_EQ(failed.permanent, 0);
+  EXPECT_NE(failed.reason.find("working directory /nowhere"), std::string::npos);
+}
+
+TEST_F(HolderTest, FileThatIsNoProgramIsAPermanentFailure) {
+  const std::string file = home_.path() + "/no-program";
+  ASSERT_TRUE(write_file_atomic(file, "no first line\n").ok());
+  ASSERT_EQ(::chmod(file.c_str(), 0755), 0);
+  start_holder();
+  Spawn request = worker(1, 0, {});
+  request.argv = {file};
+  tell(request);
+  EXPECT_EQ(expect<SpawnFailed>().permanent, 1);
 }
 
 TEST_F(HolderTest, ExitRecordsOutliveTheAgentAndAreCoveredOnce) {

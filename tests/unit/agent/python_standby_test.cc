@@ -192,6 +192,12 @@ TEST_F(PythonStandby, RunsCode) {
   expect_the_same(order({kPython, "-c", kProgram, "x", "-y"}, "told"), kToldSays);
 }
 
+// A path may hold any bytes. JSON made another path of it, which the program then did not find.
+TEST_F(PythonStandby, ArgumentThatIsNotUtf8Survives) {
+  expect_the_same(order({kPython, "-c", kProgram, "/data/\xff\xc3\xa4\xe2\"\\/x"}, "told"),
+                  kToldSays);
+}
+
 // Python's own words for it, as nothing of it can be taken over.
 TEST_F(PythonStandby, WhatIsNoScriptIsStartedAnew) {
   ASSERT_TRUE(make_directories(directory_.path() + "/folder").ok());

@@ -301,6 +301,17 @@ TEST(JobYaml, NamesMistakesOfTraining) {
   for (const Case& c : cases) EXPECT_EQ(problems_of(c.text), c.problems) << c.text;
 }
 
+// Paths are resolved in the directory of the job file, and travel as JSON.
+TEST(JobYaml, DirectoryThatIsNotUtf8IsNoPlaceForAPath) {
+  const std::string problem =
+      "has bytes that are not UTF-8, shown as ?; move the job file to another directory, or write "
+      "the whole path\n";
+  EXPECT_EQ(describe_problems("j.yaml", parse_job_yaml(kMinimal, "/jobs\xff").problems),
+            "j.yaml:5:18: workload.train.data.path: the path /jobs?/text " + problem);
+  const std::string whole = "name: t\nworkload: {command: [/bin/true]}\n";
+  EXPECT_TRUE(parse_job_yaml(whole, "/jobs\xff").spec) << "nothing is resolved there";
+}
+
 TEST(JobYaml, LimitsWhatItReadsAndSays) {
   std::string many = kMinimal;
   for (int i = 0; i < 100; ++i) many += "zzzzzz" + std::to_string(i) + ": 1\n";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the real programs say and leave behind when they must refuse: a home of another user, and a
 // home on a disk that is full or read-only. Needs root for another uid and for mounts of its own.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -16,6 +17,9 @@
 
 namespace hpctl {
 namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
 
 struct Ran {
   int code = -1;
@@ -99,6 +103,23 @@ TEST_F(Refusal, AnotherUidLearnsAndChangesNothing) {
   const Ran status = shell(own + "status hidden --json");
   EXPECT_EQ(status.code, 0) << status.text;
   EXPECT_EQ(status.text.find("CANCEL"), std::string::npos) << status.text;
+}
+
+// Its controller accepted the first job, aborted as it wrote the record of it, and did so again at
+// each start.
+TEST_F(Refusal, HomeThatIsNotUtf8IsRefused) {
+  const std::string home = dir_ / "\xff-home";
+  const std::string told = " has bytes that are not UTF-8, shown as ?; ";
+  const std::string shown = dir_ / "?-home" + told;
+  for (const std::string& command :
+       {test::program("hpctl") + " submit --local " + job_, test::program("hpctl") + " ps",
+        test::program("hpcontroller"), test::program("hpcontroller") + " --home " + home}) {
+    const Ran ran = shell("HPCTL_HOME='" + home + "' " + command);
+    EXPECT_THAT(ran.code, AnyOf(1, 2)) << command << ": " << ran.text;
+    EXPECT_TRUE(is_one_line(ran.text)) << command << ": " << ran.text;
+    EXPECT_THAT(ran.text, HasSubstr(shown)) << command;
+  }
+  EXPECT_FALSE(path_exists(home)) << "nothing is made there";
 }
 
 TEST_F(Refusal, AFullDiskIsNamedByTheController) {

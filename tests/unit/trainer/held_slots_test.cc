@@ -355,6 +355,24 @@ TEST(HeldSlots, WithAutoNoCopyBeginsBesideASaveOfAnotherStep) {
 }
 
 // Without ranks that meet: what is free follows from who reads what.
+// The notes did not fit, every state stayed unsealed, and no log said so: after any fault such a
+// job began at its checkpoint.
+TEST(Seals, LargeStabilityWindowHasRoom) {
+  CommunicatorOptions options;
+  options.world_size = 2;
+  Workload workload = with_copies(options);
+  workload.train.stability.window = 100'000;
+  TrainingState state = make_state(workload);
+  state.stability().losses.assign(100'000, 2.5);
+  state.stability().grad_norms.assign(100'000, 0.5);
+  Steps(state).take();
+  const int slot = newest_slot(state);
+  ASSERT_NE(slot, kNoSlot);
+  EXPECT_TRUE(state.arena().is_sealed(slot));
+  EXPECT_EQ(state.arena().seal_of(slot).step, 1U);
+  EXPECT_GT(state.arena().notes(slot).size(), size_t{1'600'000});
+}
+
 TEST(HeldSlots, ASlotIsFreeWhenNobodyReadsIt) {
   CommunicatorOptions options;
   options.world_size = 2;

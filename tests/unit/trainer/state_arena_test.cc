@@ -123,8 +123,28 @@ TEST(StateArena, UnsealTakesTheStateBack) {
   EXPECT_EQ(arena->header().slots[0].step, 5U);
   arena->unseal(0);
   EXPECT_EQ(arena->header().slots[0].step, kUnsealed);
-  arena->seal(0, {6, 20, 1}, std::string(kArenaNotesBytes + 1, 'x'));
+  EXPECT_FALSE(arena->seal(0, {6, 20, 1}, std::string(kArenaNotesBytes + 1, 'x')));
   EXPECT_FALSE(arena->is_sealed(0)) << "nobody could go on from it";
+  EXPECT_TRUE(arena->seal(0, {6, 20, 1}, std::string(kArenaNotesBytes, 'x')));
+}
+
+TEST(StateArena, RoomForNotesIsAsLargeAsAsked) {
+  ArenaGeometry geometry = tiny_geometry();
+  geometry.notes_bytes = 3 * kArenaNotesBytes;
+  const std::string notes(geometry.notes_bytes, 'x');
+  const UniqueFd fd = memory_file();
+  {
+    auto arena = StateArena::create(fd.get(), geometry);
+    ASSERT_TRUE(arena.ok()) << arena.error().message;
+    *arena->state(0, StateKind::kParam, 0) = 42.0F;
+    EXPECT_TRUE(arena->seal(0, {6, 20, 1}, notes));
+    EXPECT_TRUE(arena->seal(1, {7, 20, 1}, notes));
+  }
+  EXPECT_FALSE(StateArena::open(fd.get(), tiny_geometry()).ok()) << "another layout";
+  auto arena = StateArena::open(fd.get(), geometry);
+  ASSERT_TRUE(arena.ok()) << arena.error().message;
+  EXPECT_EQ(arena->notes(0), notes);
+  EXPECT_EQ(*arena->state(0, StateKind::kParam, 0), 42.0F);
 }
 
 TEST(StateArena, WhatADeadOwnerSealedIsFoundAndGoneOnFrom) {

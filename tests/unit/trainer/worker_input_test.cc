@@ -29,46 +29,52 @@ struct BadInput {
   const char* message;
 };
 class Refuses : public ::testing::TestWithParam<BadInput> {};
-INSTANTIATE_TEST_SUITE_P(
-    BadInput, Refuses,
-    ::testing::Values(BadInput{"MissingData",
-                               [](Job& j) { j.workload.train.data.path = j / "nothing"; },
-                               "nothing"},
-                      BadInput{"EmptyData",
-                               [](Job& j) {
-                                 j.workload.train.data.path = j / "empty";
-                                 std::ofstream(j / "empty").close();
-                               },
-                               "empty"},
-                      BadInput{"ShortData",
-                               [](Job& j) {
-                                 j.workload.train.data.path = j / "short";
-                                 std::ofstream(j / "short") << "too short";
-                               },
-                               "short"},
-                      BadInput{"SmallVocabulary",
-                               [](Job& j) { j.workload.train.model.vocab = 255; },
-                               "workload.train.model.vocab"},
-                      BadInput{"CheckpointDirIsAFile",
-                               [](Job& j) {
-                                 std::ofstream(j / "file") << "x";
-                                 j.workload.checkpoint_dir = j / "file/checkpoints";
-                               },
-                               "file"},
-                      BadInput{"OtherModel",
-                               [](Job& j) {
-                                 j.resume_from(calm_job(), "step-8.g1", 8);
-                                 j.workload.train.model.ffn = 256;
-                                 j.workload.train.steps = 10;
-                               },
-                               "step-8.g1"}),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(BadInput, Refuses,
+                         ::testing::Values(BadInput{"EmptyData",
+                                                    [](Job& j) {
+                                                      j.workload.train.data.path = j / "empty";
+                                                      std::ofstream(j / "empty").close();
+                                                    },
+                                                    "empty"},
+                                           BadInput{"ShortData",
+                                                    [](Job& j) {
+                                                      j.workload.train.data.path = j / "short";
+                                                      std::ofstream(j / "short") << "too short";
+                                                    },
+                                                    "short"},
+                                           BadInput{
+                                               "SmallVocabulary",
+                                               [](Job& j) { j.workload.train.model.vocab = 255; },
+                                               "workload.train.model.vocab"},
+                                           BadInput{"CheckpointDirIsAFile",
+                                                    [](Job& j) {
+                                                      std::ofstream(j / "file") << "x";
+                                                      j.workload.checkpoint_dir =
+                                                          j / "file/checkpoints";
+                                                    },
+                                                    "file"},
+                                           BadInput{"OtherModel",
+                                                    [](Job& j) {
+                                                      j.resume_from(calm_job(), "step-8.g1", 8);
+                                                      j.workload.train.model.ffn = 256;
+                                                      j.workload.train.steps = 10;
+                                                    },
+                                                    "step-8.g1"}),
+                         [](const auto& info) { return info.param.name; });
 
 TEST_P(Refuses, WithOneLine) {
   Job job(1);
   GetParam().spoil(job);
   EXPECT_THAT(job.run(), Each(kExitDoNotRestart)) << job.messages();
   EXPECT_THAT(job.workers[0]->message(), HasSubstr(GetParam().message));
+}
+
+// A file server that was away for 1.2 s ended jobs for good: with 93 nobody tries again.
+TEST(Worker, AbsentDataMayComeBack) {
+  Job job(1);
+  job.workload.train.data.path = job / "nothing";
+  EXPECT_THAT(job.run(), Each(1)) << job.messages();
+  EXPECT_THAT(job.workers[0]->message(), HasSubstr("nothing"));
 }
 
 TEST(Worker, DataThatDifferBetweenRanksAreRefusedByAll) {
@@ -99,7 +105,7 @@ TEST(Worker, NoMemoryForTheArena) {
   UniqueFd arena(memfd_create("arena", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(fcntl(arena.get(), F_ADD_SEALS, F_SEAL_GROW), 0);
   WorkerProcess worker(job.workload, std::move(arena));
-  EXPECT_EQ(worker.wait(), kExitDoNotRestart);
+  EXPECT_EQ(worker.wait(), 1) << "another attempt or another machine may have it";
   EXPECT_THAT(worker.message(), HasSubstr("cannot reserve"));
 }
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -214,6 +215,20 @@ TEST(WorkerLora, AnotherBaseIsRefused) {
   of_adapters.workload.train.lora.base = job.workload.checkpoint_dir + "/step-3.g1";
   EXPECT_THAT(of_adapters.run(), Each(kExitDoNotRestart));
   EXPECT_THAT(of_adapters.messages(), HasSubstr("is a checkpoint of adapters"));
+}
+
+// Whatever the reason is: it is no fault of the job file, nor of the checkpoint of the adapters.
+TEST(WorkerLora, BaseThatCannotBeReadMayComeBack) {
+  Job job(1);
+  use_lora(job);
+  job.workload.train.lora.base = job / "nothing";
+  EXPECT_THAT(job.run(), Each(1)) << job.messages();
+  EXPECT_THAT(job.messages(), HasSubstr("workload.train.lora.base: "));
+  std::filesystem::copy(base(), job / "short", std::filesystem::copy_options::recursive);
+  std::filesystem::resize_file(job / "short/shard-00000.safetensors", 100);
+  job.workload.train.lora.base = job / "short";
+  ++job.workload.generation;
+  EXPECT_THAT(job.run(), Each(1)) << job.messages();
 }
 
 // As a path on local disks may be.

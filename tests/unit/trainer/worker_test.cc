@@ -101,7 +101,7 @@ TEST(Worker, Bf16MomentsTakeLessMemoryAndResumeToTheSameBits) {
   const auto arena_bytes = [](const Job& of) {
     struct stat status {};
     EXPECT_EQ(fstat(of.workers[0]->arena_fd(), &status), 0);
-    return status.st_size - static_cast<off_t>(kArenaStateAt);
+    return status.st_size - static_cast<off_t>(ArenaGeometry().state_at());
   };
   Job narrow(2);
   narrow.workload.train.optimizer.moments = MomentType::kBf16;
@@ -221,7 +221,8 @@ double unwritten(const Job& job) {
   struct stat status {};
   EXPECT_EQ(fstat(fd, &status), 0);
   const size_t slot_bytes = header.shard_elements * (sizeof(float) + 2 * header.moment_bytes);
-  const size_t slots = (static_cast<size_t>(status.st_size) - kArenaStateAt) / slot_bytes;
+  const size_t slots =
+      (static_cast<size_t>(status.st_size) - ArenaGeometry().state_at()) / slot_bytes;
   const size_t copies = header.copied_index < 0 ? 0 : kCopySlots;
   const std::span headers(header.slots);
   const auto never = [](std::span<const ArenaSlotHeader> some) {

@@ -2,6 +2,8 @@
 // transformers' GPT2Config.
 #include "trainer/arch/gpt/hugging_face.h"
 
+#include "common/base/json_text.h"
+
 namespace hpctl::gpt {
 namespace {
 
@@ -56,7 +58,7 @@ std::string config_text(const HfConfig& config) {
                                            {"resid_pdrop", 0.0},
                                            {"torch_dtype", config.dtype},
                                            {"use_cache", true}};
-  return document.dump(2) + "\n";
+  return json_text(document, {.indent = 2}) + "\n";
 }
 
 // The causal mask.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/arch/llama/hugging_face.h"
 
+#include "common/base/json_text.h"
+
 namespace hpctl::llama {
 
 using nlohmann::json;
@@ -120,7 +122,9 @@ nlohmann::ordered_json document_of(const HfConfig& config, const char* model_cla
   return document;
 }
 
-std::string text_of(const nlohmann::ordered_json& document) { return document.dump(2) + "\n"; }
+std::string text_of(const nlohmann::ordered_json& document) {
+  return json_text(document, {.indent = 2}) + "\n";
+}
 
 void read_config(HfKeys& keys, HfConfig& config) { read_keys(keys, config, kClass); }
 

@@ -14,6 +14,7 @@
 #include "common/base/bounded_json.h"
 #include "common/base/failpoint.h"
 #include "common/base/file.h"
+#include "common/base/json_text.h"
 #include "trainer/data/file_writer.h"
 #include "trainer/data/indexed_dataset.h"
 #include "trainer/data/read_at.h"
@@ -164,7 +165,7 @@ Outcome PartStore::put(uint64_t number, const PartPlace& place, const EncodedPar
   if (done.ok()) {
     HP_FAILPOINT("prepare.part.before_record");
     done = write_file_atomic(path(number, ".json"),
-                             nlohmann::json(record_of(place, part)).dump() + "\n");
+                             json_text(nlohmann::json(record_of(place, part))) + "\n");
     HP_FAILPOINT("prepare.part.recorded");
   }
   return done.ok() ? done : Outcome(with_remedy(done.error()));

@@ -13,6 +13,7 @@
 
 #include "common/base/file.h"
 #include "common/base/json.h"
+#include "common/base/json_text.h"
 #include "trainer/data/indexed_format.h"
 #include "trainer/data/prepare/inputs.h"
 #include "trainer/data/prepare/part_encoder.h"
@@ -245,7 +246,7 @@ std::string preparation_plan(const PrepareOptions& options, const std::vector<In
     plan["inputs"].push_back(
         {{"path", file.path}, {"bytes", file.bytes}, {"mtime", file.mtime_ns}});
   }
-  return plan.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return json_text(plan, {.indent = 1}) + "\n";
 }
 
 Result<PrepareResult> prepare_data(const PrepareOptions& options,

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "common/base/json_file.h"
+#include "common/base/json_text.h"
 #include "common/base/printable.h"
 #include "trainer/data/tokenize/bpe.h"
 #include "trainer/data/tokenize/splitter.h"
@@ -90,7 +91,7 @@ bool is_set(const json& object, const char* key) {
 Result<int32_t> id_of(const json& value) {
   const auto id = whole_number<int32_t>(value);
   if (!id || *id < 0 || *id >= kMaxId) {
-    return wrong("the id " + value.dump() + " is not a number from 0 to 2^24 - 1");
+    return wrong("the id " + json_text(value) + " is not a number from 0 to 2^24 - 1");
   }
   return *id;
 }
@@ -145,7 +146,7 @@ Outcome read_pre_tokenizer(const json& document, Parts& parts) {
       continue;
     }
     if (step.at("type") != "ByteLevel") {
-      return wrong("pre_tokenizer " + step.at("type").dump() +
+      return wrong("pre_tokenizer " + json_text(step.at("type")) +
                    " is not known; Split and ByteLevel are");
     }
     byte_level = true;
@@ -206,7 +207,7 @@ Outcome read_model(const json& document, Parts& parts) {
   const json& model = document.at("model");
   // Files of old releases of the library leave the type out.
   if (model.value("type", "BPE") != "BPE") {
-    return wrong("model " + model.at("type").dump() + " is not known; BPE is");
+    return wrong("model " + json_text(model.at("type")) + " is not known; BPE is");
   }
   for (const char* key : {"dropout", "unk_token", "byte_fallback", "continuing_subword_prefix",
                           "end_of_word_suffix"}) {
@@ -336,7 +337,7 @@ Result<Parts> read_parts(const json& document) {
   Parts parts;
   if (!document.is_object()) return wrong("not an object");
   if (is_set(document, "normalizer")) {
-    return wrong("normalizer " + document.at("normalizer").dump() + " is not known");
+    return wrong("normalizer " + json_text(document.at("normalizer")) + " is not known");
   }
   using Reader = Outcome (*)(const json&, Parts&);
   for (const auto& [key, read] :

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which errors end a job for good. A worker that exits with kExitDoNotRestart does so for all
+// others: that needs what no machine can change, such as a value of the job file. What one attempt
+// on one machine met need not meet the next: a file server is away for a second, a mount is
+// missing, descriptors or memory are short. Such a fault is counted, and the restart budget, which
+// waits longer each time and leaves a node that has three in a row, ends what does not pass.
+#pragma once
+
+#include <utility>
+
+#include "common/base/result.h"
+
+namespace hpctl {
+
+// Of reading what all nodes read, and of taking what other processes take, too. kDataLoss, too:
+// at a start it would be blamed on the checkpoint.
+inline Error may_pass(Error error) {
+  const bool is_of_the_job =
+      error.code == ErrorCode::kInvalidArgument || error.code == ErrorCode::kFailedPrecondition;
+  if (!is_of_the_job) error.code = ErrorCode::kInternal;
+  return error;
+}
+
+}  // namespace hpctl
