@@ -97,6 +97,7 @@ class Controller final : public OwnerEffects {
   void publish_targets(const std::string& metrics) const;
   void recall(const core::State& state);
   void observe_job(const Committed& batch, JobId id);
+  bool claim(ActionId action, const core::Job& job, bool tells_former_owner);
   std::optional<core::LogEntry> take_damage(const core::Job& job);
   void damage(const core::LogEntry& told, const core::EventBody& found,
               const std::string& directory);

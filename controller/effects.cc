@@ -14,6 +14,7 @@
 #include "controller/controller.h"
 #include "controller/engine/checkpoint_dir_actions.h"
 #include "controller/engine/damage.h"
+#include "controller/leadership/directory_claim.h"
 #include "controller/publish/job_view.h"
 
 namespace hpctl {
@@ -47,23 +48,34 @@ void Controller::perform(const core::Action& action, const core::State& state) {
     });
   } else if (const auto* find = std::get_if<core::FindCheckpoint>(&action.body)) {
     const core::Job& job = state.jobs.at(find->job);
-    directories_->post(job.spec.checkpoint.dir, [this, id = action.id, find = *find,
-                                                 spec = job.spec, ordered = take_damage(job)] {
-      core::EventBody found = find_checkpoint(id, find, spec);
-      if (ordered) damage(*ordered, found, spec.checkpoint.dir);
-      loop_->post(std::move(found));
-    });
+    directories_->post(job.spec.checkpoint.dir,
+                       [this, id = action.id, find = *find, job, ordered = take_damage(job)] {
+                         if (!claim(id, job, true)) return;
+                         core::EventBody found = find_checkpoint(id, find, job.spec);
+                         if (ordered) damage(*ordered, found, job.spec.checkpoint.dir);
+                         loop_->post(std::move(found));
+                       });
   } else if (const auto* record = std::get_if<core::RecordGeneration>(&action.body)) {
-    const std::string& directory = state.jobs.at(record->job).spec.checkpoint.dir;
+    const core::Job& job = state.jobs.at(record->job);
     directories_->post(
-        directory, [this, id = action.id, record = *record,
-                    content = make_record(*record, state, clock_.wall_ms()), directory] {
-          if (!mode_.may_record()) return;
-          core::EventBody done = record_generation(id, record, content, directory, paths_);
+        job.spec.checkpoint.dir, [this, id = action.id, record = *record, job,
+                                  content = make_record(*record, state, clock_.wall_ms())] {
+          if (!mode_.may_record() || !claim(id, job, false)) return;
+          core::EventBody done =
+              record_generation(id, record, content, job.spec.checkpoint.dir, paths_);
           ports_.learn(paths_, record.job, record.generation);
           loop_->post(std::move(done));
         });
   }
+}
+
+// False: the directory is not the job's, and the core has been told.
+bool Controller::claim(ActionId action, const core::Job& job, bool tells_former_owner) {
+  ClaimOutcome claimed = claim_for(action, job, mode_);
+  if (tells_former_owner && !claimed.note.empty())
+    loop_->post(core::ControllerNoted{job.id, claimed.note});
+  if (claimed.failure) loop_->post(std::move(*claimed.failure));
+  return !claimed.failure;
 }
 
 // Of the generation that has just ended; one that survived is not meant any more.

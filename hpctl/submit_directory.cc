@@ -12,6 +12,7 @@
 #include "common/base/bounded_json.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
+#include "common/base/job_files.h"
 #include "common/base/json_text.h"
 #include "common/base/random_hex.h"
 
@@ -140,13 +141,15 @@ Result<JobSpec> submitted_spec(const HomePaths& paths, JobId job) {
 }
 
 Result<JobView> submitted_view(const HomePaths& paths, JobId job) {
-  HP_TRY_ASSIGN(const JobSpec spec, submitted_spec(paths, job));
+  HP_TRY_ASSIGN(const JobDocument document, read_job_document(paths.job(job)));
+  const JobSpec& spec = document.spec;
   JobView view;
   view.job = job.value;
   view.name = spec.name;
   view.total_steps = spec.train ? static_cast<uint64_t>(spec.train->steps) : 0;
   view.checkpoint_dir =
       spec.checkpoint.dir.empty() ? paths.default_checkpoints(job) : spec.checkpoint.dir;
+  view.job_uuid = document.submit_key;
   view.owner = std::to_string(::geteuid());
   view.chosen = spec.chosen;
   struct stat st {};

@@ -16,7 +16,9 @@
 #include "common/base/random_hex.h"
 #include "common/rpc/cluster_conf.h"
 #include "common/rpc/hpslurm.h"
+#include "controller/leadership/ask_owner.h"
 #include "hpctl/batch_script.h"
+#include "hpctl/directory_use.h"
 #include "hpctl/submit_directory.h"
 
 namespace hpctl {
@@ -128,6 +130,28 @@ Error taken_id(SlurmClient& slurm, JobId job, const HomePaths& paths, const Erro
                           "); use one HPCTL_HOME per cluster, and another for local jobs"};
 }
 
+// At submit, unless the job is to wait for others: then the one that it continues may live still,
+// and the job's controller claims the directory when the job starts.
+bool claims_at_submit(const JobSpec& spec, LivingOwner living) {
+  return spec.slurm.dependency.empty() || living == LivingOwner::kTake;
+}
+
+Outcome claim_for_slurm_job(const JobSpec& spec, const HomePaths& paths,
+                            const SubmitDirectory& directory, JobId job, const std::string& cluster,
+                            LivingOwner living) {
+  if (!claims_at_submit(spec, living)) return Ok{};
+  const JobIdentity self = identify_job(
+      directory.path, job, {directory.key, spec.name, static_cast<uint32_t>(::geteuid())}, cluster);
+  HP_TRY(claim_given_directory(spec, paths, self, living));
+  return Ok{};
+}
+
+// Before anything is submitted.
+Outcome check_owner(const JobSpec& spec, const HomePaths& paths, LivingOwner living) {
+  if (living == LivingOwner::kTake || !claims_at_submit(spec, living)) return Ok{};
+  return check_given_directory(spec, paths);
+}
+
 }  // namespace
 
 Result<SlurmSubmission> describe_submission(const JobSpec& spec, const HomePaths& paths,
@@ -136,8 +160,10 @@ Result<SlurmSubmission> describe_submission(const JobSpec& spec, const HomePaths
 }
 
 Result<JobId> submit_to_slurm(const JobSpec& spec, const HomePaths& paths,
-                              const std::string& cluster, const SubmitPatience& patience) {
+                              const std::string& cluster, const SubmitPatience& patience,
+                              LivingOwner living_owner) {
   HP_TRY(await_slurm(patience));
+  HP_TRY(check_owner(spec, paths, living_owner));
   SlurmClient slurm;
   HP_TRY(check_size(slurm, spec));
   HP_TRY_ASSIGN(const SlurmVersion version, slurm.version());
@@ -163,6 +189,16 @@ Result<JobId> submit_to_slurm(const JobSpec& spec, const HomePaths& paths,
     const Error error = taken_id(slurm, *job, paths, linked.error());
     (void)remove_tree(directory.path);
     return error;
+  }
+  if (const Outcome claimed =
+          claim_for_slurm_job(spec, paths, directory, *job, version.cluster, living_owner);
+      !claimed.ok()) {
+    const Outcome cancelled = slurm.cancel(*job);
+    const std::string id = to_string(*job);
+    return Error{
+        claimed.error().code,
+        claimed.error().message + " (Slurm job " + id +
+            (cancelled.ok() ? " was cancelled)" : " is left; end it with scancel " + id + ")")};
   }
   return *job;
 }

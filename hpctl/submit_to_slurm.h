@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "common/base/directory_owner.h"
 #include "common/base/job_spec.h"
 #include "common/base/paths.h"
 #include "common/base/result.h"
@@ -29,6 +30,7 @@ struct SubmitPatience {
 // kUnavailable when no Slurm answers: nothing was submitted, or Slurm may have taken the job and
 // its directory waits for it (the error says which). On every other error nothing is left behind.
 Result<JobId> submit_to_slurm(const JobSpec& spec, const HomePaths& paths,
-                              const std::string& cluster, const SubmitPatience& patience);
+                              const std::string& cluster, const SubmitPatience& patience,
+                              LivingOwner living_owner);
 
 }  // namespace hpctl

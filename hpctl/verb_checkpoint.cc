@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl checkpoint: what lies in a checkpoint directory. Needs no controller.
 #include <iomanip>
+#include <optional>
 #include <sstream>
 
 #include "common/base/clock.h"
@@ -21,7 +22,8 @@ namespace {
 
 constexpr const char* kHelp = R"(
 Looks at checkpoints. DIR is a checkpoint directory (its newest valid checkpoint is meant, except
-by ls), one step-N.gG directory in it, or a JOB.
+by ls), one step-N.gG directory in it, or a JOB: the newest valid checkpoint that this job saved or
+went on from, also where another job uses the directory by now.
 
   ls      all checkpoints: valid (on the surviving history), stale (a later generation started
           before it), incomplete (interrupted, or being written now), damaged
@@ -63,11 +65,22 @@ Exit codes: 0 fine, 1 not found, damaged, different or not proven, 2 wrong argum
 import: interrupted, nothing is left
 )";
 
-// A path, or the checkpoint directory of a job.
-Result<std::string> find_directory(const std::string& word) {
-  if (is_accessible(word) || word.find('/') != std::string::npos) return word;
+// A path, or the checkpoint directory of a job, of which only the job's own checkpoints are meant.
+struct Place {
+  std::string directory;
+  std::optional<JobOfRecords> job;
+};
+
+Result<Place> find_place(const std::string& word) {
+  if (is_accessible(word) || word.find('/') != std::string::npos) return Place{word, {}};
   HP_TRY_ASSIGN(const OpenJob job, open_job(word));
-  return job.view.checkpoint_dir;
+  const JobView& view = job.view;
+  return Place{view.checkpoint_dir, JobOfRecords{view.job, view.name, view.job_uuid}};
+}
+
+Result<std::string> resolve(const Place& place) {
+  if (!place.job) return resolve_checkpoint(place.directory);
+  return resolve_checkpoint_of(place.directory, *place.job);
 }
 
 std::string created_text(int64_t wall_ms) {
@@ -225,10 +238,16 @@ int diff(const Invocation& invocation, const std::string& first, const std::stri
   return status;
 }
 
-int ledger(const Invocation& invocation, const std::string& directory) {
+Result<LedgerReport> prove(const std::string& ledger_dir, const Place& place) {
+  if (!place.job) return verify_ledger(ledger_dir, place.directory);
+  HP_TRY_ASSIGN(const auto chain, chain_of_job(place.directory, *place.job));
+  return verify_ledger(ledger_dir, place.directory, chain);
+}
+
+int ledger(const Invocation& invocation, const Place& place) {
   const Terminal& terminal = invocation.terminal;
   const auto& words = invocation.arguments;
-  const auto found = verify_ledger(words.size() > 2 ? words[2] : directory + "/ledger", directory);
+  const auto found = prove(words.size() > 2 ? words[2] : place.directory + "/ledger", place);
   if (!found.ok()) return report(terminal, found.error());
   const int status = found->problems.empty() ? kExitOk : kExitFailed;
   if (invocation.json()) {
@@ -271,19 +290,19 @@ int run(Invocation& invocation) {
   if (what == "import") {
     return run_import(invocation, invocation.arguments[1], invocation.arguments[2]);
   }
-  const auto directory = find_directory(invocation.arguments[1]);
-  if (!directory.ok()) return report(terminal, directory.error());
-  if (what == "ls") return list(invocation, *directory);
-  if (what == "ledger") return ledger(invocation, *directory);
-  const auto step_dir = resolve_checkpoint(*directory);
+  const auto place = find_place(invocation.arguments[1]);
+  if (!place.ok()) return report(terminal, place.error());
+  if (what == "ls") return list(invocation, place->directory);
+  if (what == "ledger") return ledger(invocation, *place);
+  const auto step_dir = resolve(*place);
   if (!step_dir.ok()) return report(terminal, step_dir.error());
   if (what == "show") return show(invocation, *step_dir);
   if (what == "verify") return verify(invocation, *step_dir);
   if (what == "digest") return digest(invocation, *step_dir);
   if (what == "export") return run_export(invocation, *step_dir, invocation.arguments[2]);
-  const auto second = find_directory(invocation.arguments[2]);
+  const auto second = find_place(invocation.arguments[2]);
   if (!second.ok()) return report(terminal, second.error());
-  const auto second_step_dir = resolve_checkpoint(*second);
+  const auto second_step_dir = resolve(*second);
   if (!second_step_dir.ok()) return report(terminal, second_step_dir.error());
   return diff(invocation, *step_dir, *second_step_dir);
 }

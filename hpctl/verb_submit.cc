@@ -8,9 +8,11 @@
 #include "common/base/json_text.h"
 #include "common/base/random_hex.h"
 #include "common/rpc/job_yaml.h"
+#include "controller/leadership/ask_owner.h"
 #include "hpctl/chaos_fit.h"
 #include "hpctl/chaos_run.h"
 #include "hpctl/cluster_placement.h"
+#include "hpctl/directory_use.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/home_access.h"
 #include "hpctl/job_file.h"
@@ -58,6 +60,11 @@ Options:
              carry the faults of this plan out, from the job's first step on, and report as
              `hpctl chaos` does; the plan is checked before the job is submitted. --wait then
              follows the job to its end
+  --take-directory
+             take checkpoint.dir from the job that owns it, although that job lives or cannot be
+             asked; the history of the job tells it
+  --fresh    begin anew (checkpoint.resume: none, or a path) in a directory that has checkpoints.
+             They stay there, and no later job goes on from them
   --json     {"job", "name", "state"}; with --wait the job's last status as `hpctl status --json`;
              with --dry-run the resolved job, with what the plan chose in "chosen" and for Slurm
              its "batch_script"; with --chaos the report of `hpctl chaos --json`
@@ -85,9 +92,9 @@ struct Submitted {
 };
 
 // A controller may die between accepting the job and saying so: ask again, with the same key.
-Result<Submitted> submit_locally(const HomePaths& paths, const JobSpec& spec) {
+Result<Submitted> submit_with_key(const HomePaths& paths, const JobSpec& spec,
+                                  const std::string& key) {
   constexpr int kAttempts = 3;
-  HP_TRY_ASSIGN(const std::string key, random_key());
   const std::string spec_json = to_json_text(spec);
   for (int attempt = 1;; ++attempt) {
     HP_TRY_ASSIGN(auto client, ControllerClient::ensure(paths));
@@ -95,6 +102,28 @@ Result<Submitted> submit_locally(const HomePaths& paths, const JobSpec& spec) {
     if (job.ok()) return Submitted{std::move(client), *job};
     if (job.error().code != ErrorCode::kUnavailable || attempt == kAttempts) return job.error();
   }
+}
+
+LivingOwner living_owner(const Invocation& invocation) {
+  return invocation.has("--take-directory") ? LivingOwner::kTake : LivingOwner::kRefuse;
+}
+
+// The directory is claimed first, so that of two jobs that are submitted at once one is refused.
+Result<Submitted> submit_locally(const Invocation& invocation, const HomePaths& paths,
+                                 const JobSpec& spec) {
+  HP_TRY(ControllerClient::ensure(paths));  // brings the rows of an older release up to date
+  HP_TRY_ASSIGN(const std::string key, random_key());
+  const JobIdentity self =
+      identify_local_job(paths, {key, spec.name, static_cast<uint32_t>(::geteuid())});
+  HP_TRY_ASSIGN(const DirectoryClaim claim,
+                claim_given_directory(spec, paths, self, living_owner(invocation)));
+  auto submitted = submit_with_key(paths, spec, key);
+  // Of one that cannot be asked any more it is not known whether it took the job.
+  if (!submitted.ok() && submitted.error().code != ErrorCode::kUnavailable) {
+    const Outcome undone = undo_claim(spec.checkpoint.dir, self, claim);
+    if (!undone.ok()) invocation.terminal.err << "hpctl: " << undone.error().message << std::endl;
+  }
+  return submitted;
 }
 
 // Aloud where it is not the one that is configured.
@@ -129,7 +158,8 @@ Result<Submitted> submit_on_slurm(const Invocation& invocation, const HomePaths&
       [&](const std::string& words) {
         invocation.terminal.err << "hpctl: " << words << std::endl;
       }};
-  HP_TRY_ASSIGN(const JobId job, submit_to_slurm(spec, paths, cluster, patience));
+  HP_TRY_ASSIGN(const JobId job,
+                submit_to_slurm(spec, paths, cluster, patience, living_owner(invocation)));
   return Submitted{open_source(paths, job), job};
 }
 
@@ -287,7 +317,11 @@ int run(Invocation& invocation) {
   const auto checked =
       local ? check_before_submit(spec, *paths) : check_before_slurm_submit(spec, *paths, file);
   if (!checked.ok()) return report_mistake(terminal, checked.error());
-  auto submitted = local ? submit_locally(*paths, spec) : submit_on_slurm(invocation, *paths, spec);
+  if (const auto anew = check_anew(spec.checkpoint, invocation.has("--fresh")); !anew.ok()) {
+    return report_mistake(terminal, anew.error());
+  }
+  auto submitted =
+      local ? submit_locally(invocation, *paths, spec) : submit_on_slurm(invocation, *paths, spec);
   if (!submitted.ok()) return report_refusal(terminal, submitted.error(), local);
   if (invocation.has("--chaos")) {
     return attack(invocation, *paths, spec, std::move(*submitted), *plan);
@@ -301,7 +335,7 @@ int run(Invocation& invocation) {
 
 Verb submit_verb() {
   return {"submit",
-          "FILE [--local] [--wait] [--dry-run] [--gpu NAME] [--chaos PLAN]",
+          "FILE [--local] [--wait] [--dry-run] [--gpu NAME] [--chaos PLAN] [OPTION...]",
           "start a job described by a job file",
           submit_parts::kHelp,
           1,
@@ -310,7 +344,9 @@ Verb submit_verb() {
            {"--wait"},
            {"--dry-run"},
            {"--gpu", nullptr, "NAME"},
-           {"--chaos", nullptr, "PLAN"}},
+           {"--chaos", nullptr, "PLAN"},
+           {"--take-directory"},
+           {"--fresh"}},
           submit_parts::run};
 }
 

@@ -16,7 +16,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(QuarantinedNode, node, instance_
                                                 recovery_wall_ms, reboot, rebooted_wall_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GenerationRecord, generation, parent, start_step, checkpoint,
                                    from_memory, job, job_name, members, reason, restarts_used,
-                                   damaged, created_wall_ms, restart_count, quarantined)
+                                   damaged, created_wall_ms, restart_count, quarantined, job_uuid)
 
 namespace {
 
@@ -94,6 +94,7 @@ Result<GenerationRecord> generation_record_from_json(const std::string& text) {
       record.emplace("quarantined", nlohmann::json::array());
       record.emplace("restart_count", 0);
       record.emplace("from_memory", false);
+      record.emplace("job_uuid", "");
     }
     auto parsed = record.get<GenerationRecord>();
     if (const std::string problem = find_problem(parsed); !problem.empty()) {
@@ -145,10 +146,32 @@ Result<std::vector<GenerationRecord>> read_lineage(const std::string& checkpoint
   return records;
 }
 
+bool is_recorded_by(const GenerationRecord& record, uint64_t job, const std::string& job_uuid) {
+  return record.job_uuid.empty() ? record.job == job : record.job_uuid == job_uuid;
+}
+
+bool of_same_job(const GenerationRecord& a, const GenerationRecord& b) {
+  if (!a.job_uuid.empty() && !b.job_uuid.empty()) return a.job_uuid == b.job_uuid;
+  return a.job == b.job && a.job_name == b.job_name;
+}
+
 std::vector<GenerationRecord> chain_of_newest(const std::vector<GenerationRecord>& records) {
+  return records.empty() ? records : chain_of(records, records.back().generation);
+}
+
+std::set<uint64_t> generations_of_newest_job(const std::vector<GenerationRecord>& records) {
+  std::set<uint64_t> own;
+  for (const GenerationRecord& record : chain_of_newest(records)) own.insert(record.generation);
+  for (const GenerationRecord& record : records) {
+    if (of_same_job(record, records.back())) own.insert(record.generation);
+  }
+  return own;
+}
+
+std::vector<GenerationRecord> chain_of(const std::vector<GenerationRecord>& records,
+                                       uint64_t generation) {
   std::vector<GenerationRecord> chain;
-  if (records.empty()) return chain;
-  uint64_t wanted = records.back().generation;
+  uint64_t wanted = generation;
   for (auto it = records.rbegin(); it != records.rend() && wanted != 0; ++it) {
     if (it->generation != wanted) continue;
     chain.push_back(*it);
@@ -199,16 +222,21 @@ Result<std::vector<CheckpointRef>> list_checkpoints(const std::string& checkpoin
   return found;
 }
 
-Result<std::optional<CheckpointRef>> latest_valid_checkpoint(
-    const std::string& checkpoint_dir, const std::vector<std::string>& exclude) {
-  HP_TRY_ASSIGN(const auto records, read_lineage(checkpoint_dir));
-  const auto chain = chain_of_newest(records);
+Result<std::optional<CheckpointRef>> latest_on_chain(const std::string& checkpoint_dir,
+                                                     const std::vector<GenerationRecord>& chain,
+                                                     const std::vector<std::string>& exclude) {
   HP_TRY_ASSIGN(const auto found, list_checkpoints(checkpoint_dir));
   for (auto it = found.rbegin(); it != found.rend(); ++it) {
     if (std::find(exclude.begin(), exclude.end(), it->name()) != exclude.end()) continue;
     if (valid_by_lineage(*it, chain)) return std::optional<CheckpointRef>(*it);
   }
   return std::optional<CheckpointRef>();
+}
+
+Result<std::optional<CheckpointRef>> latest_valid_checkpoint(
+    const std::string& checkpoint_dir, const std::vector<std::string>& exclude) {
+  HP_TRY_ASSIGN(const auto records, read_lineage(checkpoint_dir));
+  return latest_on_chain(checkpoint_dir, chain_of_newest(records), exclude);
 }
 
 }  // namespace hpctl

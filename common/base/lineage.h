@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -58,7 +59,13 @@ struct GenerationRecord {
   int64_t created_wall_ms = 0;       // label only
   uint64_t restart_count = 0;        // of the Slurm job, when this was recorded
   std::vector<QuarantinedNode> quarantined;
+  std::string job_uuid;  // made at submit; "" in records of releases before it
 };
+
+// Whether the job recorded that generation. Numbers of jobs repeat: those of other homes, and of
+// clusters that count anew.
+bool is_recorded_by(const GenerationRecord& record, uint64_t job, const std::string& job_uuid);
+bool of_same_job(const GenerationRecord& a, const GenerationRecord& b);
 
 std::string to_json_text(const GenerationRecord& record);
 // JOBDIR/quarantined-R.json: what the life of a Slurm job with restart count R knew of its nodes
@@ -78,8 +85,14 @@ Result<GenerationRecord> read_generation(const std::string& checkpoint_dir, uint
 // Damaged records are an error that names the file.
 Result<std::vector<GenerationRecord>> read_lineage(const std::string& checkpoint_dir);
 
-// The chain of the newest generation, newest first.
+// The chain of a generation, newest first; empty without its record.
+std::vector<GenerationRecord> chain_of(const std::vector<GenerationRecord>& records,
+                                       uint64_t generation);
 std::vector<GenerationRecord> chain_of_newest(const std::vector<GenerationRecord>& records);
+
+// Generations whose checkpoints belong to the job of the newest record: its own, and those that it
+// continues. Everything else in the directory is another job's.
+std::set<uint64_t> generations_of_newest_job(const std::vector<GenerationRecord>& records);
 
 struct CheckpointRef {
   uint64_t step = 0;
@@ -97,7 +110,11 @@ bool valid_by_lineage(const CheckpointRef& checkpoint, const std::vector<Generat
 // Checkpoints with a manifest in DIR, ascending by (step, generation), unfiltered.
 Result<std::vector<CheckpointRef>> list_checkpoints(const std::string& checkpoint_dir);
 
-// The newest valid checkpoint that is not in `exclude` (names); nullopt when there is none.
+// The newest checkpoint that is valid on this chain and not in `exclude` (names).
+Result<std::optional<CheckpointRef>> latest_on_chain(const std::string& checkpoint_dir,
+                                                     const std::vector<GenerationRecord>& chain,
+                                                     const std::vector<std::string>& exclude);
+// Likewise on the chain of the newest generation; nullopt when there is none.
 Result<std::optional<CheckpointRef>> latest_valid_checkpoint(
     const std::string& checkpoint_dir, const std::vector<std::string>& exclude);
 

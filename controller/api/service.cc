@@ -9,6 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/failpoint.h"
+#include "common/base/random_hex.h"
 #include "common/rpc/job_summary_wire.h"
 #include "common/rpc/status.h"
 #include "controller/api/event_watcher.h"
@@ -112,11 +113,17 @@ grpc::ServerUnaryReactor* ControllerService::Submit(grpc::CallbackServerContext*
   auto spec = job_spec_from_json(request->spec_json());
   if (!spec.ok()) return reply(context, ended({}, "", to_grpc(to_absl(spec.error()))));
   const std::string name = spec->name;
+  std::string key = request->submit_key();
+  if (key.empty()) {  // it is the job's UUID, too
+    auto made = random_key();
+    if (!made.ok()) return reply(context, ended({}, name, to_grpc(to_absl(made.error()))));
+    key = std::move(*made);
+  }
   auto* reactor = context->DefaultReactor();
   HP_FAILPOINT("controller.submit.received");
   loop_.post(
       [this, spec = std::move(*spec), uid = entry->uid,
-       key = request->submit_key()](const core::State& state) mutable {
+       key = std::move(key)](const core::State& state) mutable {
         if (spec.checkpoint.dir.empty()) {
           // The core gives the job the next number.
           spec.checkpoint.dir = paths_.default_checkpoints(core::next_local_id(state));

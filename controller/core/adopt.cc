@@ -193,8 +193,8 @@ void fill_from_lineage(JobAdopted& adoption, const std::vector<GenerationRecord>
     for (; used > before; --used) adoption.restart_ages_ms.push_back(age);
   }
   std::reverse(adoption.restart_ages_ms.begin(), adoption.restart_ages_ms.end());
-  for (size_t i = 1;
-       i < chain.size() && chain[i].start_step == newest.start_step && chain[i].job == newest.job;
+  for (size_t i = 1; i < chain.size() && chain[i].start_step == newest.start_step &&
+                     of_same_job(chain[i], newest);
        ++i) {
     const bool restarted = chain[i - 1].restarts_used > chain[i].restarts_used;
     adoption.restarts_without_progress += restarted ? 1 : 0;

@@ -61,6 +61,7 @@ Outcome prepare_rendezvous(const HomePaths& paths, JobId job, Generation generat
 
 bool same_record(GenerationRecord a, const GenerationRecord& b) {
   a.created_wall_ms = b.created_wall_ms;
+  if (a.job_uuid.empty()) a.job_uuid = b.job_uuid;  // of the release before, whose outbox we have
   return to_json_text(a) == to_json_text(b);
 }
 
@@ -104,6 +105,7 @@ GenerationRecord make_record(const core::RecordGeneration& action, const core::S
   record.job = action.job.value;
   const core::Job& job = state.jobs.at(action.job);
   record.job_name = job.spec.name;
+  record.job_uuid = job.submit_key;
   record.restart_count = static_cast<uint64_t>(job.backend.restart_count);
   for (const auto& [rank, node] : action.members) {
     const auto row = state.nodes.find({action.job, node});

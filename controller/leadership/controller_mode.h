@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/directory_owner.h"
 #include "common/base/paths.h"
 #include "common/base/tls_identity.h"
 #include "controller/publish/status_files.h"
@@ -50,8 +51,11 @@ class ControllerMode {
   // Whom this one succeeds, where that one ran on another node of the job.
   virtual std::optional<FormerController> former_controller() const { return std::nullopt; }
 
-  virtual std::string node() const = 0;   // this machine's name, for people
-  virtual bool accepts_jobs() const = 0;  // from clients; also: the job's spec is ours to write
+  virtual std::string node() const = 0;  // this machine's name, for people
+  // Who the job is in its checkpoint directory. Not on the owner thread; may block.
+  virtual JobIdentity identify(const core::Job& job) const = 0;
+  virtual HomePaths users_home() const = 0;  // HPCTL_HOME
+  virtual bool accepts_jobs() const = 0;     // from clients; also: the job's spec is ours to write
   // First event refused. Not on the owner thread; may block.
   virtual void refused(const std::string& /*reason*/) {}
   // Not on the owner thread. False: another controller has taken over, nothing may be decided.

@@ -2,6 +2,7 @@
 #include "controller/leadership/home_mode.h"
 
 #include "common/base/node_address.h"
+#include "controller/leadership/ask_owner.h"
 #include "controller/schedulers/local/local_scheduler.h"
 
 namespace hpctl {
@@ -10,6 +11,10 @@ HomeMode::HomeMode(const HomePaths& paths, std::string agent_program)
 
 std::unique_ptr<Scheduler> HomeMode::make_scheduler(Scheduler::Post post) {
   return std::make_unique<LocalScheduler>(paths_, agent_program_, std::move(post));
+}
+
+JobIdentity HomeMode::identify(const core::Job& job) const {
+  return identify_local_job(paths_, {job.submit_key, job.spec.name, job.owner_uid});
 }
 
 }  // namespace hpctl

@@ -13,6 +13,8 @@ class HomeMode final : public ControllerMode {
 
   std::unique_ptr<Scheduler> make_scheduler(Scheduler::Post post) override;
   std::string node() const override { return host_; }
+  JobIdentity identify(const core::Job& job) const override;
+  HomePaths users_home() const override { return paths_; }
   bool accepts_jobs() const override { return true; }
 
  private:

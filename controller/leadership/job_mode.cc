@@ -21,8 +21,10 @@
 #include "common/base/log.h"
 #include "common/base/node_address.h"
 #include "common/base/start_failure.h"
+#include "common/base/temporary_file.h"
 #include "common/rpc/controller_process.h"
 #include "common/rpc/job_channel.h"
+#include "controller/leadership/ask_owner.h"
 #include "controller/leadership/requeue_carryover.h"
 #include "controller/publish/scrape_targets.h"
 #include "controller/schedulers/external_agents.h"
@@ -48,6 +50,14 @@ std::string epoch_text(const ControllerRecord& controller) {
 bool is_hopeless(const core::Job& job) {
   return job.restarts_without_progress > core::kMaxRestartsWithoutProgress ||
          static_cast<int64_t>(job.restart_times_ms.size()) >= job.spec.recovery.max_restarts;
+}
+
+std::vector<GenerationRecord> records_of(std::vector<GenerationRecord> records, JobId job,
+                                         const std::string& uuid) {
+  std::erase_if(records, [&](const GenerationRecord& record) {
+    return !is_recorded_by(record, job.value, uuid);
+  });
+  return records;
 }
 
 int verdict_of(const core::Job& job) {
@@ -229,7 +239,9 @@ std::optional<core::EventBody> JobMode::first_event() {
   backend.requeues = record_.scheduler == kSchedulerSlurm;
   backend.replaces = backend.requeues && is_hyperpod();
   backend.limits = cluster_limits(!document_.spec.slurm.container.image.empty());
-  if (lineage_.empty() || lineage_.back().job != job_.value) {
+  const std::string& uuid = document_.submit_key;
+  const auto own = records_of(lineage_, job_, uuid);
+  if (lineage_.empty() || !is_recorded_by(lineage_.back(), job_.value, uuid)) {
     core::JobSubmitted submitted;
     submitted.spec = document_.spec;
     submitted.uid = document_.uid;
@@ -237,8 +249,8 @@ std::optional<core::EventBody> JobMode::first_event() {
     submitted.job = job_;
     submitted.nodes = record_.nodes;
     submitted.backend = backend;
-    submitted.former = read_former_life(paths_.home(), job_, restart_count_, lineage_);
-    submitted.totals = read_totals(paths_, job_, lineage_);
+    submitted.former = read_former_life(paths_.home(), job_, restart_count_, own);
+    submitted.totals = read_totals(paths_, job_, own);
     return submitted;
   }
   core::JobAdopted adopted;
@@ -250,14 +262,23 @@ std::optional<core::EventBody> JobMode::first_event() {
   adopted.backend = backend;
   adopted.cause = follows_.empty() ? "the job was requeued" : follows_ + " did not answer";
   core::fill_from_lineage(adopted, lineage_, SystemClock().wall_ms());
-  auto former = read_former_life(paths_.home(), job_, restart_count_, lineage_);
+  auto former = read_former_life(paths_.home(), job_, restart_count_, own);
   if (former.quarantined.empty()) former.quarantined = std::move(adopted.former.quarantined);
   adopted.former = std::move(former);
-  adopted.totals = read_totals(paths_, job_, lineage_);
+  adopted.totals = read_totals(paths_, job_, own);
   const auto newest = latest_valid_checkpoint(document_.spec.checkpoint.dir, {});
   if (newest.ok() && *newest) adopted.committed_step = (*newest)->step;
   return adopted;
 }
+
+JobIdentity JobMode::identify(const core::Job& job) const {
+  const bool of_slurm = record_.scheduler == kSchedulerSlurm;
+  return identify_job(paths_.home(), job_, {job.submit_key, job.spec.name, job.owner_uid},
+                      of_slurm ? cluster_of(paths_.home()) : "");
+}
+
+// Of the job's directory, HPCTL_HOME/jobs/submit-KEY.
+HomePaths JobMode::users_home() const { return HomePaths(parent_of(parent_of(paths_.home()))); }
 
 void JobMode::refused(const std::string& reason) {
   log_error("job " + to_string(job_) + " cannot start: " + reason);

@@ -49,6 +49,8 @@ class JobMode final : public ControllerMode {
   std::optional<core::EventBody> first_event() override;
   std::optional<FormerController> former_controller() const override;
   std::string node() const override { return node_; }
+  JobIdentity identify(const core::Job& job) const override;
+  HomePaths users_home() const override;
   bool accepts_jobs() const override { return false; }
   void refused(const std::string& reason) override;
   bool may_record() override;

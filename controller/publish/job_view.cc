@@ -138,6 +138,7 @@ JobView make_job_view(const core::State& state, JobId id, const JobProgress& pro
   }
   view.checkpoint_step = job.committed_step;
   view.checkpoint_dir = job.spec.checkpoint.dir;
+  view.job_uuid = job.submit_key;
   view.submitted_wall_ms = job.submitted_wall_ms;
   view.ended_wall_ms = job.ended_wall_ms;
   view.lost_ms = core::lost_ms(job, now_ms);
@@ -240,6 +241,7 @@ void fill(const JobView& view, v1::JobStatus& status) {
     row.set_evidence(straggler.evidence);
   }
   status.set_checkpoint_dir(view.checkpoint_dir);
+  status.set_job_uuid(view.job_uuid);
   status.set_submitted_wall_ms(view.submitted_wall_ms);
   status.set_ended_wall_ms(view.ended_wall_ms);
   status.set_lost_ms(view.lost_ms);

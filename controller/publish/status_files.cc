@@ -165,6 +165,7 @@ std::string to_json_text(const JobView& view) {
                    {"owner", view.owner},
                    {"step_ms", view.step_ms},
                    {"last_fault", view.last_fault}};
+  if (!view.job_uuid.empty()) document["job_uuid"] = view.job_uuid;
   if (!view.chosen.values.empty()) document["chosen"] = view.chosen;
   if (view.margins) document["margins"] = *view.margins;
   if (view.counted_wall_ms != 0) {
@@ -207,6 +208,7 @@ Result<JobView> job_view_from_json(const std::string& text) {
     view.snapshot_step = document.value("snapshot_step", uint64_t{0});
     view.stragglers = document.value("stragglers", std::vector<StragglerView>{});
     view.checkpoint_dir = document.value("checkpoint_dir", "");
+    view.job_uuid = document.value("job_uuid", "");
     view.submitted_wall_ms = document.value("submitted_wall_ms", int64_t{0});
     view.ended_wall_ms = document.value("ended_wall_ms", int64_t{0});
     view.lost_ms = document.value("lost_ms", int64_t{0});

@@ -91,6 +91,7 @@ struct JobView {
   uint64_t snapshot_step = 0;  // newest in the memory of two nodes; 0 = none
   std::vector<StragglerView> stragglers;
   std::string checkpoint_dir;
+  std::string job_uuid;  // names it in its checkpoint directory; "" in what older releases wrote
   int64_t submitted_wall_ms = 0;
   int64_t ended_wall_ms = 0;  // 0 = not ended
   int64_t lost_ms = 0;

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "common/base/bounded_json.h"
+#include "common/base/directory_owner.h"
 #include "common/base/endpoint.h"
 #include "common/base/exclusion.h"
 #include "common/base/file.h"
@@ -131,6 +132,21 @@ std::vector<std::string> lineage_seeds() {
     all += to_json_text(record) + '\0';
   }
   return {all};
+}
+
+void run_directory_owner(std::string_view input) {
+  require_round_trip(input, directory_owner_from_json,
+                     [](const DirectoryOwner& owner) { return to_json_text(owner); });
+}
+
+std::vector<std::string> directory_owner_seeds() {
+  DirectoryOwner owner;
+  owner.owner = {"0123", 3, "llama", "alice", "/home/alice/.hpctl", "p5-1", "", ""};
+  DirectoryOwner next;
+  next.owner = {"4567", 812, "llama", "alice", "", "", "/fsx/hpctl/jobs/submit-4567", "c1"};
+  next.former = owner.owner;
+  next.taken = true;
+  return {to_json_text(owner), to_json_text(next)};
 }
 
 void run_job_lists(std::string_view input) {
@@ -416,6 +432,7 @@ std::vector<Harness> record_harnesses() {
   return {{"json", run_json, json_seeds},
           {"generation", run_generation, generation_seeds},
           {"lineage", run_lineage, lineage_seeds},
+          {"directory_owner", run_directory_owner, directory_owner_seeds},
           {"job_lists", run_job_lists, job_list_seeds},
           {"controller_record", run_controller_record, controller_record_seeds},
           {"job_document", run_job_document, job_document_seeds},

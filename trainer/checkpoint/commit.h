@@ -32,8 +32,10 @@ struct RetentionReport {
 // Keeps the newest `keep` (>= 1) checkpoints that are valid by lineage, and those whose step is a
 // multiple of `keep_every` (0 = none), and deletes, manifest first: other valid ones, checkpoints
 // of a history that was given up or undone, and partial saves of older generations. Checkpoints
-// recorded as damaged stay for inspection. Only the newest generation deletes: when the lineage has
-// a newer one than `generation`, nothing happens. The newest valid checkpoint is never deleted.
+// recorded as damaged stay for inspection, and so does what another job has saved in the directory:
+// only generations of this job and of those that it continues are looked at. Only the newest
+// generation deletes: when the lineage has a newer one than `generation`, nothing happens. The
+// newest valid checkpoint is never deleted.
 Result<RetentionReport> keep_newest(const std::string& checkpoint_dir, int64_t keep,
                                     uint64_t generation, int64_t keep_every = 0);
 

@@ -37,6 +37,20 @@ Result<std::vector<CheckpointListing>> list_checkpoint_states(const std::string&
 // meant. Returns the step directory's path. kNotFound with the remedy otherwise.
 Result<std::string> resolve_checkpoint(const std::string& path);
 
+// A job whose own checkpoints are meant, whoever else has some in the directory.
+struct JobOfRecords {
+  uint64_t job = 0;
+  std::string name;
+  std::string uuid;  // "" = of a release that gave none
+};
+// The chain of the newest generation that this job recorded. Empty: the directory has no records.
+// kNotFound: they are other jobs'.
+Result<std::vector<GenerationRecord>> chain_of_job(const std::string& checkpoint_dir,
+                                                   const JobOfRecords& job);
+// Path of the newest valid checkpoint of that chain.
+Result<std::string> resolve_checkpoint_of(const std::string& checkpoint_dir,
+                                          const JobOfRecords& job);
+
 struct VerifyReport {
   uint64_t bytes = 0;                 // read and compared
   uint64_t ranges = 0;                // stored ranges verified

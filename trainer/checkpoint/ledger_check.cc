@@ -134,13 +134,18 @@ class Checker {
 
 Result<LedgerReport> verify_ledger(const std::string& ledger_dir,
                                    const std::string& checkpoint_dir) {
-  HP_TRY_ASSIGN(const auto latest, latest_valid_checkpoint(checkpoint_dir, {}));
+  HP_TRY_ASSIGN(const auto records, read_lineage(checkpoint_dir));
+  return verify_ledger(ledger_dir, checkpoint_dir, chain_of_newest(records));
+}
+
+Result<LedgerReport> verify_ledger(const std::string& ledger_dir, const std::string& checkpoint_dir,
+                                   const std::vector<GenerationRecord>& chain) {
+  HP_TRY_ASSIGN(const auto latest, latest_on_chain(checkpoint_dir, chain, {}));
   if (!latest) {
     return Error{ErrorCode::kNotFound,
                  "no valid checkpoint in " + checkpoint_dir + " to compare the ledger with"};
   }
   HP_TRY_ASSIGN(const Manifest manifest, read_manifest(checkpoint_dir + "/" + latest->name()));
-  HP_TRY_ASSIGN(const auto records, read_lineage(checkpoint_dir));
   HP_TRY_ASSIGN(const auto entries, read_ledger(ledger_dir));
   if (entries.empty()) {
     return Error{ErrorCode::kNotFound,
@@ -150,8 +155,7 @@ Result<LedgerReport> verify_ledger(const std::string& ledger_dir,
   report.step = manifest.step;
   report.cursor = manifest.sample_cursor;
   Checker checker(manifest, report);
-  checker.collect(entries, surviving_steps(chain_of_newest(records), manifest.step),
-                  records.empty());
+  checker.collect(entries, surviving_steps(chain, manifest.step), chain.empty());
   checker.sweep();
   return report;
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/lineage.h"
 #include "common/base/result.h"
 
 namespace hpctl {
@@ -25,5 +26,8 @@ struct LedgerReport {
 // Errors: no ledger, no valid checkpoint, unreadable lineage or ledger.
 Result<LedgerReport> verify_ledger(const std::string& ledger_dir,
                                    const std::string& checkpoint_dir);
+// Likewise of this chain, which need not be that of the newest generation.
+Result<LedgerReport> verify_ledger(const std::string& ledger_dir, const std::string& checkpoint_dir,
+                                   const std::vector<GenerationRecord>& chain);
 
 }  // namespace hpctl

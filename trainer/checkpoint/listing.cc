@@ -82,6 +82,43 @@ Result<std::vector<CheckpointListing>> list_checkpoint_states(const std::string&
   return listings;
 }
 
+namespace {
+
+Error no_valid_checkpoint(const std::string& checkpoint_dir, const std::string& of_whom) {
+  return Error{ErrorCode::kNotFound, "no valid checkpoint" + of_whom + " in " + checkpoint_dir +
+                                         "; see what is there with: hpctl checkpoint ls " +
+                                         checkpoint_dir};
+}
+
+}  // namespace
+
+Result<std::vector<GenerationRecord>> chain_of_job(const std::string& checkpoint_dir,
+                                                   const JobOfRecords& job) {
+  HP_TRY_ASSIGN(const auto records, read_lineage(checkpoint_dir));
+  GenerationRecord own;
+  own.job = job.job;
+  own.job_name = job.name;
+  own.job_uuid = job.uuid;
+  for (auto it = records.rbegin(); it != records.rend(); ++it) {
+    if (of_same_job(*it, own)) return chain_of(records, it->generation);
+  }
+  if (records.empty()) return records;
+  const GenerationRecord& newest = records.back();
+  return Error{ErrorCode::kNotFound,
+               "job " + std::to_string(job.job) + " has recorded no generation in " +
+                   checkpoint_dir + "; the newest one there is of job " +
+                   std::to_string(newest.job) + " \"" + newest.job_name +
+                   "\". To look at that one's checkpoints, give the directory"};
+}
+
+Result<std::string> resolve_checkpoint_of(const std::string& checkpoint_dir,
+                                          const JobOfRecords& job) {
+  HP_TRY_ASSIGN(const auto chain, chain_of_job(checkpoint_dir, job));
+  HP_TRY_ASSIGN(const auto latest, latest_on_chain(checkpoint_dir, chain, {}));
+  if (latest) return checkpoint_dir + "/" + latest->name();
+  return no_valid_checkpoint(checkpoint_dir, " of job " + std::to_string(job.job));
+}
+
 Result<std::string> resolve_checkpoint(const std::string& path) {
   struct stat st {};
   if (::stat(path.c_str(), &st) != 0) return errno_error("cannot read checkpoint " + path);
@@ -96,11 +133,7 @@ Result<std::string> resolve_checkpoint(const std::string& path) {
   HP_TRY_ASSIGN(const bool is_checkpoint, path_exists(trimmed + "/manifest.json"));
   if (is_checkpoint) return trimmed;
   HP_TRY_ASSIGN(const auto latest, latest_valid_checkpoint(trimmed, {}));
-  if (!latest) {
-    return Error{ErrorCode::kNotFound, "no valid checkpoint in " + trimmed +
-                                           "; see what is there with: hpctl checkpoint ls " +
-                                           trimmed};
-  }
+  if (!latest) return no_valid_checkpoint(trimmed, "");
   return trimmed + "/" + latest->name();
 }
 

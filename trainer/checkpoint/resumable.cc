@@ -62,7 +62,8 @@ std::string find_model_difference(const Manifest& manifest, const ModelSpec& mod
 
 Outcome check_resumable(const Manifest& manifest, const RunIdentity& run,
                         const std::string& step_dir) {
-  std::string remedy = "; restore it as it was, or start anew with checkpoint.resume: none";
+  std::string remedy =
+      "; restore it as it was, or start anew with checkpoint.resume: none and hpctl submit --fresh";
   std::string why = find_model_difference(manifest, run.model, run.blocks);
   if (why.empty() && manifest.weights_only) return Ok{};
   if (why.empty() && !manifest.lora.on()) {

@@ -46,14 +46,32 @@ Outcome delete_checkpoint(const std::string& checkpoint_dir, const std::string& 
   return remove_tree(step_dir);
 }
 
+// Whose checkpoint it is: another job may have its own in the same directory, and those stay.
+class OwnGenerations {
+ public:
+  OwnGenerations(const std::vector<GenerationRecord>& records, uint64_t generation)
+      : is_recorded_(!records.empty()), own_(generations_of_newest_job(records)) {
+    own_.insert(generation);
+  }
+  // Without any record there is one job.
+  bool has(uint64_t generation) const { return !is_recorded_ || own_.contains(generation); }
+
+ private:
+  bool is_recorded_;
+  std::set<uint64_t> own_;
+};
+
 // Names to delete, oldest first.
 Result<std::vector<std::string>> choose(const std::string& checkpoint_dir, int64_t keep,
                                         int64_t keep_every, uint64_t generation,
-                                        const std::vector<GenerationRecord>& chain) {
+                                        const std::vector<GenerationRecord>& records) {
+  const auto chain = chain_of_newest(records);
+  const OwnGenerations own(records, generation);
   HP_TRY_ASSIGN(const auto complete, list_checkpoints(checkpoint_dir));
   std::set<CheckpointRef> doomed;
   int64_t valid = 0;
   for (auto it = complete.rbegin(); it != complete.rend(); ++it) {
+    if (!own.has(it->generation)) continue;
     if (valid_by_lineage(*it, chain)) {
       const bool milestone = keep_every > 0 && it->step % static_cast<uint64_t>(keep_every) == 0;
       if (++valid > keep && !milestone) doomed.insert(*it);
@@ -64,7 +82,7 @@ Result<std::vector<std::string>> choose(const std::string& checkpoint_dir, int64
   HP_TRY_ASSIGN(const auto names, list_directory(checkpoint_dir));
   for (const std::string& name : names) {
     const auto ref = parse_checkpoint_name(name);
-    if (!ref || ref->generation >= generation) continue;
+    if (!ref || ref->generation >= generation || !own.has(ref->generation)) continue;
     HP_TRY_ASSIGN(const bool is_complete,
                   path_exists(checkpoint_dir + "/" + name + "/manifest.json"));
     if (!is_complete) doomed.insert(*ref);
@@ -72,7 +90,9 @@ Result<std::vector<std::string>> choose(const std::string& checkpoint_dir, int64
   std::vector<std::string> result;
   for (const CheckpointRef& ref : doomed) result.push_back(ref.name());
   for (const std::string& name : names) {
-    if (name.starts_with(kUndone)) result.push_back(name);
+    if (!name.starts_with(kUndone)) continue;
+    const auto ref = parse_checkpoint_name(name.substr(std::string(kUndone).size()));
+    if (ref && own.has(ref->generation)) result.push_back(name);
   }
   return result;
 }
@@ -86,7 +106,7 @@ Result<RetentionReport> keep_newest(const std::string& checkpoint_dir, int64_t k
   report.refused = superseded(first_look, generation);
   if (!report.refused.empty()) return report;
   HP_TRY_ASSIGN(const auto doomed, choose(checkpoint_dir, std::max<int64_t>(keep, 1), keep_every,
-                                          generation, chain_of_newest(first_look)));
+                                          generation, first_look));
   for (const std::string& name : doomed) {
     HP_TRY_ASSIGN(const auto records, read_lineage(checkpoint_dir));
     report.refused = superseded(records, generation);

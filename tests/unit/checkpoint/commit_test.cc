@@ -213,6 +213,73 @@ TEST(Retention, DamagedOnesNeitherCountNorGo) {
   EXPECT_EQ(list_checkpoint_states(dir.path())->at(1).state, CheckpointState::kDamaged);
 }
 
+GenerationRecord record_of(uint64_t generation, uint64_t parent, const std::string& job_uuid) {
+  GenerationRecord r;
+  r.generation = generation;
+  r.parent = parent;
+  r.job = 1;  // of each home
+  r.job_name = "llama";
+  r.job_uuid = job_uuid;
+  return r;
+}
+
+// checkpoint.resume: none deleted 7 of 12 checkpoints of the job before: nothing of them was on the
+// chain of the new one.
+TEST(Retention, AnotherJobsCheckpointsStay) {
+  const TemporaryDirectory dir;
+  ASSERT_TRUE(create_generation(dir.path(), record_of(1, 0, "former")).ok());
+  for (const uint64_t step : {10, 20, 30, 40}) save(dir, step, 1);
+  ASSERT_TRUE(undo_checkpoints(dir.path(), 1, 30).ok());
+  ASSERT_TRUE(write_synthetic_shard(save_of(dir, 50, 1), 0).ok());
+  save(dir, 0, 0);  // imported, by no job
+  ASSERT_TRUE(create_generation(dir.path(), record_of(2, 0, "fresh")).ok());
+  for (const uint64_t step : {2, 4, 6}) save(dir, step, 2);
+  const auto report = keep_newest(dir.path(), 2, 2);
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_THAT(report->deleted, ElementsAre("step-2.g2"));
+  EXPECT_EQ(list_directory(dir.path()).value(),
+            (std::vector<std::string>{"generations", "step-0.g0", "step-10.g1", "step-20.g1",
+                                      "step-30.g1", "step-4.g2", "step-50.g1", "step-6.g2",
+                                      "undone-step-40.g1"}));
+}
+
+// With checkpoint.resume: latest the chain of an ended job becomes this one's, and `keep` counts
+// over all of it.
+TEST(Retention, ContinuedChainIsOwn) {
+  const TemporaryDirectory dir;
+  ASSERT_TRUE(create_generation(dir.path(), record_of(1, 0, "former")).ok());
+  for (const uint64_t step : {10, 20, 30}) save(dir, step, 1);
+  GenerationRecord next = record_of(2, 1, "next");
+  next.start_step = 30;
+  ASSERT_TRUE(create_generation(dir.path(), next).ok());
+  save(dir, 40, 2);
+  ASSERT_TRUE(keep_newest(dir.path(), 2, 2).ok());
+  EXPECT_THAT(checkpoints_in(dir), ElementsAre("step-30.g1", "step-40.g2"));
+}
+
+// A job said FINISHED, and export by its name gave another job's weights.
+TEST(Lineage, JobsOwnChainIsResolved) {
+  const TemporaryDirectory dir;
+  ASSERT_TRUE(create_generation(dir.path(), record_of(1, 0, "former")).ok());
+  save(dir, 40, 1);
+  ASSERT_TRUE(create_generation(dir.path(), record_of(2, 0, "fresh")).ok());
+  save(dir, 5, 2);
+  GenerationRecord next = record_of(3, 2, "next");
+  next.start_step = 5;
+  ASSERT_TRUE(create_generation(dir.path(), next).ok());
+  const auto resolved = [&](const std::string& uuid) {
+    return resolve_checkpoint_of(dir.path(), {1, "llama", uuid});
+  };
+  EXPECT_EQ(resolved("former").value(), dir / "step-40.g1");
+  EXPECT_EQ(resolved("fresh").value(), dir / "step-5.g2");
+  EXPECT_EQ(resolved("next").value(), dir / "step-5.g2") << "it has saved nothing yet";
+  save(dir, 9, 3);
+  EXPECT_EQ(resolved("next").value(), dir / "step-9.g3");
+  EXPECT_EQ(resolved("fresh").value(), dir / "step-5.g2") << "though another job goes on from it";
+  EXPECT_EQ(resolved("other").error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(resolved("other").error().message, HasSubstr("has recorded no generation"));
+}
+
 // A generation that was given up goes on saving on a node that cannot be reached, while the next
 // one saves and cleans up. Whatever the interleaving, the surviving history is whole.
 TEST(Retention, StaleSavesRaceHarmlessly) {

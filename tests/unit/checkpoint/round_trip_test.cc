@@ -261,7 +261,8 @@ TEST(Resumable, AnotherModelSeedOrCorpusIsRefusedAloud) {
   run = same;
   run.data.fingerprint = "ffff";
   EXPECT_THAT(refusal(run), HasSubstr("the data have changed"));
-  EXPECT_THAT(refusal(run), HasSubstr("checkpoint.resume: none, or begin with its weights alone"));
+  EXPECT_THAT(refusal(run), HasSubstr("checkpoint.resume: none and hpctl submit --fresh, or begin "
+                                      "with its weights alone"));
 }
 
 TEST(Layout, BlocksAreAlignedAndCountsMatchTheModels) {

@@ -74,6 +74,12 @@ class FakeMode final : public ControllerMode {
   }
   std::optional<core::EventBody> first_event() override { return first_; }
   std::string node() const override { return "here"; }
+  JobIdentity identify(const core::Job& job) const override {
+    JobIdentity identity;
+    identity.uuid = to_string(job.id);
+    return identity;
+  }
+  HomePaths users_home() const override { return HomePaths("/nonexistent"); }
   bool accepts_jobs() const override { return false; }
   bool stands_back() const override { return stands_back_; }
   bool has_last_word() const override { return true; }

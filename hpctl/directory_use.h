@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `hpctl submit` asks about checkpoint.dir: whose it is, and whether a job that begins anew
+// may begin there. The default directory is the job's own and needs no question.
+#pragma once
+
+#include "common/base/directory_owner.h"
+#include "common/base/job_spec.h"
+#include "common/base/paths.h"
+#include "common/base/result.h"
+
+namespace hpctl {
+
+// A job that does not go on from the directory's newest checkpoint makes all that are there useless
+// to later jobs: only with --fresh.
+Outcome check_anew(const CheckpointSpec& checkpoint, bool fresh);
+
+// claim_directory() and check_claim() of the directory that the job file gives.
+Result<DirectoryClaim> claim_given_directory(const JobSpec& spec, const HomePaths& paths,
+                                             const JobIdentity& self, LivingOwner living);
+Outcome check_given_directory(const JobSpec& spec, const HomePaths& paths);
+
+}  // namespace hpctl
