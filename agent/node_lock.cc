@@ -42,7 +42,8 @@ Outcome write_words(const UniqueFd& lock, const std::string& words, const std::s
 }  // namespace
 
 Result<std::optional<UniqueFd>> take_node_lock(const std::string& path, const UniqueFd& stop) {
-  HP_TRY(make_directories(std::filesystem::path(path).parent_path().string()));
+  // Of a job of its own it is the directory of the sockets, which must be private.
+  HP_TRY(make_directories(std::filesystem::path(path).parent_path().string(), 0700));
   const SystemClock clock;
   int64_t lives_until_ms = clock.monotonic_ms() + kNewsMs;
   for (;;) {
