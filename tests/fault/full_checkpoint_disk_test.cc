@@ -95,6 +95,30 @@ TEST_F(FullCheckpointDisk, TrainingGoesOnAndSavesWhenThereIsRoom) {
   EXPECT_GE(job_.metrics().back().value("failed_saves", 0), 1);
 }
 
+// As a file server that is in trouble: nothing is deleted for it, and no step is lost.
+TEST_F(FullCheckpointDisk, AReadOnlyDiskIsWaitedForAndKeepsItsCheckpoints) {
+  const std::string& dir = job_.workload.checkpoint_dir;
+  const auto remount = [&](unsigned long flags) {
+    return ::mount("none", dir.c_str(), nullptr, MS_REMOUNT | flags, nullptr) == 0;
+  };
+  job_.start();
+  ASSERT_TRUE(rank0().wait_until([&] { return complete().size() == 3; })) << job_.messages();
+  // Refused while a file is being written.
+  ASSERT_TRUE(rank0().wait_until([&] { return remount(MS_RDONLY); })) << std::strerror(errno);
+  const auto before = complete();
+  const auto& failed = rank0().page().saves_without_room;
+  ASSERT_TRUE(rank0().wait_until([&] { return failed.load() > 0; })) << job_.messages();
+  const uint64_t step = rank0().page().step.load();
+  ASSERT_TRUE(rank0().wait_until([&] { return rank0().page().step.load() >= step + 20; }))
+      << "training ended: " << job_.messages();
+  EXPECT_EQ(complete(), before) << broken_promise("checkpoint");
+  ASSERT_TRUE(remount(0)) << std::strerror(errno);
+  ASSERT_TRUE(rank0().wait_until([&] { return newest() > step; })) << job_.messages();
+  for (const auto& worker : job_.workers) worker->send(SIGTERM);
+  for (const auto& worker : job_.workers) EXPECT_EQ(worker->wait(), -SIGTERM);
+  EXPECT_EQ(newest(), rank0().page().step.load());
+}
+
 TEST_F(FullCheckpointDisk, WhoIsToldToEndEndsWithoutACheckpoint) {
   job_.workload.checkpoint.every_steps = 0;
   fill();

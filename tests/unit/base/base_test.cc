@@ -108,6 +108,18 @@ TEST(TemporaryFile, StepsOverWhatAKilledProcessOfTheSameIdLeft) {
   EXPECT_NE(file->name(), name.substr(0, dot) + next);
 }
 
+// A link to itself: nobody can say whether there is something, not even root.
+TEST(File, WhatCannotBeLookedForIsNotAbsent) {
+  const TemporaryDirectory dir;
+  ASSERT_EQ(::symlink("loop", (dir / "loop").c_str()), 0);
+  EXPECT_FALSE(path_exists(dir / "loop").ok());
+  EXPECT_FALSE(path_exists(dir / "loop/manifest.json").ok());
+  EXPECT_FALSE(path_exists(dir / "none").value());
+  EXPECT_TRUE(path_exists(dir.path()).value());
+  EXPECT_EQ(list_directory(dir / "none").error().code, ErrorCode::kNotFound);
+  EXPECT_NE(list_directory(dir / "loop").error().code, ErrorCode::kNotFound);
+}
+
 TEST(File, LockIsExclusive) {
   const TemporaryDirectory dir;
   auto held = lock_file(dir.path() + "/lock");

@@ -126,6 +126,24 @@ TEST(Retention, KeepsTheNewestValidOnes) {
   EXPECT_THAT(checkpoints_in(dir), ElementsAre("step-40.g1")) << "the newest is never deleted";
 }
 
+// A manifest that cannot be looked for may be whole.
+TEST(Retention, WhatCannotBeReadDeletesNothing) {
+  const TemporaryDirectory dir;
+  record(dir, 1, 0);
+  for (const uint64_t step : {10, 20, 30}) save(dir, step, 1);
+  const std::string manifest = dir / "step-20.g1/manifest.json";
+  ASSERT_EQ(::rename(manifest.c_str(), (dir / "aside").c_str()), 0);
+  ASSERT_EQ(::symlink("manifest.json", manifest.c_str()), 0);
+  EXPECT_FALSE(latest_valid_checkpoint(dir.path(), {}).ok());
+  EXPECT_FALSE(keep_newest(dir.path(), 1, 1).ok());
+  EXPECT_FALSE(abandon_checkpoint(dir.path(), {20, 1}).ok());
+  ASSERT_EQ(::rename((dir / "aside").c_str(), manifest.c_str()), 0);
+  EXPECT_EQ(list_checkpoints(dir.path()).value().size(), 3U);
+  for (const char* name : {"step-10.g1", "step-20.g1", "step-30.g1"}) {
+    EXPECT_TRUE(digest_checkpoint(dir / name).ok()) << name;
+  }
+}
+
 TEST(Retention, MultiplesOfKeepEveryStay) {
   const TemporaryDirectory dir;
   record(dir, 1, 0);

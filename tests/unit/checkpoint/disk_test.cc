@@ -106,7 +106,7 @@ TEST(Disk, AReadOnlyDiskIsReported) {
   });
   if (text.rfind("skip", 0) == 0) GTEST_SKIP() << text;
   EXPECT_THAT(text, StartsWith("cannot create directory "));
-  EXPECT_THAT(text, HasSubstr("Read-only file system; make it writable, or write elsewhere"));
+  EXPECT_THAT(text, HasSubstr("Read-only file system; look at the file system's server"));
   EXPECT_THAT(text, testing::EndsWith("|intact"));
 }
 

@@ -91,6 +91,18 @@ TEST_F(Lineage, TheNewestWholeCheckpointIsChosen) {
   EXPECT_EQ(chosen->newest_generation, Generation{1});
 }
 
+// The older one would lose the steps between.
+TEST_F(Lineage, ACheckpointThatCannotBeReadIsNotPassedOver) {
+  record(action(1, 0, 0));
+  commit_checkpoint("step-20.g1", "{}");
+  ASSERT_TRUE(make_directories(spec_.checkpoint.dir + "/step-30.g1/manifest.json").ok());
+  const auto event = find_checkpoint(kId, {JobId{1}, {}}, spec_);
+  const auto* failed = std::get_if<core::ActionFailed>(&event);
+  ASSERT_NE(failed, nullptr);
+  EXPECT_FALSE(failed->permanent) << "it may be read later";
+  EXPECT_NE(failed->reason.find("step-30.g1/manifest.json"), std::string::npos);
+}
+
 TEST_F(Lineage, DamageOnPurposeIsOneByteOfACheckpoint) {
   commit_checkpoint("step-30.g1", "{}");
   const std::string checkpoint = spec_.checkpoint.dir + "/step-30.g1";

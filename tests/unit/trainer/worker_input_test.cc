@@ -155,23 +155,25 @@ struct BadDisk {
   const char* name;
   bool (*in_child)();
   const char* message;
+  int code;
 };
 class BadDisks : public ::testing::TestWithParam<BadDisk> {};
 INSTANTIATE_TEST_SUITE_P(Disk, BadDisks,
-                         ::testing::Values(BadDisk{"Full", small_disk, "No space left on device"},
+                         ::testing::Values(BadDisk{"Full", small_disk, "No space left on device",
+                                                   kExitDoNotRestart},
                                            BadDisk{"ReadOnly", read_only_disk,
-                                                   "Read-only file system"}),
+                                                   "Read-only file system", kExitStorage}),
                          [](const auto& info) { return info.param.name; });
 
 TEST_P(BadDisks, StopTheJobWithAReason) {
   Job job(1);
   job.workload.rank = 0;
   job.workload.checkpoint_dir = "/mnt";
-  job.workload.checkpoint.disk_full_limit_ms = 0;
+  job.workload.storage_limit_ms = 0;
   WorkerProcess worker(job.workload, WorkerProcess::memory("arena", ""), GetParam().in_child);
   const int code = worker.wait();
   if (code == 77) GTEST_SKIP() << "a mount namespace needs privileges that this run lacks";
-  EXPECT_EQ(code, kExitDoNotRestart);
+  EXPECT_EQ(code, GetParam().code);
   EXPECT_THAT(worker.message(), HasSubstr(GetParam().message));
 }
 
