@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Packages (Debian bookworm names in scripts/packages.txt).
 find_package(Threads REQUIRED)
-find_package(OpenSSL REQUIRED COMPONENTS Crypto SSL)
 if(HPCTL_TRAINER_ONLY)
+  find_package(OpenSSL REQUIRED COMPONENTS Crypto)
   find_package(GTest CONFIG)
   return()
 endif()
+find_package(OpenSSL REQUIRED COMPONENTS Crypto SSL)
 find_package(absl CONFIG REQUIRED)
 find_package(Protobuf REQUIRED)
 find_package(gRPC CONFIG REQUIRED)

@@ -3,13 +3,37 @@
 
 #include <cstring>
 #include <memory>
+#include <string>
 
+#include "common/base/log.h"
 #include "common/base/required_functions.h"
 
 namespace hpctl::cuda {
 namespace {
 
-Outcome fill(RequiredFunctions& find, Api& api) {
+template <typename... Operands>
+Status absent(Operands...) {
+  return kAbsent;
+}
+
+class Finder {
+ public:
+  explicit Finder(const Library& library) : library_(library) {}
+
+  template <typename... Operands>
+  void operator()(const char* name, Status (*&out)(Operands...)) {
+    out = library_.function<Status(Operands...)>(name);
+    if (out != nullptr) return;
+    out = absent<Operands...>;
+    log_warning(library_.name() + " has no " + name + "; what does not call it works");
+  }
+
+ private:
+  const Library& library_;
+};
+
+Outcome fill(RequiredFunctions& functions, Api& api) {
+  Finder find(functions.library());
   find("cudaGetDeviceCount", api.device_count);
   find("cudaSetDevice", api.set_device);
   find("cudaStreamCreateWithFlags", api.stream_create);
@@ -30,8 +54,8 @@ Outcome fill(RequiredFunctions& find, Api& api) {
   find("cudaDeviceGetAttribute", api.device_attribute);
   find("cudaGetDeviceProperties", api.device_properties);
   find("cudaMemGetInfo", api.memory_info);
-  find("cudaGetErrorString", api.error_string);
-  return find.outcome();
+  api.error_string = functions.library().function<const char*(Status)>("cudaGetErrorString");
+  return Ok{};
 }
 
 }  // namespace
@@ -50,7 +74,13 @@ std::string product_name(const Api& api, int device) {
 }
 
 Error error(const Api& api, const std::string& what, Status status) {
-  return {ErrorCode::kInternal, "cannot " + what + ": " + api.error_string(status)};
+  std::string why = "error " + std::to_string(status) + " of the CUDA runtime";
+  if (status == kAbsent) {
+    why = "this CUDA runtime lacks the function (the log names it); use CUDA 11 to 13";
+  } else if (api.error_string != nullptr) {
+    why = api.error_string(status);
+  }
+  return {ErrorCode::kInternal, "cannot " + what + ": " + why};
 }
 
 }  // namespace hpctl::cuda

@@ -3,6 +3,9 @@
 // build compiles this, and a machine without CUDA runs it. Declarations are ours; names, numbers
 // and meaning are those of the CUDA Runtime API reference. A process that has loaded a CUDA
 // LibTorch gets that very library.
+//
+// A release of CUDA may lack a name. The function is then one that fails with kAbsent, so only what
+// calls it goes without, and the log names it once.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +18,7 @@ namespace hpctl::cuda {
 using Status = int;  // cudaError_t
 inline constexpr Status kSuccess = 0;
 inline constexpr Status kNotReady = 600;  // cudaErrorNotReady
+inline constexpr Status kAbsent = -1;     // ours: the library has no such function
 using Stream = void*;                     // cudaStream_t; nullptr = the default stream
 using Event = void*;                      // cudaEvent_t
 inline constexpr unsigned kStreamNonBlocking = 1;
@@ -53,7 +57,7 @@ struct Api {
   Status (*device_attribute)(int* value, int attribute, int device);
   Status (*device_properties)(DeviceProperties*, int device);
   Status (*memory_info)(size_t* free, size_t* total);
-  const char* (*error_string)(Status);
+  const char* (*error_string)(Status);  // null where it is absent; error() does without
 };
 
 // Loaded once and kept. kNotFound where there is no CUDA runtime.
@@ -62,7 +66,7 @@ Result<const Api*> load();
 // As the driver names it, "NVIDIA H100 80GB HBM3"; "" when it does not say.
 std::string product_name(const Api& api, int device);
 
-// "cannot WHAT: out of memory"
+// "cannot WHAT: out of memory", with a remedy where the function is absent.
 Error error(const Api& api, const std::string& what, Status status);
 
 }  // namespace hpctl::cuda

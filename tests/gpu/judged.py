@@ -7,6 +7,14 @@ class RunFailed(Exception):
     """What became of a run of hptrain, in one line."""
 
 
+class NoTimeLeft(RunFailed):
+    """The run was not begun, or was ended, because its part has used up its time."""
+    TELLS = "no time: "
+
+    def __init__(self, text):
+        super().__init__(self.TELLS + text)
+
+
 def worst(a, b, number="loss"):
     return max(abs(x[number] - y[number]) / abs(y[number]) for x, y in zip(a, b))
 
@@ -18,10 +26,12 @@ def same(a, b):
 
 def judged(what, found, detail="8 steps, losses and norms", below=None):
     """(what, passed, detail): whether found() holds, or is below a bound. `detail`: text, or what
-    gives it."""
+    gives it. passed is None where there was no time to find out."""
     try:
         value = found()
         detail = detail() if callable(detail) else detail
+    except NoTimeLeft as error:
+        return what, None, str(error)
     except Exception as error:  # whatever it is: other rows are still to be looked at
         return what, False, f"{type(error).__name__}: {error}"
     return (what, value, detail) if below is None else (what, value < below, f"{value:.2g}")

@@ -6,7 +6,7 @@ fp32 parameters, bf16 by autocast, LibTorch's attention, AdamW in one kernel, cl
 or through torch.compile. With "torchtitan" the model is TorchTitan's, where its package is
 installed (releases that have torchtitan.models.llama3.Transformer: up to 0.2). Usage: peer.py SPEC,
 a JSON document {"model": {dim, layers, heads, kv_heads, ffn, vocab, tied}, "seq_len", "micro",
-"steps", "device", "compile", "torchtitan"}; prints one line of JSON {"step_ms": [...],
+"passes", "steps", "device", "compile", "torchtitan"}: so many micro-batches a step; prints one line of JSON {"step_ms": [...],
 "peak_memory_bytes", "loss"}, or {"failed": "why"}.
 """
 import json
@@ -49,8 +49,9 @@ class Layer(nn.Module):
         self.head_dim = dim // m["heads"]
         kv = m["kv_heads"] * self.head_dim
         self.norm1, self.norm2 = RMSNorm(dim), RMSNorm(dim)
-        self.q, self.o = nn.Linear(dim, dim, bias=False), nn.Linear(dim, dim, bias=False)
-        self.k, self.v = nn.Linear(dim, kv, bias=False), nn.Linear(dim, kv, bias=False)
+        bias = m.get("arch") == "qwen2"
+        self.q, self.o = nn.Linear(dim, dim, bias=bias), nn.Linear(dim, dim, bias=False)
+        self.k, self.v = nn.Linear(dim, kv, bias=bias), nn.Linear(dim, kv, bias=bias)
         self.gate, self.up = nn.Linear(dim, ffn, bias=False), nn.Linear(dim, ffn, bias=False)
         self.down = nn.Linear(ffn, dim, bias=False)
 
@@ -139,15 +140,16 @@ def run(spec):
     vocab, shape = spec["model"]["vocab"], (spec["micro"], spec["seq_len"] + 1)
     step_ms, loss = [], None
     for _ in range(spec["steps"]):
-        rows = torch.randint(0, vocab, shape).to(device)
+        passes = torch.randint(0, vocab, (spec["passes"], *shape)).to(device)
         begin = time.perf_counter()
-        with torch.autocast(device.type, dtype=torch.bfloat16):
-            loss = step_of(rows[:, :-1], rows[:, 1:])
-        loss.backward()
+        for rows in passes:
+            with torch.autocast(device.type, dtype=torch.bfloat16):
+                loss = step_of(rows[:, :-1], rows[:, 1:]) / spec["passes"]
+            loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        value = loss.item()
+        value = loss.item() * spec["passes"]  # of the last micro-batch
         if cuda:
             torch.cuda.synchronize()
         step_ms.append((time.perf_counter() - begin) * 1e3)

@@ -6,8 +6,11 @@ import glob
 import json
 import os
 import re
+import signal
+import subprocess
 import sys
 import tempfile
+import time
 import types
 import unittest
 import unittest.mock
@@ -15,9 +18,14 @@ import unittest.mock
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
+import benchmark
+import checks
+import points
 import roofline
+import runtime_names
 import variants
-from judged import RunFailed
+from judged import NoTimeLeft, RunFailed, judged
+from trainer import Trainer
 
 LLAMA_1B = {"dim": 2048, "layers": 16, "heads": 32, "kv_heads": 8, "ffn": 8192, "vocab": 128256,
             "tied": True}
@@ -112,7 +120,8 @@ class Peer(unittest.TestCase):
 
     def run_peer(self, torchtitan):
         return self.peer.run({"model": SMALL, "seq_len": 16, "micro": 2, "steps": 2,
-                              "device": "cpu", "compile": False, "torchtitan": torchtitan})
+                              "passes": 2, "device": "cpu", "compile": False,
+                              "torchtitan": torchtitan})
 
     def test_torchtitans_model_has_our_widths(self):
         for model in (LLAMA_1B, LLAMA_8B, {**LLAMA_1B, "dim": 3072, "heads": 24}, SMALL):
@@ -179,16 +188,9 @@ with open(document["metrics_path"], "w") as out:
 """
 
 
-class Measure(unittest.TestCase):
-    def setUp(self):
-        try:
-            import measure
-        except ImportError as error:
-            self.skipTest(str(error))
-        self.measure = measure
-
+class Checks(unittest.TestCase):
     def checked(self, trainer):
-        return {what: passed for what, passed, _ in self.measure.checks(trainer, "cuda", 0)}
+        return {what: passed for what, passed, _ in checks.checks(trainer, "cuda", 0)}
 
     def test_a_run_without_fused_kernels_does_not_pass(self):
         by_nvrtc = [f"{precision}: fused kernels by NVRTC" for precision in ("fp32", "bf16")]
@@ -204,7 +206,7 @@ class Measure(unittest.TestCase):
 
     def test_a_run_that_fails_costs_its_own_rows_alone(self):
         rows = lambda loss: {what: (passed, detail) for what, passed, detail in
-                             self.measure.checks(FakeTrainer("nvrtc", loss), "cuda", 2)}
+                             checks.checks(FakeTrainer("nvrtc", loss), "cuda", 2)}
         whole = rows(lambda spec, _: 7.0)
         for count, fails in (
                 (3, lambda spec: spec.get("mask") and spec["precision"] == "bf16" and
@@ -230,16 +232,16 @@ class Measure(unittest.TestCase):
                 raise RunFailed("workload.train.gpu.attention: cudnn is not to be had: sm_70")
             return result
 
-        for _, passed, detail in self.measure.named_kernels(start, {}, lambda: steps_of(7.0)):
+        for _, passed, detail in checks.named_kernels(start, {}, lambda: steps_of(7.0)):
             self.assertIsNone(passed)
             self.assertIn("sm_70", detail)
 
     def test_variants_that_are_wrong_do_not_pass(self):
-        spec = {"model": self.measure.SMALL, "precision": "fp32"}
+        spec = {"model": points.SMALL, "precision": "fp32"}
 
         def passed(loss):
             trainer = FakeTrainer("", loss)
-            found = variants.checks(lambda one: self.measure.steps_of(trainer.start(one)), spec,
+            found = variants.checks(lambda one: checks.steps_of(trainer.start(one)), spec,
                                     lambda: steps_of(7.0), lambda: steps_of(7.0), "")
             return {what: passed for what, passed, _ in found}
 
@@ -265,7 +267,7 @@ class Measure(unittest.TestCase):
         with open(path, "w") as out:
             out.write(program)
         os.chmod(path, 0o755)
-        trainer = self.measure.Trainer(path, scratch, os.path.join(scratch, "failed"))
+        trainer = Trainer(path, scratch, os.path.join(scratch, "failed.log"))
         trainer.data[50] = "none"
         return trainer
 
@@ -287,16 +289,29 @@ class Measure(unittest.TestCase):
             trainer.limit_s = limit_s
             with self.assertRaises(RunFailed) as failed:
                 trainer.run({**RUN, "world_size": world_size})
-            with open(f"{trainer.kept}/run-1.rank-{world_size - 1}.log") as log:
-                return str(failed.exception), log.read()
+            with open(trainer.kept) as log:
+                return str(failed.exception), log.read().split("--- ")[-1]
 
     def test_of_a_run_that_fails_the_logs_stay(self):
         second_fails = "#!/bin/sh\ncase $2 in *rank-1.json) echo a; echo gone >&2; exit 3;; esac\n"
         said, log = self.failure_of(second_fails, 60, 2)
-        self.assertEqual((said, log), ("run 1: exit code 0, 3; gone", "gone\n"))
+        self.assertEqual((said, log), ("run 1: exit code 0, 3; gone",
+                                       "run 1, rank 1: exit code 0, 3\ngone\n"))
         hangs = "#!/bin/sh\necho waits >&2\nkill -STOP $$\n"
         said, log = self.failure_of(hangs, 2, 1)
-        self.assertEqual((said, log), ("run 1: no end within 2 s, 0 steps; waits", "waits\n"))
+        self.assertEqual((said, log), ("run 1: no end within 2 s, 0 steps; waits",
+                                       "run 1, rank 0: no end within 2 s, 0 steps\nwaits\n"))
+
+    def test_a_part_whose_time_is_used_up_leaves_the_rest_out(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            trainer = self.trainer_of(scratch)
+            trainer.until = time.monotonic() - 1
+            what, passed, detail = judged("one", trainer.start(RUN))
+            self.assertEqual((passed, detail), (None, "no time: it was not begun"))
+            trainer = self.trainer_of(scratch, "#!/bin/sh\nkill -STOP $$\n")
+            trainer.until = time.monotonic() + 1
+            what, passed, detail = judged("one", trainer.start(RUN))
+        self.assertEqual((passed, detail), (None, "no time: run 1: ended after 0 steps; "))
 
     def test_what_the_check_of_kernels_said_before_it_ended_is_told(self):
         with tempfile.TemporaryDirectory() as scratch:
@@ -304,8 +319,8 @@ class Measure(unittest.TestCase):
                 scratch, "#!/bin/sh\n[ $2 = rotary ] || exit 0\necho FAILED rotary: 2 of 1\n"
                 "echo on a card >&2\nexit 3\n")
             rows = {what: (passed, detail) for what, passed, detail in
-                    self.measure.kernels_beside_references(trainer, trainer.program, "cuda")}
-        self.assertEqual(len(rows), len(self.measure.KERNELS))
+                    checks.kernels_beside_references(trainer, trainer.program, "cuda")}
+        self.assertEqual(len(rows), len(checks.KERNELS))
         self.assertEqual(rows.pop("kernels of rotary beside their reference"),
                          (False, "exit code 3; FAILED rotary: 2 of 1; on a card"))
         self.assertEqual({passed for passed, _ in rows.values()}, {True})
@@ -313,34 +328,153 @@ class Measure(unittest.TestCase):
     def test_each_kind_of_kernel_is_checked(self):
         with open(os.path.join(HERE, "kernels_check.cc")) as text:
             kinds = re.search(r"kKinds = \{([^}]*)\}", text.read()).group(1)
-        self.assertEqual(tuple(re.findall(r'"(\w+)"', kinds)), self.measure.KERNELS)
-
-    def test_what_is_known_is_written_when_the_end_never_comes(self):
-        def rows(*_):
-            yield {"what": "one", "passed": True, "detail": "", "seconds": 1}
-            raise KeyboardInterrupt
-
-        with tempfile.TemporaryDirectory() as out:
-            told = ["measure.py", "--hptrain", "none", "--kernels-check", "none", "--device", "cpu",
-                    "--out", out, "--only", "checks"]
-            with unittest.mock.patch.object(self.measure, "all_checks", rows), \
-                    unittest.mock.patch.object(sys, "argv", told):
-                self.assertRaises(KeyboardInterrupt, self.measure.main)
-            with open(os.path.join(out, "results.json")) as text:
-                self.assertEqual(json.load(text)["checks"][0]["what"], "one")
+        self.assertEqual(tuple(re.findall(r'"(\w+)"', kinds)), checks.KERNELS)
 
     def test_a_workload_has_its_architectures_keys(self):
-        trainer = self.measure.Trainer("none", "/none", "/none")
+        trainer = Trainer("none", "/none", "/none")
         trainer.data[2048] = "none"
         spec = {"seq_len": 128, "micro": 2, "steps": 8, "precision": "bf16"}
         models = {what: trainer.workload({**spec, **changes}, "/none")["train"]["model"]
-                  for what, changes in variants.architectures(self.measure.SMALL)}
+                  for what, changes in variants.architectures(points.SMALL)}
         self.assertEqual(models["mistral with a window"]["sliding_window"], 8)
         self.assertEqual(models["qwen2"]["tied_embeddings"], True)
         self.assertEqual((models["qwen3"]["arch"], models["qwen3"]["head_dim"]), ("qwen3", 64))
         self.assertEqual((models["gpt"]["kv_heads"], models["gpt"]["max_positions"]), (8, 256))
         for model in models.values():
             self.assertNotIn("tied", model)
+
+
+class Points(unittest.TestCase):
+    PLAN = {"gpu_bytes": 70 << 30, "flops_per_token": 8e9, "flops_per_token_causal": 7e9,
+            "step_s": [10, 14]}
+
+    def rows(self, seconds_left, memory, done=(), peers=False):
+        trainer = unittest.mock.Mock()
+        trainer.seconds_left.return_value = seconds_left
+        trainer.run.return_value = (
+            [{"step_ms": 1e3, "peak_memory_bytes": 1}] * 6, "", "/none")
+        planner = unittest.mock.Mock()
+        planner.plan.return_value = self.PLAN
+        bench = benchmark.Benchmark(trainer, planner, "cuda", "NVIDIA H100", 989, memory)
+        return list(bench.rows(points.ON_GPU[:1], peers, set(done)))
+
+    def test_names_choose_and_a_wrong_one_lists_them(self):
+        names = ["Qwen2.5-7B@1024", "1B@2048"]
+        self.assertEqual([p.name for p in points.chosen(points.ON_GPU, names)], names)
+        with self.assertRaisesRegex(ValueError, "no point 9B; there are 1B@2048, "):
+            points.chosen(points.ON_GPU, ["9B"])
+
+    def test_both_mfu_are_of_the_measured_rate(self):
+        [row] = self.rows(480, 80 << 30)
+        self.assertEqual(row["tokens_per_s"], 32 * 4 * 2048)
+        self.assertAlmostEqual(row["mfu"], 8e9 * 262144 / 989e12)
+        self.assertAlmostEqual(row["mfu_causal"], 7e9 * 262144 / 989e12)
+
+    def test_a_point_without_memory_or_time_is_left_out_and_says_so(self):
+        self.assertIn("needs 70 GiB, the card has 60", self.rows(480, 60 << 30)[0]["left_out"])
+        self.assertIn("about 97 s, 90 s are left", self.rows(90, 80 << 30)[0]["left_out"])
+
+    def test_what_was_measured_before_is_not_run_again(self):
+        done = [("1B@2048", "hptrain")]
+        self.assertEqual(self.rows(480, 80 << 30, done), [])
+        # A peer's row does not depend on the plan of hptrain's memory.
+        self.assertEqual([row["who"] for row in self.rows(0, 60 << 30, done, peers=True)],
+                         ["PyTorch eager", "PyTorch compiled"])
+
+    def test_widths_are_those_of_the_presets(self):
+        with open(os.path.join(HERE, "../../common/base/model_presets.cc")) as text:
+            presets = text.read()
+        for name, m in (("llama3.2-1b", points.LLAMA_1B), ("llama3.2-3b", points.LLAMA_3B),
+                        ("llama3-8b", points.LLAMA_8B), ("qwen2.5-0.5b", points.QWEN_05B),
+                        ("qwen2.5-1.5b", points.QWEN_15B), ("qwen2.5-3b", points.QWEN_3B),
+                        ("qwen2.5-7b", points.QWEN_7B)):
+            widths = ", ".join(str(m[key]) for key in
+                               ("dim", "layers", "heads", "kv_heads", "ffn", "vocab"))
+            self.assertIn('{"%s", %s,' % (name, widths), presets)
+
+
+class Results(unittest.TestCase):
+    FACTS = {"device": "NVIDIA H100", "torch": "2.11"}
+
+    def setUp(self):
+        try:
+            import results
+        except ImportError as error:
+            self.skipTest(str(error))
+        self.results = results
+        out = tempfile.TemporaryDirectory()
+        self.addCleanup(out.cleanup)
+        self.out = out.name
+
+    def former(self, **changes):
+        self.results.write(self.out, {**self.results.begun(self.FACTS), **changes})
+        return self.results.gone_on_from(self.out, self.FACTS)
+
+    def test_a_run_goes_on_with_the_rows_of_the_former_one(self):
+        check = {"what": "one", "passed": True, "detail": "", "seconds": 1}
+        row = {"point": "1B@2048", "who": "hptrain", "step_ms": 1, "tokens_per_s": 1, "tflops": 1,
+               "mfu": 0.4, "mfu_causal": 0.4, "peak_memory_bytes": 1}
+        failed = {"point": "1B@2048", "who": "PyTorch eager", "failed": "no memory"}
+        former = self.former(checks=[check], benchmark=[row, failed], seconds={"checks": 40})
+        self.assertEqual((former["checks"], former["benchmark"]), ([check], [row]))
+        other = self.results.gone_on_from(self.out, {**self.FACTS, "torch": "2.14"})
+        self.assertEqual(other["benchmark"], [])
+        self.assertEqual(self.results.gone_on_from("/none", self.FACTS)["benchmark"], [])
+
+    def test_checks_that_failed_or_did_not_end_are_made_again(self):
+        check = {"what": "one", "passed": True, "detail": "", "seconds": 1}
+        self.assertEqual(self.former(checks=[check])["checks"], [])
+        for changed in ({"passed": False}, {"passed": None, "detail": str(NoTimeLeft("late"))}):
+            former = self.former(checks=[{**check, **changed}], seconds={"checks": 40})
+            self.assertEqual(former["checks"], [], changed)
+
+    def test_a_write_that_breaks_off_leaves_the_former_results(self):
+        self.former(seconds={"checks": 40})
+        # The disk is full after 100 bytes.
+        program = ("import resource, sys; sys.path.insert(0, sys.argv[1]); import results\n"
+                   "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+                   "results.write(sys.argv[2], results.begun({'device': 'x' * 1000}))\n")
+        done = subprocess.run([sys.executable, "-c", program, HERE, self.out],
+                              capture_output=True, text=True, check=False)
+        self.assertIn("File too large", done.stderr)
+        self.assertEqual(self.results.gone_on_from(self.out, self.FACTS)["seconds"],
+                         {"checks": 40})
+
+    def test_a_killed_run_leaves_the_rows_that_it_knew(self):
+        programs = {}
+        for name, text in (("hptrain", "#!/bin/sh\nexit 3\n"),
+                           ("kernels_check", "#!/bin/sh\n[ $2 = rotary ] && kill -STOP $$\n")):
+            programs[name] = os.path.join(self.out, name)
+            with open(programs[name], "w") as out:
+                out.write(text)
+            os.chmod(programs[name], 0o755)
+        measure = [sys.executable, os.path.join(HERE, "measure.py"), "--device", "cpu",
+                   "--hptrain", programs["hptrain"], "--kernels-check", programs["kernels_check"],
+                   "--point-plan", "none", "--only", "checks", "--out", self.out,
+                   "--scratch", os.path.join(self.out, "scratch")]
+        with subprocess.Popen(measure, stdout=subprocess.PIPE, text=True,
+                              start_new_session=True) as run:
+            # A row is printed before it is written, so the second one means that the first is.
+            rows = (line for line in run.stdout if line.startswith("kernels of"))
+            told = [next(rows), next(rows)]
+            os.killpg(run.pid, signal.SIGKILL)
+        with open(os.path.join(self.out, "results.json")) as text:
+            known = [check["what"] for check in json.load(text)["checks"]]
+        self.assertTrue(told[0].startswith(known[0]), (told, known))
+
+
+class RuntimeNames(unittest.TestCase):
+    def test_each_name_that_is_looked_up_is_known(self):
+        counts = [len(runtime_names.names_in(source))
+                  for _, source, _, _ in runtime_names.LIBRARIES]
+        self.assertEqual(counts, [21, 6, 13])
+
+    def test_a_name_that_a_library_lacks_is_told(self):
+        libc = runtime_names.loaded(r"libc\.so\.6")
+        self.assertEqual(runtime_names.missing(libc, ["malloc", "cudaMalloc", "free"]),
+                         ["cudaMalloc"])
+        self.assertIsNone(runtime_names.loaded(r"libcudart\.so\.99"))
+        self.assertEqual(len(list(runtime_names.report())), 3)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <vector>
 
 #include "common/base/rng.h"
 #include "trainer/arch/lora.h"
@@ -14,6 +16,9 @@
 namespace hpctl {
 
 namespace {
+
+// Elements that are worth a thread: a millisecond.
+constexpr int64_t kLeastPerThread = 1 << 16;
 
 double lower_tail(double z) { return 0.5 * std::erfc(-z / std::sqrt(2.0)); }
 
@@ -49,34 +54,8 @@ double tail_quantile(double q) {
   return numerator / denominator;
 }
 
-}  // namespace
-
-double normal_quantile(double p) {
-  constexpr double kTail = 0.02425;
-  if (p < kTail) return tail_quantile(std::sqrt(-2.0 * std::log(p)));
-  if (p > 1.0 - kTail) return -tail_quantile(std::sqrt(-2.0 * std::log1p(-p)));
-  const double q = p - 0.5;
-  const double r = q * q;
-  const double numerator =
-      (((((-3.969683028665376e+01 * r + 2.209460984245205e+02) * r - 2.759285104469687e+02) * r +
-         1.383577518672690e+02) *
-            r -
-        3.066479806614716e+01) *
-           r +
-       2.506628277459239e+00) *
-      q;
-  const double denominator =
-      ((((-5.447609879822406e+01 * r + 1.615858368580409e+02) * r - 1.556989798598866e+02) * r +
-        6.680131188771972e+01) *
-           r -
-       1.328068155288572e+01) *
-          r +
-      1.0;
-  return numerator / denominator;
-}
-
-void fill_initial_values(const ModelSpec& model, const Block& block, uint64_t seed,
-                         ElementRange range, float* out) {
+void fill_range(const ModelSpec& model, const Block& block, uint64_t seed, ElementRange range,
+                float* out) {
   std::fill(out, out + range.size(), 0.0F);
   for (const TensorSlot& tensor : block.tensors) {
     const ElementRange part = intersect(range, {tensor.offset, tensor.offset + tensor.numel});
@@ -104,6 +83,46 @@ void fill_initial_values(const ModelSpec& model, const Block& block, uint64_t se
       to[i] = static_cast<float>(d.std * normal_quantile(low + (high - low) * u));
     }
   }
+}
+
+}  // namespace
+
+double normal_quantile(double p) {
+  constexpr double kTail = 0.02425;
+  if (p < kTail) return tail_quantile(std::sqrt(-2.0 * std::log(p)));
+  if (p > 1.0 - kTail) return -tail_quantile(std::sqrt(-2.0 * std::log1p(-p)));
+  const double q = p - 0.5;
+  const double r = q * q;
+  const double numerator =
+      (((((-3.969683028665376e+01 * r + 2.209460984245205e+02) * r - 2.759285104469687e+02) * r +
+         1.383577518672690e+02) *
+            r -
+        3.066479806614716e+01) *
+           r +
+       2.506628277459239e+00) *
+      q;
+  const double denominator =
+      ((((-5.447609879822406e+01 * r + 1.615858368580409e+02) * r - 1.556989798598866e+02) * r +
+        6.680131188771972e+01) *
+           r -
+       1.328068155288572e+01) *
+          r +
+      1.0;
+  return numerator / denominator;
+}
+
+void fill_initial_values(const ModelSpec& model, const Block& block, uint64_t seed,
+                         ElementRange range, float* out, int threads) {
+  const int64_t parts = std::clamp<int64_t>(range.size() / kLeastPerThread, 1, threads);
+  const auto fill_part = [&](int64_t part) {
+    const ElementRange own = {range.begin + range.size() * part / parts,
+                              range.begin + range.size() * (part + 1) / parts};
+    fill_range(model, block, seed, own, out + (own.begin - range.begin));
+  };
+  std::vector<std::thread> others;
+  for (int64_t part = 1; part < parts; ++part) others.emplace_back(fill_part, part);
+  fill_part(0);
+  for (std::thread& other : others) other.join();
 }
 
 }  // namespace hpctl

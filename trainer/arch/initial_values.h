@@ -13,9 +13,10 @@
 
 namespace hpctl {
 
-// Writes elements `range` of the block's flat range to out[0 .. range.size()); gaps become 0.
+// Writes elements `range` of the block's flat range to out[0 .. range.size()); gaps become 0. Uses
+// at most `threads` threads; their number does not change a bit.
 void fill_initial_values(const ModelSpec& model, const Block& block, uint64_t seed,
-                         ElementRange range, float* out);
+                         ElementRange range, float* out, int threads = 1);
 
 // The quantile function of the standard normal distribution for 0 < p < 1; relative error below
 // 1.2e-9 (P. J. Acklam's rational approximation).

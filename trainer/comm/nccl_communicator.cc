@@ -138,12 +138,20 @@ NcclCommunicator::~NcclCommunicator() {
 
 Outcome NcclCommunicator::prepare_device(int device) {
   HP_TRY(cuda_outcome("use GPU " + std::to_string(device), cuda_.set_device(device)));
+  HP_TRY(cuda_outcome("make a stream", make_stream()));
+  return cuda_outcome("make an event", ready_->create());
+}
+
+// Of the highest priority, where this CUDA runtime has priorities.
+cuda::Status NcclCommunicator::make_stream() {
   int least = 0;
   int greatest = 0;
-  HP_TRY(cuda_outcome("ask for priorities", cuda_.stream_priorities(&least, &greatest)));
-  HP_TRY(cuda_outcome("make a stream", cuda_.stream_create_with_priority(
-                                           &stream_, cuda::kStreamNonBlocking, greatest)));
-  return cuda_outcome("make an event", ready_->create());
+  cuda::Status status = cuda_.stream_priorities(&least, &greatest);
+  if (status == cuda::kSuccess) {
+    status = cuda_.stream_create_with_priority(&stream_, cuda::kStreamNonBlocking, greatest);
+  }
+  if (status != cuda::kAbsent) return status;
+  return cuda_.stream_create(&stream_, cuda::kStreamNonBlocking);
 }
 
 Outcome NcclCommunicator::cuda_outcome(const std::string& what, cuda::Status status) const {

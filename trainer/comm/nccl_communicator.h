@@ -63,6 +63,7 @@ class NcclCommunicator final : public Communicator {
                    cuda::Stream compute);
 
   Outcome prepare_device(int device);
+  cuda::Status make_stream();
   Result<nccl::UniqueId> exchange_id();
   // Calls NCCL with the live communicator, then polls until what it began is under way.
   Outcome call(const std::string& what, const std::function<nccl::Status()>& body);

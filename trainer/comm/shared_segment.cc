@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/processors.h"
 
 namespace hpctl {
 
@@ -41,12 +41,7 @@ void futex_wake(std::atomic<uint32_t>& futex) {
 }
 
 // Looking again and again helps only while the ranks that we wait for have processors of their own.
-int spins_among(int ranks) {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 0;
-  return CPU_COUNT(&allowed) >= ranks ? kSpins : 0;
-}
+int spins_among(int ranks) { return allowed_processors() >= ranks ? kSpins : 0; }
 
 void pause_briefly() {
 #if defined(__x86_64__)

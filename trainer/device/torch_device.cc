@@ -218,31 +218,30 @@ void TorchDevice::adamw(const AdamStep& step, bool decayed, int64_t count,
   }
 }
 
-// Page-locked for a GPU, from its driver: LibTorch's own takes the next power of two.
+// Page-locked for a GPU, from its driver: LibTorch's own takes the next power of two, and is for
+// where the driver is out of reach.
 void* TorchDevice::allocate_host(size_t bytes) {
   const size_t size = std::max<size_t>(64, bytes);
-  void* memory = nullptr;
-  if (device_.is_cuda()) {
-    const auto cuda = cuda::load();
-    if (!cuda.ok() || (*cuda)->host_malloc(&memory, size) != cuda::kSuccess) {
+  if (const auto cuda = cuda::load(); device_.is_cuda() && cuda.ok()) {
+    void* memory = nullptr;
+    const cuda::Status status = (*cuda)->host_malloc(&memory, size);
+    if (status == cuda::kSuccess) return memory;
+    if (status != cuda::kAbsent) {
       log_error("no " + std::to_string(size >> 20) +
                 " MiB of page-locked host memory; a node with more memory, or less memory.offload");
       throw std::bad_alloc();
     }
-    return memory;
   }
-  const at::Tensor tensor = at::empty({static_cast<int64_t>(size)}, at::TensorOptions(at::kByte));
-  memory = tensor.data_ptr();
+  const auto options = at::TensorOptions(at::kByte).pinned_memory(device_.is_cuda());
+  const at::Tensor tensor = at::empty({static_cast<int64_t>(size)}, options);
+  void* const memory = tensor.data_ptr();
   host_tensors_.emplace(memory, tensor);
   return memory;
 }
 
 void TorchDevice::release_host(void* memory) noexcept {
-  if (!device_.is_cuda()) {
-    host_tensors_.erase(memory);
-  } else if (const auto cuda = cuda::load(); cuda.ok()) {
-    (*cuda)->host_free(memory);
-  }
+  if (host_tensors_.erase(memory) > 0) return;
+  if (const auto cuda = cuda::load(); cuda.ok()) (*cuda)->host_free(memory);
 }
 
 void TorchDevice::wait_for(const c10::Stream& first, const c10::Stream& then) const {

@@ -84,7 +84,7 @@ class TorchDevice : public Device {
   std::optional<c10::Stream> computation_;    // of a GPU
   mutable at::Tensor partials_;               // of the sum of squares
   std::map<void*, at::Tensor> tensors_;       // allocate()'s
-  std::map<void*, at::Tensor> host_tensors_;  // allocate_host()'s without a GPU
+  std::map<void*, at::Tensor> host_tensors_;  // allocate_host()'s of LibTorch
   std::optional<c10::Stream> downloads_;      // of a GPU
   std::optional<c10::Stream> uploads_;        // of a GPU
   mutable int64_t peak_memory_ = 0;

@@ -11,6 +11,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/processors.h"
 #include "common/base/seal_packet.h"
 #include "common/base/snapshot_peers.h"
 #include "trainer/arch/initial_values.h"
@@ -238,11 +239,12 @@ void TrainingState::begin_from_seed() {
 }
 
 void TrainingState::fill_from_seed() {
+  const int threads = std::max(1, allowed_processors() / workload_.workers_per_node);
+  std::vector<float> converted;
   for (size_t b = 0; b < blocks_.size(); ++b) {
-    std::vector<float> converted;
     const std::span<float> values = host_part(StateKind::kParam, b, converted);
     fill_initial_values(workload_.train.model, blocks_[b], workload_.train.seed, padded_shard(b),
-                        values.data());
+                        values.data(), threads);
     if (!converted.empty()) arena_.write(slot_, StateKind::kParam, b, 0, values);
     arena_.clear(slot_, StateKind::kExpAvg, b);
     arena_.clear(slot_, StateKind::kExpAvgSq, b);

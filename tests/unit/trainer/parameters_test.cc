@@ -205,6 +205,20 @@ TEST_P(Presets, DoNotDependOnTheWorld) {
   }
 }
 
+TEST(InitialValues, DoNotDependOnTheNumberOfThreads) {
+  const ModelSpec model = *model_preset("debugmodel");
+  const Block block = model_layout(model)[0];
+  const ElementRange range = {block.numel / 3, block.numel + 1000};  // with padding
+  ASSERT_GT(range.size(), 4 * (1 << 16)) << "too few elements for several threads";
+  const auto filled = [&](int threads) {
+    std::vector<float> values(range.size(), -1.0F);
+    fill_initial_values(model, block, 7, range, values.data(), threads);
+    return values;
+  };
+  const std::vector<float> alone = filled(1);
+  for (const int threads : {2, 3, 64}) EXPECT_EQ(filled(threads), alone) << threads;
+}
+
 std::vector<float> initial_values(const ModelSpec& model, const Block& block) {
   std::vector<float> values(block.numel);
   fill_initial_values(model, block, 1, {0, block.numel}, values.data());

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A CUDA runtime without a GPU: a stream is a thread that does its tasks in order, device memory is
 // memory. What the real one leaves undefined (a stream destroyed with work in it) waits here.
-// Events tell the time of a clock that only stub_cuda_advance() moves.
+// Events tell the time of a clock that only stub_cuda_advance() moves. With STUB_CUDART_LACKS it is
+// a release that has dropped some names.
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
@@ -109,6 +110,7 @@ int cudaStreamCreateWithFlags(void** stream, unsigned) {
   *stream = std::make_unique<Stream>().release();
   return 0;
 }
+#ifndef STUB_CUDART_LACKS
 int cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *least = 0;
   *greatest = -5;
@@ -118,6 +120,7 @@ int cudaStreamCreateWithPriority(void** stream, unsigned flags, int priority) {
   if (priority < -5 || priority > 0) return 1;  // cudaErrorInvalidValue
   return cudaStreamCreateWithFlags(stream, flags);
 }
+#endif
 int cudaStreamDestroy(void* stream) {
   std::unique_ptr<Stream>(static_cast<Stream*>(stream)).reset();
   return 0;
