@@ -63,9 +63,9 @@ Outcome check_program(const std::string& program) {
   if (is_program(program)) return Ok{};
   return mistake("workload.command: " + program + " is " +
                  (is_accessible(program) ? "not an executable file; see chmod +x, or name its "
-                                         "interpreter first: [python3, " +
-                                             fs::path(program).filename().string() + "]"
-                                       : "missing"));
+                                           "interpreter first: [python3, " +
+                                               fs::path(program).filename().string() + "]"
+                                         : "missing"));
 }
 
 // What Python is to run, where that is a file.

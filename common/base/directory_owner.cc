@@ -7,6 +7,7 @@
 
 #include "common/base/bounded_json.h"
 #include "common/base/file.h"
+#include "common/base/json_text.h"
 #include "common/base/lineage.h"
 
 namespace hpctl {
@@ -197,7 +198,7 @@ std::string to_json_text(const DirectoryOwner& owner) {
   document["former"] = owner.former ? identity_json(*owner.former) : nlohmann::json(nullptr);
   document["taken"] = owner.taken;
   // Paths and names need not be UTF-8.
-  return document.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return json_text(document, {.indent = 1}) + "\n";
 }
 
 Result<DirectoryOwner> directory_owner_from_json(const std::string& text) {

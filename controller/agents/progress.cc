@@ -362,9 +362,9 @@ std::vector<core::ControllerNoted> ProgressTable::take_notes() {
     entry.told_fail = fail;
     const std::string step = std::to_string(rank0->second.report.step);
     notes.push_back({job, fail ? std::string(core::kSavesFail) + " (step " + step +
-                                        "): training goes on without; see the log of rank 0"
-                                  : std::string(core::kSavesWork) + " (step " + step +
-                                        "): a checkpoint is durable"});
+                                     "): training goes on without; see the log of rank 0"
+                               : std::string(core::kSavesWork) + " (step " + step +
+                                     "): a checkpoint is durable"});
   }
   return notes;
 }

@@ -129,8 +129,8 @@ int64_t backoff_ms(int64_t attempts) {
   return std::min(kBackoffBaseMs << doublings, kBackoffMaxMs);
 }
 
-// The longer storage has been away, the longer the next attempt waits. False when the job has waited
-// for limits.storage, and has been ended.
+// The longer storage has been away, the longer the next attempt waits. False when the job has
+// waited for limits.storage, and has been ended.
 bool wait_for_storage(Transition& t, Job& job, const std::string& cause) {
   if (job.storage_since_ms == 0) job.storage_since_ms = t.now();
   const int64_t waited_ms = t.now() - job.storage_since_ms;

@@ -380,9 +380,9 @@ TEST_F(Prometheus, ShowsAJobAndItsFaults) {
 
   EXPECT_TRUE(until([&] { return coverage.look().empty(); }));
   EXPECT_THAT(coverage.look(), IsEmpty());
-  for (const char* alert : {"HpctlJobRestartsOften", "HpctlSavesFail", "HpctlSlowRank",
-                            "HpctlTrainingUnstable", "HpctlHardwareFaultSuspected",
-                            "HpctlJobFailed", "HpctlFindingCritical"}) {
+  for (const char* alert :
+       {"HpctlJobRestartsOften", "HpctlSavesFail", "HpctlSlowRank", "HpctlTrainingUnstable",
+        "HpctlHardwareFaultSuspected", "HpctlJobFailed", "HpctlFindingCritical"}) {
     expect_clears(prometheus, alert);
   }
   EXPECT_TRUE(until([&] {

@@ -159,7 +159,9 @@ class ClusterController : public SlurmTest {
   }
   // And so has removed what it had on this machine.
   void expect_controller_ends(JobId job) const {
-    const auto ended = [&] { return !is_accessible("/proc/" + std::to_string(controller(job).pid)); };
+    const auto ended = [&] {
+      return !is_accessible("/proc/" + std::to_string(controller(job).pid));
+    };
     EXPECT_TRUE(wait_until(home_.directory(), ended, kPatience))
         << read_file(log()).value() << broken_promise("leftover");
   }

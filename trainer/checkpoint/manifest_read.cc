@@ -353,8 +353,8 @@ Result<Manifest> read_manifest(const std::string& step_dir) {
   auto text = read_file(path, kMaxManifestBytes);
   if (!text.ok() && text.error().code == ErrorCode::kNotFound) {
     HP_TRY_ASSIGN(const bool has_directory, path_exists(step_dir));
-    const char* why = has_directory ? " has no manifest.json: the save was not completed"
-                                            : " does not exist";
+    const char* why =
+        has_directory ? " has no manifest.json: the save was not completed" : " does not exist";
     return Error{ErrorCode::kNotFound,
                  step_dir + why + "; list the usable ones with: hpctl checkpoint ls DIR"};
   }

@@ -74,7 +74,8 @@ Outcome Generation::run() {
   progress_.checkpoint_committed(saver_->committed_step());
   if (!durable) {
     // Who was told to end ends, and is started again where that is wanted.
-    log_warning("step " + std::to_string(state().step()) + " is not durable: checkpoints cannot be written");
+    log_warning("step " + std::to_string(state().step()) +
+                " is not durable: checkpoints cannot be written");
     stopping_ = true;
   }
   if (stopping_) return Ok{};

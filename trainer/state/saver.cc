@@ -300,14 +300,13 @@ bool Saver::is_of_storage(const Error& failure) const {
 // `failures` by rank, the same on all ranks. Where storage fails and nothing worse has happened,
 // training goes on.
 Outcome Saver::end_failed(const std::map<int32_t, Error>& failures) {
-  const auto worse =
-      std::find_if(failures.begin(), failures.end(),
-                   [this](const auto& failure) { return !is_of_storage(failure.second); });
+  const auto worse = std::find_if(failures.begin(), failures.end(), [this](const auto& failure) {
+    return !is_of_storage(failure.second);
+  });
   if (worse == failures.end()) {
-    const auto not_full =
-        std::find_if(failures.begin(), failures.end(), [](const auto& failure) {
-          return failure.second.code != ErrorCode::kResourceExhausted;
-        });
+    const auto not_full = std::find_if(failures.begin(), failures.end(), [](const auto& failure) {
+      return failure.second.code != ErrorCode::kResourceExhausted;
+    });
     begin_clearing((not_full == failures.end() ? failures.begin() : not_full)->second);
     return Ok{};
   }

@@ -66,7 +66,8 @@ TEST_F(AgentAlone, WithoutAnyControllerANodeThatCompletesStepsGoesOnUntilTheyCea
   const auto worker = static_cast<pid_t>(started.workers(0).pid());
   controller_.stop();
   EXPECT_TRUE(write_file_atomic(marker("alone"), "").ok());
-  ASSERT_TRUE(eventually([&] { return is_accessible(marker("trained")) || !process_runs(worker); }));
+  ASSERT_TRUE(
+      eventually([&] { return is_accessible(marker("trained")) || !process_runs(worker); }));
   EXPECT_TRUE(is_accessible(marker("trained"))) << "ended while it trained";
   EXPECT_EQ(wait_for_node_end(), 1);
   EXPECT_FALSE(process_runs(worker)) << broken_promise("leftover");

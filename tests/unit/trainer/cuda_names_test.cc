@@ -38,7 +38,7 @@ TEST(CudaNames, AnErrorSaysThatTheFunctionIsMissing) {
 }
 
 TEST(CudaNames, ACommunicatorDoesWithoutPriorities) {
-  const test::TemporaryDirectory directory;
+  const TemporaryDirectory directory;
   const auto made = NcclCommunicator::create(test::options_for(directory, 0, 1), 0, nullptr);
   EXPECT_TRUE(made.ok()) << made.error().message;
 }

@@ -158,12 +158,11 @@ struct BadDisk {
   int code;
 };
 class BadDisks : public ::testing::TestWithParam<BadDisk> {};
-INSTANTIATE_TEST_SUITE_P(Disk, BadDisks,
-                         ::testing::Values(BadDisk{"Full", small_disk, "No space left on device",
-                                                   kExitDoNotRestart},
-                                           BadDisk{"ReadOnly", read_only_disk,
-                                                   "Read-only file system", kExitStorage}),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Disk, BadDisks,
+    ::testing::Values(BadDisk{"Full", small_disk, "No space left on device", kExitDoNotRestart},
+                      BadDisk{"ReadOnly", read_only_disk, "Read-only file system", kExitStorage}),
+    [](const auto& info) { return info.param.name; });
 
 TEST_P(BadDisks, StopTheJobWithAReason) {
   Job job(1);
