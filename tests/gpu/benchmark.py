@@ -19,11 +19,12 @@ PEERS = [("PyTorch eager", False, False, 1.5, 20), ("PyTorch compiled", True, Fa
 
 
 def row_of(point, who, step_ms, peak, flops, peak_tflops):
-    """flops: of a token, with attention counted whole, and as causal attention computes it."""
+    """flops: of a token, with attention counted whole, and as causal attention computes it; None:
+    not known."""
     median = statistics.median(step_ms)
     rate = point.tokens() / median * 1e3
-    tflops = [count * rate / 1e12 for count in flops]
-    mfu = [count / peak_tflops if peak_tflops else None for count in tflops]
+    tflops = [count and count * rate / 1e12 for count in flops]
+    mfu = [count / peak_tflops if count and peak_tflops else None for count in tflops]
     return {"point": point.name, "who": who, "step_ms": median, "tokens_per_s": rate,
             "tflops": tflops[0], "mfu": mfu[0], "mfu_causal": mfu[1], "peak_memory_bytes": peak}
 
@@ -38,6 +39,10 @@ def result_of_peer(spec, limit_s):
     said = done.stdout.strip().split("\n")[-1]
     return json.loads(said) if said.startswith("{") else \
         {"failed": (done.stderr.strip().split("\n") or ["ended"])[-1]}
+
+
+def flops_of(plan):
+    return plan.get("flops_per_token"), plan.get("flops_per_token_causal")
 
 
 def label(point):
@@ -92,17 +97,12 @@ class Benchmark:
                     "its part; --resume goes on")
         return None
 
-    def flops(self, plan):
-        if "flops_per_token" not in plan:
-            raise RunFailed("point_plan gave no operations to count by")
-        return plan["flops_per_token"], plan["flops_per_token_causal"]
-
     def hptrain(self, point, plan):
         # Ended without the checkpoint that a last step would write.
         lines, _, _ = self.trainer.run({**point.spec(), "steps": 1000}, stop_after=point.steps)
         return row_of(point, label(point),
                       [s["step_ms"] for s in lines[point.skipped():point.steps]],
-                      lines[-1]["peak_memory_bytes"], self.flops(plan), self.peak_tflops)
+                      lines[-1]["peak_memory_bytes"], flops_of(plan), self.peak_tflops)
 
     def peer(self, point, plan, who, compiled, titan):
         spec = {"model": point.model, "seq_len": point.seq_len, "micro": point.micro,
@@ -112,7 +112,7 @@ class Benchmark:
         if "failed" in result:
             raise RunFailed(result["failed"])
         return row_of(point, who, result["step_ms"][point.skipped():],
-                      result["peak_memory_bytes"], self.flops(plan), self.peak_tflops)
+                      result["peak_memory_bytes"], flops_of(plan), self.peak_tflops)
 
 
 def rooflines(trainer, points, peak_tflops, gigabytes, done):
@@ -151,6 +151,6 @@ def table(rows):
             lines.append(head + why.replace("|", "\\|") + " | | | | | |")
             continue
         lines.append(head + f"{row['step_ms']:.1f} | {row['tokens_per_s']:.0f} | "
-                     f"{row['tflops']:.4g} | {percent(row['mfu'])} | "
+                     f"{'' if row['tflops'] is None else format(row['tflops'], '.4g')} | {percent(row['mfu'])} | "
                      f"{percent(row['mfu_causal'])} | {row['peak_memory_bytes'] / 2**30:.1f} |")
     return lines

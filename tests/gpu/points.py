@@ -96,8 +96,9 @@ class Planner:
     def plan(self, point, product):
         """Its document; {} where it cannot be had, which costs the plan alone."""
         path = os.path.join(self.trainer.scratch, "planned.json")
+        workload = self.trainer.workload({**point.spec(), "data": "/none"}, self.trainer.scratch)
         with open(path, "w") as out:
-            json.dump(self.trainer.workload(point.spec(), self.trainer.scratch), out)
+            json.dump({**workload, "rank": 0, "local_rank": 0}, out)
         try:
             done = subprocess.run([self.program, product, path], stdout=subprocess.PIPE, text=True,
                                   timeout=60, check=True)

@@ -370,6 +370,12 @@ class Points(unittest.TestCase):
         self.assertAlmostEqual(row["mfu"], 8e9 * 262144 / 989e12)
         self.assertAlmostEqual(row["mfu_causal"], 7e9 * 262144 / 989e12)
 
+    def test_a_missing_plan_costs_the_rate_of_the_card_alone(self):
+        with unittest.mock.patch.object(self, "PLAN", {}):
+            [row] = self.rows(480, 80 << 30)
+        self.assertEqual((row["step_ms"], row["tflops"], row["mfu"]), (1e3, None, None))
+        self.assertIn("| 1000.0 | 262144 |  |  |  |", benchmark.table([row])[-1])
+
     def test_a_point_without_memory_or_time_is_left_out_and_says_so(self):
         self.assertIn("needs 70 GiB, the card has 60", self.rows(480, 60 << 30)[0]["left_out"])
         self.assertIn("about 97 s, 90 s are left", self.rows(90, 80 << 30)[0]["left_out"])
