@@ -150,7 +150,7 @@ TEST(Progress, AJobThatIsTakenOverIsShownWhereItWas) {
   EXPECT_EQ(table.of(job.id).step, 98U);
 }
 
-TEST(Progress, AFullDiskOfTheCheckpointsIsToldOnceAndSoIsItsEnd) {
+TEST(Progress, SavesThatFailAreToldOnceAndSoIsTheirEnd) {
   ProgressTable table;
   core::Job job = running_job(1, 0);
   table.observe(job, 0);
@@ -165,11 +165,10 @@ TEST(Progress, AFullDiskOfTheCheckpointsIsToldOnceAndSoIsItsEnd) {
   EXPECT_EQ(told_after(0, 0), "");
   EXPECT_EQ(told_after(1, 3), "") << "rank 0 knows";
   EXPECT_EQ(told_after(0, 1),
-            "the disk of the checkpoints is full (step 5): training goes on without saving; free "
-            "space there\n");
+            "checkpoints cannot be written (step 5): training goes on without; see the log of rank "
+            "0\n");
   EXPECT_EQ(told_after(0, 2), "");
-  EXPECT_EQ(told_after(0, 0),
-            "the disk of the checkpoints has room again (step 5): a checkpoint is durable\n");
+  EXPECT_EQ(told_after(0, 0), "checkpoints are written again (step 5): a checkpoint is durable\n");
 }
 
 // ---- what is seen of training where a node is silent -------------------------------------------
