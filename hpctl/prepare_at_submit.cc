@@ -88,9 +88,9 @@ Outcome prepare_text(JobSpec& spec, const HomePaths& paths, const Terminal& term
   {
     const UniqueFd held = prepared.hold();
     for (std::string* path : places) {
-      HP_TRY_ASSIGN(const bool prepared_before, is_prepared(*path));
       HP_TRY_ASSIGN(const bool is_text, path_exists(*path));
-      if (prepared_before) {
+      HP_TRY_ASSIGN(const bool is_done, is_prepared(*path));
+      if (is_done) {
         HP_TRY(check_tokenizer(*path, data.tokenizer));
       } else if (is_text) {
         HP_TRY_ASSIGN(*path, prepare_one(*path, *spec.train, prepared, terminal));

@@ -65,8 +65,7 @@ bool ended_long_ago(const std::string& job_dir, int64_t now_s) {
 // The paths that the home's jobs train on; nullopt = of one it is not known.
 std::optional<std::set<std::string>> paths_in_use(const HomePaths& paths, int64_t now_s) {
   std::set<std::string> used;
-  const auto names = list_directory(paths.jobs());
-  if (!names.ok() && names.error().code == ErrorCode::kNotFound) return used;
+  const auto names = list_directory_if_there(paths.jobs());
   if (!names.ok()) return std::nullopt;
   for (const std::string& name : *names) {
     const std::string job_dir = paths.jobs() + "/" + name;

@@ -41,14 +41,6 @@ JobIdentity identity_of(const nlohmann::json& document) {
   return job;
 }
 
-// The text of a file; nullopt where it is absent.
-Result<std::optional<std::string>> read_if_there(const std::string& path) {
-  auto text = read_file(path, kMaxOwnerBytes);
-  if (text.ok()) return std::optional<std::string>(std::move(*text));
-  if (text.error().code == ErrorCode::kNotFound) return std::optional<std::string>();
-  return text.error();
-}
-
 Result<DirectoryOwner> parse_owner(const std::string& path, const std::string& text) {
   auto owner = directory_owner_from_json(text);
   if (owner.ok()) return owner;
@@ -98,7 +90,7 @@ struct Found {
 
 Result<Found> look(const std::string& checkpoint_dir, LivingOwner living) {
   Found found;
-  HP_TRY_ASSIGN(const auto text, read_if_there(owner_path(checkpoint_dir)));
+  HP_TRY_ASSIGN(const auto text, read_file_if_there(owner_path(checkpoint_dir), kMaxOwnerBytes));
   if (!text) {
     HP_TRY_ASSIGN(found.now, owner_by_records(checkpoint_dir));
     return found;
@@ -125,7 +117,7 @@ Outcome refuse_living(const std::string& checkpoint_dir, const JobIdentity& owne
 Outcome clear_attempt(const std::string& checkpoint_dir, const JobIdentity& self,
                       const AskOwner& ask) {
   const std::string path = next_path(checkpoint_dir);
-  HP_TRY_ASSIGN(const auto text, read_if_there(path));
+  HP_TRY_ASSIGN(const auto text, read_file_if_there(path, kMaxOwnerBytes));
   if (!text) return Ok{};
   HP_TRY_ASSIGN(const DirectoryOwner next, parse_owner(path, *text));
   if (!is_same_job(next.owner, self)) {
@@ -145,7 +137,7 @@ Result<bool> replace(const std::string& checkpoint_dir, const std::string& expec
     return made.error();
   }
   // Only who has made `next` may replace the owner; so what is read now stays until the rename.
-  const auto now = read_if_there(owner_path(checkpoint_dir));
+  const auto now = read_file_if_there(owner_path(checkpoint_dir), kMaxOwnerBytes);
   if (!now.ok() || *now != expected) {
     ::unlink(next.c_str());
     if (!now.ok()) return now.error();

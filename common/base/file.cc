@@ -33,6 +33,13 @@ Result<std::string> read_file(const std::string& path, size_t max_bytes) {
   return read_all(fd.get(), path, max_bytes);
 }
 
+Result<std::optional<std::string>> read_file_if_there(const std::string& path, size_t max_bytes) {
+  auto text = read_file(path, max_bytes);
+  if (text.ok()) return std::optional(std::move(*text));
+  if (text.error().code == ErrorCode::kNotFound) return std::optional<std::string>();
+  return text.error();
+}
+
 Result<std::string> read_all(int fd, const std::string& path_for_errors, size_t max_bytes) {
   std::string data;
   std::array<char, 65536> chunk{};
@@ -102,6 +109,12 @@ Result<std::vector<std::string>> list_directory(const std::string& path) {
     if (name != "." && name != "..") names.push_back(name);
   }
   std::sort(names.begin(), names.end());
+  return names;
+}
+
+Result<std::vector<std::string>> list_directory_if_there(const std::string& path) {
+  auto names = list_directory(path);
+  if (!names.ok() && names.error().code == ErrorCode::kNotFound) return std::vector<std::string>();
   return names;
 }
 

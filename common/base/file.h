@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,10 @@ namespace hpctl {
 
 // Reads a whole file; more than `max_bytes` is kInvalidArgument (input is untrusted and bounded).
 Result<std::string> read_file(const std::string& path, size_t max_bytes = 64U << 20);
+
+// Likewise; nullopt where there is no such file.
+Result<std::optional<std::string>> read_file_if_there(const std::string& path,
+                                                      size_t max_bytes = 64U << 20);
 
 // From the descriptor's position to the end.
 Result<std::string> read_all(int fd, const std::string& path_for_errors, size_t max_bytes);
@@ -39,6 +44,9 @@ Outcome sync_directory(const std::string& path);
 // Names in a directory except "." and "..", sorted bytewise: all of them, or an error. kNotFound:
 // there is no such directory.
 Result<std::vector<std::string>> list_directory(const std::string& path);
+
+// Likewise; no names where there is no such directory.
+Result<std::vector<std::string>> list_directory_if_there(const std::string& path);
 
 // Removes a tree; a missing tree is fine.
 Outcome remove_tree(const std::string& path);

@@ -131,10 +131,8 @@ Result<GenerationRecord> read_generation(const std::string& checkpoint_dir, uint
 Result<std::vector<GenerationRecord>> read_lineage(const std::string& checkpoint_dir) {
   std::vector<GenerationRecord> records;
   const std::string dir = checkpoint_dir + "/generations";
-  const auto names = list_directory(dir);
-  if (!names.ok() && names.error().code == ErrorCode::kNotFound) return records;
-  if (!names.ok()) return names.error();
-  for (const std::string& name : *names) {
+  HP_TRY_ASSIGN(const auto names, list_directory_if_there(dir));
+  for (const std::string& name : names) {
     if (name.size() < 6 || name.substr(name.size() - 5) != ".json") continue;
     const auto number = parse_number(name.substr(0, name.size() - 5));
     if (!number) continue;
@@ -208,10 +206,8 @@ bool valid_by_lineage(const CheckpointRef& checkpoint, const std::vector<Generat
 
 Result<std::vector<CheckpointRef>> list_checkpoints(const std::string& checkpoint_dir) {
   std::vector<CheckpointRef> found;
-  const auto names = list_directory(checkpoint_dir);
-  if (!names.ok() && names.error().code == ErrorCode::kNotFound) return found;
-  if (!names.ok()) return names.error();
-  for (const std::string& name : *names) {
+  HP_TRY_ASSIGN(const auto names, list_directory_if_there(checkpoint_dir));
+  for (const std::string& name : names) {
     const auto ref = parse_checkpoint_name(name);
     if (!ref) continue;
     HP_TRY_ASSIGN(const bool is_complete,

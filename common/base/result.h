@@ -21,7 +21,7 @@ enum class ErrorCode {
   kAlreadyExists,       // an exclusive creation lost the race
   kPermissionDenied,    // not yours
   kFailedPrecondition,  // the system is not in a state to do this
-  kResourceExhausted,   // disk, memory, descriptors, budget
+  kResourceExhausted,   // disk, budget
   kDataLoss,            // stored bytes are damaged
   kUnavailable,         // try again later
   kInternal,            // our bug, or an operating system failure without better class
@@ -56,9 +56,8 @@ inline bool is_storage_errno(int err) {
 // their codes.
 inline Error errno_error(const std::string& what, int err = errno) {
   ErrorCode code = ErrorCode::kInternal;
-  if (err == ENOSPC || err == EDQUOT || err == ENOMEM || err == EMFILE) {
-    code = ErrorCode::kResourceExhausted;
-  }
+  // Not memory or descriptors: where this means a full disk, older checkpoints are given up for it.
+  if (err == ENOSPC || err == EDQUOT) code = ErrorCode::kResourceExhausted;
   if (is_storage_errno(err)) code = ErrorCode::kStorage;
   if (err == EACCES || err == EPERM) code = ErrorCode::kPermissionDenied;
   if (err == ENOENT) code = ErrorCode::kNotFound;

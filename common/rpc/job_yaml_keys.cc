@@ -255,7 +255,8 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
     {"checkpoint.resume", kValue, "latest, none or path", "latest", "",
      "What the first generation starts from: the latest valid checkpoint in dir (the seed if "
      "there is none), the seed in any case, or a step-N.gG directory, such as the step-0.g0 that "
-     "`hpctl checkpoint import` made of a Hugging Face model.", read_resume},
+     "`hpctl checkpoint import` made of a Hugging Face model. The last two need "
+     "`hpctl submit --fresh` where dir has checkpoints.", read_resume},
 
     {"recovery", kSection, "section", "", "", "What is done about faults.", nullptr},
     {"recovery.max_restarts", kValue, "integer", "20", "0 to 1000000",

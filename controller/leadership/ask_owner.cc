@@ -4,8 +4,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "common/base/file.h"
 #include "common/base/job_files.h"
@@ -42,17 +40,9 @@ Result<core::State> read_rows(const HomePaths& home) {
   return store->load();
 }
 
-// Whether there is such a file; an error of storage is neither.
-Result<bool> is_there(const std::string& path) {
-  struct stat st {};
-  if (::stat(path.c_str(), &st) == 0) return true;
-  if (errno == ENOENT) return false;
-  return errno_error("cannot look at " + path);
-}
-
 OwnerAnswer ask_home(const JobIdentity& owner) {
   const HomePaths home(owner.home);
-  const auto there = is_there(home.home());
+  const auto there = path_exists(home.home());
   if (!there.ok()) return cannot_ask(there.error().message);
   if (!*there) return cannot_ask("its home " + owner.home + " is not on this machine");
   // A home with this path on another machine need not be that one.
@@ -60,7 +50,7 @@ OwnerAnswer ask_home(const JobIdentity& owner) {
   const OwnerAnswer unknown =
       is_here ? ended("its home knows no such job")
               : cannot_ask("its home is on " + owner.machine + ", and this is " + host_name());
-  const auto has_rows = is_there(home.database());
+  const auto has_rows = path_exists(home.database());
   if (!has_rows.ok()) return cannot_ask(has_rows.error().message);
   if (!*has_rows) return unknown;
   const auto rows = read_rows(home);
@@ -120,7 +110,7 @@ OwnerAnswer ask_by_number(const JobIdentity& owner, const std::string& checkpoin
     job.cluster = cluster_of(job_dir);
     return ask_job_directory(job);
   }
-  const auto has_rows = is_there(home.database());
+  const auto has_rows = path_exists(home.database());
   if (!has_rows.ok()) return cannot_ask(has_rows.error().message);
   const auto rows = *has_rows ? read_rows(home) : Result<core::State>(core::State());
   if (!rows.ok()) return cannot_ask(rows.error().message);

@@ -2,12 +2,11 @@
 // Whether the owner of a checkpoint directory lives (common/base/directory_owner.h). No clock and
 // no heartbeat decide that: it is asked where it is known.
 //
-//   a local job      the rows of its home: what a controller there goes on with, now or when it is
-//                    started again
-//   a Slurm job      its verdict, where that is final, else slurmctld
-//   other jobs with a controller of their own    the verdict in the job's directory
-//   the job of a record of an older release, which tells number and name    the rows of this home,
-//                    or the Slurm job of that number in this home
+//   a local job                       the database of its home, whether or not a controller runs
+//   a Slurm job                       its final verdict, if it has one; otherwise slurmctld
+//   another job with its controller   the verdict in the job's directory
+//   a job of an older release         its record has number and name only: this home's database, or
+//                                     the Slurm job of that number in this home
 //
 // May block on files and on Slurm. Any thread.
 #pragma once

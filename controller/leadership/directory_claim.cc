@@ -6,8 +6,7 @@
 namespace hpctl {
 namespace {
 
-// What a retry may mend is not permanent: storage that does not answer, an owner that cannot be
-// asked.
+// Storage that does not answer, and an owner that cannot be asked, may answer the next attempt.
 core::ActionFailed failed(ActionId action, JobId job, const Error& error) {
   const bool permanent =
       error.code == ErrorCode::kFailedPrecondition || error.code == ErrorCode::kDataLoss;

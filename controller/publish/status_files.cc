@@ -288,9 +288,8 @@ Outcome append_events(const std::string& path, const std::vector<EventView>& eve
 
 Result<std::vector<EventView>> read_events(const std::string& path) {
   std::vector<EventView> events;
-  const auto read = read_file(path, kMaxStatusFileBytes);
-  if (!read.ok() && read.error().code == ErrorCode::kNotFound) return events;
-  if (!read.ok()) return read.error();
+  HP_TRY_ASSIGN(const auto read, read_file_if_there(path, kMaxStatusFileBytes));
+  if (!read) return events;
   const std::string& text = *read;
   std::set<std::tuple<uint64_t, std::string, std::string, int32_t, std::string>> seen;
   for (size_t begin = 0; begin < text.size();) {
@@ -309,10 +308,8 @@ Result<std::vector<EventView>> read_events(const std::string& path) {
 Result<std::vector<JobId>> jobs_with_status_files(const HomePaths& paths) {
   std::vector<JobId> jobs;
   const std::string directory = paths.jobs();
-  const auto names = list_directory(directory);
-  if (!names.ok() && names.error().code == ErrorCode::kNotFound) return jobs;
-  if (!names.ok()) return names.error();
-  for (const std::string& name : *names) {
+  HP_TRY_ASSIGN(const auto names, list_directory_if_there(directory));
+  for (const std::string& name : names) {
     if (name.empty() || name.size() > 18 ||
         name.find_first_not_of("0123456789") != std::string::npos) {
       continue;

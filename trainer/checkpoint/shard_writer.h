@@ -58,7 +58,8 @@ std::map<std::string, std::string> shard_metadata(const CheckpointRef& checkpoin
                                                   int32_t world_size);
 
 // Blocking; call from the saving thread. Errors: kAlreadyExists when the checkpoint is committed
-// already; kResourceExhausted (disk full, with remedy), kPermissionDenied (read-only), kInternal.
+// already; kResourceExhausted (disk full, with remedy), kStorage (read-only, server away),
+// kPermissionDenied, kInternal.
 // On error this rank's own temporary file is gone.
 Result<Receipt> write_shard(const ShardJob& job);
 

@@ -36,11 +36,8 @@ void from_json(const nlohmann::json& j, PreparedNote& note) {
 
 Result<std::optional<PreparedNote>> read_prepared_note(const std::string& prefix) {
   const std::string path = prefix + ".json";
-  const auto text = read_file(path, 1 << 20);
-  if (!text.ok() && text.error().code == ErrorCode::kNotFound) {
-    return std::optional<PreparedNote>();
-  }
-  if (!text.ok()) return text.error();
+  HP_TRY_ASSIGN(const auto text, read_file_if_there(path, 1 << 20));
+  if (!text) return std::optional<PreparedNote>();
   nlohmann::json document;
   try {
     document = parse_json(*text);

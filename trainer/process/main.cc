@@ -33,9 +33,9 @@ constexpr char kUsage[] =
     "                                 process per rank, all with the same rendezvous_dir\n"
     "       hptrain --version | --help\n"
     "\n"
-    "exit codes: 0 finished, 93 do not restart (wrong input, disk full, no memory),\n"
-    "            94 the checkpoint is damaged, 95 a peer went away and nobody on 6 says what\n"
-    "            follows, other: unknown fault\n"
+    "exit codes: 0 finished, 93 do not restart (the input is wrong), 94 the checkpoint is\n"
+    "            damaged, 95 a peer went away and no control socket says what follows,\n"
+    "            96 storage cannot be read now, other: unknown fault\n"
     "SIGTERM to any rank: all end after the step under way with a checkpoint of it, by SIGTERM;\n"
     "                     to one that does not train, and to a standby: it ends at once\n";
 

@@ -4,6 +4,8 @@
 // on one machine met need not meet the next: a file server is away for a second, a mount is
 // missing, descriptors or memory are short. Such a fault is counted, and the restart budget, which
 // waits longer each time and leaves a node that has three in a row, ends what does not pass.
+// Storage that answers with an error of its own stays kStorage: it is waited for, and costs no
+// restart.
 #pragma once
 
 #include <utility>
@@ -17,7 +19,7 @@ namespace hpctl {
 inline Error may_pass(Error error) {
   const bool is_of_the_job =
       error.code == ErrorCode::kInvalidArgument || error.code == ErrorCode::kFailedPrecondition;
-  if (!is_of_the_job) error.code = ErrorCode::kInternal;
+  if (!is_of_the_job && error.code != ErrorCode::kStorage) error.code = ErrorCode::kInternal;
   return error;
 }
 

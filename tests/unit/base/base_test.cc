@@ -120,6 +120,19 @@ TEST(File, WhatCannotBeLookedForIsNotAbsent) {
   EXPECT_NE(list_directory(dir / "loop").error().code, ErrorCode::kNotFound);
 }
 
+TEST(Result, AnErrnoSaysWhetherRoomOrStorageIsMissing) {
+  for (const int full : {ENOSPC, EDQUOT}) {
+    EXPECT_EQ(errno_error("cannot write", full).code, ErrorCode::kResourceExhausted) << full;
+  }
+  for (const int away : {EIO, ESTALE, EROFS, EFBIG, ETIMEDOUT, ENOTCONN}) {
+    EXPECT_EQ(errno_error("cannot write", away).code, ErrorCode::kStorage) << away;
+  }
+  // For a full disk older checkpoints are given up: not for want of descriptors or memory.
+  for (const int here : {EMFILE, ENFILE, ENOMEM}) {
+    EXPECT_EQ(errno_error("cannot write", here).code, ErrorCode::kInternal) << here;
+  }
+}
+
 TEST(File, LockIsExclusive) {
   const TemporaryDirectory dir;
   auto held = lock_file(dir.path() + "/lock");
