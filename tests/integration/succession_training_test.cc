@@ -18,8 +18,8 @@
 namespace hpctl::testing {
 namespace {
 
-// Long enough for two successions, each of which takes some seconds.
-constexpr int kSteps = 600;
+// Long enough for two successions of some 5 s each, also where a second has 300 steps.
+constexpr int kSteps = 4000;
 constexpr uint64_t kGlobalBatch = 8;
 constexpr int kPatienceMs = 120'000;
 
