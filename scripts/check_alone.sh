@@ -21,7 +21,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
 case ${1:-} in
-  --all) scripts/changed_sources.sh --all --headers >"$scratch/files" ;;
+  --all) scripts/changed_sources.sh --all >"$scratch/files" ;;
   "") scripts/changed_sources.sh --alone >"$scratch/files" ;;
   -*)
     echo "usage: scripts/check_alone.sh [--all | FILE...]" >&2
@@ -71,7 +71,7 @@ scripts/includes.sh >"$scratch/graph"
 #
 # Writes a line for each compilation, those that take longest first:
 #   file TAB precompiled header or - TAB compiler TAB flags
-awk -F '\t' -v scratch="$scratch" '
+awk -F '\t' -v scratch="$scratch" "$(cat scripts/source_of.awk)"'
   function closure(start, reached,   queue, first, last, files, count, i) {
     queue[last = 1] = start
     for (first = 1; first <= last; ++first) {
@@ -82,24 +82,6 @@ awk -F '\t' -v scratch="$scratch" '
         queue[++last] = files[i]
       }
     }
-  }
-  # A source that includes `header` and is compiled: the one of the same name if there is one.
-  function source_of(header,   stem, queue, first, last, seen, files, count, i) {
-    stem = header
-    sub(/[.]h$/, "", stem)
-    if ((stem ".cc") in flags) return stem ".cc"
-    if ((stem ".c") in flags) return stem ".c"
-    queue[last = 1] = header
-    for (first = 1; first <= last; ++first) {
-      count = split(includers[queue[first]], files, "\n")
-      for (i = 1; i < count; ++i) {
-        if (files[i] in flags) return files[i]
-        if (files[i] in seen) continue
-        seen[files[i]] = 1
-        queue[++last] = files[i]
-      }
-    }
-    return ""
   }
   function precompiled(file) {
     return file in torch ? "torch" : file in grpc ? "grpc" : file in gtest ? "gtest" : "-"
@@ -118,6 +100,7 @@ awk -F '\t' -v scratch="$scratch" '
   }
   FILENAME ~ /commands$/ {
     if ($1 in flags) next
+    candidate[$1]
     count = split($2, words, " ")
     compiler[$1] = words[1]
     kept = ""

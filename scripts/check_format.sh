@@ -20,7 +20,7 @@ case ${1:-} in
 esac
 
 scripts/install_packages.sh clang-format
-files=$(scripts/changed_sources.sh --format $which)
+files=$(scripts/changed_sources.sh $which)
 count=$(grep -c . <<<"$files" || true)
 # Without a newline at the end: no file is no argument.
 printf %s "$files" |

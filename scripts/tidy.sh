@@ -57,33 +57,17 @@ mapfile -t files < <(git ls-files 'common/authority/*.cc' 'common/base/*.cc' \
 # changed_files: those of `files` that changed, and a source for each header that changed
 changed_files() {
   {
-    scripts/changed_sources.sh --format
+    scripts/changed_sources.sh
     echo
     scripts/includes.sh
-  } | awk '
+  } | awk "$(cat scripts/source_of.awk)"'
     # `files`, then what changed, then the include graph
-    NR == FNR { of_set[$0] = 1; next }
+    NR == FNR { candidate[$0]; next }
     !graph && $0 == "" { graph = 1; next }
     !graph { changed[$0] = 1; next }
     { includers[$2] = includers[$2] $1 "\n" }
-    function source_of(header,   own, queue, first, last, seen, names, count, i) {
-      own = header
-      sub(/[.]h$/, ".cc", own)
-      if (own in of_set) return own
-      queue[last = 1] = header
-      for (first = 1; first <= last; ++first) {
-        count = split(includers[queue[first]], names, "\n")
-        for (i = 1; i < count; ++i) {
-          if (names[i] in of_set) return names[i]
-          if (names[i] in seen) continue
-          seen[names[i]] = 1
-          queue[++last] = names[i]
-        }
-      }
-      return ""
-    }
     END {
-      for (file in changed) if (file in of_set) wanted[file] = 1
+      for (file in changed) if (file in candidate) wanted[file] = 1
       for (file in changed) if (file ~ /[.]h$/ && (own = source_of(file)) != "") wanted[own] = 1
       for (file in wanted) print file
     }' <(printf '%s\n' "${files[@]}") - | sort

@@ -29,10 +29,10 @@ mkdir "$work/project"
 cd "$work/project"
 git init -q
 mkdir scripts
-for script in includes changed_sources check_alone check_format tidy; do
-  cp "$repo/scripts/$script.sh" scripts/
+for script in includes.sh changed_sources.sh check_alone.sh check_format.sh tidy.sh may_break.py \
+  source_of.awk; do
+  cp "$repo/scripts/$script" scripts/
 done
-cp "$repo/scripts/may_break.py" scripts/
 put scripts/install_packages.sh '#!/bin/sh'
 chmod +x scripts/install_packages.sh
 put .gitignore build/
@@ -60,27 +60,12 @@ put proto/high.proto 'syntax = "proto3";' 'import "proto/low.proto";'
 put proto/user.cc '#include "proto/high.grpc.pb.h"'
 commit "3 days ago"
 
-# What a change touches.
-echo "// changed" >>common/base/low.cc
-check "a source that changed" "common/base/low.cc" "$(changed)"
-undo
+# What changed.
 echo "// changed" >>common/base/low.h
-check "an include through another header" "agent/user.cc common/base/low.cc" "$(changed)"
-check "the headers that include it" \
-  "agent/user.cc common/base/low.cc common/base/low.h common/base/middle.h" "$(changed --headers)"
-check "the files to format" "common/base/low.h" "$(changed --format)"
-undo
-echo '<p>' >>controller/page/page.html
-check "a text that is part of a program" "controller/page/user.cc" "$(changed)"
-undo
-echo '// changed' >>proto/low.proto
-check "a .proto that another imports" "proto/user.cc" "$(changed)"
+check "a header" "common/base/low.h" "$(changed)"
 undo
 put agent/new.cc 'int fresh;'
 check "a source that git does not know yet" "agent/new.cc" "$(changed)"
-undo
-rm common/base/middle.h
-check "a header that is gone" "agent/user.cc" "$(changed)"
 undo
 rm agent/other.cc
 check "a source that is gone" "" "$(changed)"
@@ -106,9 +91,13 @@ undo
 put agent/new.cc 'int fresh;'
 check "a new source" "agent/new.cc" "$(changed --alone)"
 undo
+rm proto/low.proto
+check "a .proto that another imports" "proto/user.cc" "$(changed --alone)"
+undo
 
 # What it is compared with.
-all="agent/other.cc agent/user.cc common/base/low.cc controller/page/user.cc proto/user.cc"
+all="agent/other.cc agent/user.cc common/base/low.cc common/base/low.h common/base/middle.h"
+all+=" controller/page/user.cc proto/user.cc"
 check "nothing has changed" "" "$(changed)"
 check "--all" "$all" "$(HPCTL_BASE=HEAD changed --all)"
 echo "// changed" >>agent/other.cc
