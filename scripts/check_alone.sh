@@ -3,12 +3,14 @@
 # Compiles each source alone and finds an #include that is missing. The other builds do not find
 # it: they compile sources in batches, and one source sees what the source before it included.
 #   scripts/check_alone.sh             what a change may break (scripts/changed_sources.sh --alone)
+#   scripts/check_alone.sh --untidied  of that, the sources that scripts/tidy.sh --changed does not
+#                                      compile alone as well
 #   scripts/check_alone.sh --all       every source and header
 #   scripts/check_alone.sh FILE...     these sources and headers
 # Each file is compiled with -fsyntax-only and the flags of the preset dev, without warnings. A
-# header counts as checked if a source of this run includes it first; any other header is compiled
-# by itself. clang++ reads a file first, because it loads precompiled headers in half the time that
-# g++ needs. What clang++ refuses, and all that includes LibTorch, is left to g++.
+# header counts as checked if a source of this run, or of tidy.sh, includes it first; any other
+# header is compiled by itself. clang++ reads a file first, because it loads precompiled headers in
+# half the time that g++ needs. What clang++ refuses, and all that includes LibTorch, is left to g++.
 # HPCTL_JOBS is the number of compilers at a time (default: one per processor).
 # Examples:
 #   scripts/check_alone.sh agent/worker.cc common/base/file.h
@@ -20,11 +22,17 @@ export LC_ALL=C  # gcc's messages
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
+: >"$scratch/tidied"
 case ${1:-} in
   --all) scripts/changed_sources.sh --all >"$scratch/files" ;;
   "") scripts/changed_sources.sh --alone >"$scratch/files" ;;
+  --untidied)
+    scripts/changed_sources.sh --alone >"$scratch/changed"
+    scripts/tidy.sh --list >"$scratch/tidied"
+    grep -vFx -f "$scratch/tidied" "$scratch/changed" >"$scratch/files" || true
+    ;;
   -*)
-    echo "usage: scripts/check_alone.sh [--all | FILE...]" >&2
+    echo "usage: scripts/check_alone.sh [--all | --untidied | FILE...]" >&2
     exit 2
     ;;
   *)
@@ -64,8 +72,8 @@ jq -r '.[] | "\(.file)\t\(.command)"' $build/compile_commands.json |
   sed "s|^$PWD/||" >"$scratch/commands"
 scripts/includes.sh >"$scratch/graph"
 
-# Three headers are so large that they are precompiled: gtest's, gRPC's and LibTorch's. Only a file
-# that includes such a header, directly or through others, gets it. So what the header declares is
+# Four headers are so large that they are precompiled: those of JSON, gtest, gRPC and LibTorch. Only
+# a file that includes such a header, directly or through others, gets it. So what the header declares is
 # not hidden from a file that lacks its #include. To have it first can hide an #include that is
 # missing in another header, so a header that does not include it is then compiled by itself too.
 #
@@ -84,7 +92,9 @@ awk -F '\t' -v scratch="$scratch" "$(cat scripts/source_of.awk)"'
     }
   }
   function precompiled(file) {
-    return file in torch ? "torch" : file in grpc ? "grpc" : file in gtest ? "gtest" : "-"
+    if (file in torch) return "torch"
+    if (file in grpc) return "grpc"
+    return file in json ? "json" : file in gtest ? "gtest" : "-"
   }
   function plan(file, source,   header, cost) {
     header = source ~ /[.]c$/ ? "-" : precompiled(file)
@@ -114,9 +124,14 @@ awk -F '\t' -v scratch="$scratch" "$(cat scripts/source_of.awk)"'
     flags[$1] = kept
     next
   }
+  FILENAME ~ /tidied$/ {
+    checked[first_include[$1]] = 1
+    next
+  }
   { wanted[++files_wanted] = $1 }
   END {
     closure("gtest/gtest.h", gtest)
+    closure("nlohmann/json.hpp", json)
     torch["trainer/compat/torch_compat.h"] = 1
     closure("trainer/compat/torch_compat.h", torch)
     closure("proto/hpctl/v1/hpctl.grpc.pb.h", grpc)
@@ -138,7 +153,7 @@ awk -F '\t' -v scratch="$scratch" "$(cat scripts/source_of.awk)"'
       if (source == "") print file > (scratch "/skipped_headers")
       else plan(file, source)
     }
-  }' "$scratch/graph" "$scratch/commands" "$scratch/files" |
+  }' "$scratch/graph" "$scratch/commands" "$scratch/tidied" "$scratch/files" |
   sort -rn -k1,1 -s | cut -f 2- >"$scratch/plan"
 
 clang="clang++ -Qunused-arguments"
@@ -155,6 +170,7 @@ precompile() {  # precompile NAME INCLUDED SUFFIX COMPILER: from NAME.h in the s
   eval "$4 -w $flags -x c++-header -o '$scratch/$1.h$3' '$scratch/$1.h'" >/dev/null 2>&1 || true
 }
 precompile gtest '<gtest/gtest.h>' .pch "$clang"
+precompile json '<nlohmann/json.hpp>' .pch "$clang"
 precompile grpc '"proto/hpctl/v1/hpctl.grpc.pb.h"' .pch "$clang"
 precompile torch '"trainer/compat/torch_compat.h"' .gch c++
 

@@ -3,14 +3,16 @@
 # Runs clang-tidy over our sources.
 #   scripts/tidy.sh             the decision cores and the libraries below them
 #   scripts/tidy.sh --changed   those of them that changed (scripts/changed_sources.sh)
+#   scripts/tidy.sh --list      print the files that --changed reads
 #   scripts/tidy.sh FILE...     these files
 # A header that changed is read with the source of its name, or else with one source that includes
 # it. HPCTL_JOBS is the number of processes at a time (default: one per processor).
 #
-# Without arguments most checks read the batches of the preset release (decision 0806), because most
-# of their time goes into headers. Two kinds of checks read each file alone, with the flags of the
-# preset dev: the static analyser, and the checks that concern only the file that is compiled. A
-# file that is in no batch gets all checks alone.
+# Without file names most checks read the batches of the preset release (decision 0806), because most
+# of their time goes into headers; with --changed a batch has only the files that changed. Two kinds
+# of checks read each file alone, with the flags of the preset dev: the static analyser, and the
+# checks that concern only the file that is compiled. A file that is in no batch gets all checks
+# alone.
 # Examples:
 #   scripts/tidy.sh --changed
 #   scripts/tidy.sh agent/core/respawn.cc
@@ -37,9 +39,9 @@ tidy() {
 
 cmake --preset dev >/dev/null
 case ${1:-} in
-  --changed | "") ;;
+  --changed | --list | "") ;;
   -*)
-    echo "usage: scripts/tidy.sh [--changed | FILE...]" >&2
+    echo "usage: scripts/tidy.sh [--changed | --list | FILE...]" >&2
     exit 2
     ;;
   *)
@@ -72,23 +74,43 @@ changed_files() {
       for (file in wanted) print file
     }' <(printf '%s\n' "${files[@]}") - | sort
 }
-if [ "${1:-}" = --changed ]; then
-  list=$(changed_files)
-  printf %s "$list" | tidy 4 -p build/dev
-  echo "clang-tidy read $(grep -c . <<<"$list" || true) files"
+if [ "${1:-}" = --list ]; then
+  changed_files
   exit
 fi
-
 cmake --preset release >/dev/null
-mapfile -t batches < <(jq -r '.[].file' build/release/compile_commands.json |
-  grep -E "/CMakeFiles/$libraries\.dir/Unity/")
-mapfile -t batched < <(sed -n "s|^#include \"$PWD/\(.*\)\"|\1|p" "${batches[@]}")
-mapfile -t others < <(printf '%s\n' "${files[@]}" | grep -vFx "$(printf '%s\n' "${batched[@]}")")
+# Below build, so that clang-tidy finds .clang-tidy.
+scratch=$(mktemp -d "$PWD/build/tidy.XXXXXX")
+trap 'rm -rf "$scratch"' EXIT
+if [ "${1:-}" = --changed ]; then
+  changed_files >"$scratch/files"
+else
+  printf '%s\n' "${files[@]}" >"$scratch/files"
+fi
+# Batch N of those that are read is $scratch/N.cc, and its command is in compile_commands.json.
+number=0
+while IFS=$'\t' read -r directory batch command; do
+  chosen=$(sed -n "s|^#include \"$PWD/\(.*\)\"|\1|p" "$batch" | grep -Fx -f "$scratch/files") || continue
+  number=$((number + 1))
+  # shellcheck disable=SC2001
+  sed "s|.*|#include \"$PWD/&\"|" <<<"$chosen" >"$scratch/$number.cc"
+  echo "$chosen" >>"$scratch/batched"
+  jq -n --arg directory "$directory" --arg file "$scratch/$number.cc" \
+    --arg command "${command//"$batch"/"$scratch/$number.cc"}" '$ARGS.named'
+done < <(jq -r --arg batches "/CMakeFiles/${libraries}[.]dir/Unity/" '.[] |
+  select(.file | test($batches)) | [.directory, .file, .command] | @tsv' \
+  build/release/compile_commands.json) | jq -s . >"$scratch/compile_commands.json"
 
 status=0
-printf '%s\n' "${batches[@]}" |
-  tidy 1 -p build/release --checks="-${alone//,/,-}" \
+jq -r '.[].file' "$scratch/compile_commands.json" |
+  tidy 1 -p "$scratch" --checks="-${alone//,/,-}" \
     --header-filter="^$PWD/(common|controller|agent|trainer)/.*\.(h|cc)$" || status=1
-printf '%s\n' "${batched[@]}" | tidy 4 -p build/dev --checks="-*,$alone" || status=1
-printf '%s\n' "${others[@]}" | tidy 4 -p build/dev || status=1
+if [ -f "$scratch/batched" ]; then
+  tidy 4 -p build/dev --checks="-*,$alone" <"$scratch/batched" || status=1
+else
+  : >"$scratch/batched"
+fi
+# Without a newline at the end: no file is no argument.
+printf %s "$(grep -vFx -f "$scratch/batched" "$scratch/files")" | tidy 4 -p build/dev || status=1
+echo "clang-tidy read $(grep -c . "$scratch/files" || true) files"
 exit "$status"

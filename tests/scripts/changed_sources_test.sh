@@ -38,8 +38,9 @@ chmod +x scripts/install_packages.sh
 put .gitignore build/
 put .clang-format 'BasedOnStyle: Google'
 # shellcheck disable=SC2016  # words of CMake
-put CMakePresets.json '{"version": 6, "configurePresets": [{"name": "dev", "generator": "Ninja",
-  "binaryDir": "${sourceDir}/build/${presetName}"}]}'
+put CMakePresets.json '{"version": 6, "configurePresets": [
+  {"name": "dev", "generator": "Ninja", "binaryDir": "${sourceDir}/build/${presetName}"},
+  {"name": "release", "inherits": "dev"}]}'
 # The batches of the other presets hide an include that is missing; here a precompiled header does.
 # shellcheck disable=SC2016
 put CMakeLists.txt 'cmake_minimum_required(VERSION 3.18)' 'project(small LANGUAGES CXX)' \
@@ -202,5 +203,11 @@ commit "1 hour ago"
 echo "// changed" >>common/base/middle.h
 check "a header that a source of the set includes" $'read common/base/low.cc\nexit 0' \
   "$(read_files)"
-check "what clang-tidy finds" $'read common/base/low.cc\nexit 123' "$(TIDY=1 read_files)"
+check "which files those are" "common/base/low.cc" "$(scripts/tidy.sh --list 2>/dev/null)"
+echo "// changed" >>agent/user.cc
+echo "// changed" >>common/base/low.cc
+echo "// changed" >>common/base/low.h
+check_has "what clang-tidy reads is not compiled twice" "1 sources and 1 headers compile alone" \
+  "$(outcome scripts/check_alone.sh --untidied)"
+check "what clang-tidy finds" $'read common/base/low.cc\nexit 1' "$(TIDY=1 read_files)"
 finish_checks
