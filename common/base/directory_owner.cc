@@ -255,10 +255,15 @@ Outcome undo_claim(const std::string& checkpoint_dir, const JobIdentity& self,
 Outcome check_ownership(const std::string& checkpoint_dir, const JobIdentity& self) {
   HP_TRY_ASSIGN(const auto owner, read_directory_owner(checkpoint_dir));
   if (owner && is_same_job(owner->owner, self)) return Ok{};
-  return Error{ErrorCode::kFailedPrecondition,
-               checkpoint_dir + " belongs to " +
-                   (owner ? describe(owner->owner) + " by now" : std::string("no job any more")) +
-                   "; this job may not go on there"};
+  if (!owner) {  // nobody removes both; a file system that is not mounted looks like that
+    return Error{ErrorCode::kStorage,
+                 checkpoint_dir +
+                     " has neither owner.json nor a generation record, though this "
+                     "job has recorded generations there; mount or restore it"};
+  }
+  return Error{ErrorCode::kFailedPrecondition, checkpoint_dir + " belongs to " +
+                                                   describe(owner->owner) +
+                                                   " by now; this job may not go on there"};
 }
 
 }  // namespace hpctl

@@ -82,7 +82,8 @@ Outcome check_claim(const std::string& checkpoint_dir, const JobIdentity& self,
 Outcome undo_claim(const std::string& checkpoint_dir, const JobIdentity& self,
                    const DirectoryClaim& claim);
 
-// kFailedPrecondition: the directory belongs to another job by now.
+// For a job that has owned the directory. kFailedPrecondition: it belongs to another job by now;
+// kStorage: it has no owner, so its file system is away.
 Outcome check_ownership(const std::string& checkpoint_dir, const JobIdentity& self);
 
 }  // namespace hpctl

@@ -70,6 +70,15 @@ TEST_F(DirectoryOwnership, SecondLiveJobIsRefused) {
   EXPECT_FALSE(check_ownership(dir_, job_of("b")).ok());
 }
 
+// As where the file system is not mounted: for the job that owned it that is no verdict.
+TEST_F(DirectoryOwnership, OwnedDirectoryThatIsGoneIsStorageThatIsAway) {
+  ASSERT_TRUE(claim_directory(dir_, job_of("a"), alive_).ok());
+  ASSERT_TRUE(remove_tree(dir_).ok());
+  EXPECT_EQ(check_ownership(dir_, job_of("a")).error().code, ErrorCode::kStorage);
+  ASSERT_TRUE(make_directories(dir_).ok());
+  EXPECT_EQ(check_ownership(dir_, job_of("a")).error().code, ErrorCode::kStorage);
+}
+
 TEST_F(DirectoryOwnership, SymlinkIsNoSecondDirectory) {
   ASSERT_TRUE(claim_directory(dir_, job_of("a"), alive_).ok());
   const std::string link = temporary_.path() + "/link";

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole jobs whose checkpoint directory fails again and again, for less than limits.storage: an
+// errno or a pause, for all programs or one of them, at random moments, also while a worker that
+// was killed is replaced. Each job must end with the digest of the undisturbed one, spend no
+// restart for the storage, and lose no checkpoint that `checkpoint.keep` keeps. HPCTL_OUTAGE_SEED
+// replays a seed; HPCTL_OUTAGE_JOBS is the number of random jobs (default 1).
+#include "tests/integration/storage_outage.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "common/base/file.h"
+#include "common/base/rng.h"
+#include "tests/integration/local_cluster.h"
+#include "tests/integration/training_job.h"
+#include "tests/support/promise.h"
+#include "trainer/checkpoint/ledger_check.h"
+
+namespace hpctl::testing {
+namespace {
+
+using nlohmann::json;
+using std::chrono::seconds;
+
+constexpr int kFaultsOfAJob = 8;
+constexpr int kBatch = 8;
+
+const TrainingJob kJob = {
+    .name = "outage", .steps = 400, .checkpoint_every = 7, .keep = 3, .snapshot = "{replicas: 0}"};
+
+// The page that every preloaded process maps.
+class Outage {
+ public:
+  explicit Outage(const std::string& file) {
+    const UniqueFd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    HP_CHECK(fd.valid() && ::ftruncate(fd.get(), sizeof(StorageOutage)) == 0);
+    void* const at =
+        ::mmap(nullptr, sizeof(StorageOutage), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+    HP_CHECK(at != MAP_FAILED);
+    page_ = static_cast<StorageOutage*>(at);
+    ::setenv("STORAGE_OUTAGE", file.c_str(), 1);
+    ::setenv("LD_PRELOAD", STORAGE_OUTAGE_LIBRARY, 1);
+  }
+  Outage(const Outage&) = delete;
+  Outage& operator=(const Outage&) = delete;
+  ~Outage() {
+    end();
+    ::unsetenv("LD_PRELOAD");
+    ::unsetenv("STORAGE_OUTAGE");
+    ::munmap(page_, sizeof(StorageOutage));
+  }
+
+  void of(const std::string& directory) { copy(directory, page_->directory); }
+  void begin(int error, const std::string& program) {
+    copy(program, page_->program);
+    __atomic_store_n(&page_->error, error, __ATOMIC_RELEASE);
+  }
+  void end() { __atomic_store_n(&page_->error, 0, __ATOMIC_RELEASE); }
+  uint32_t calls() const { return __atomic_load_n(&page_->calls, __ATOMIC_RELAXED); }
+
+ private:
+  template <size_t kSize>
+  static void copy(const std::string& text, char (&to)[kSize]) {
+    HP_CHECK(text.size() < kSize);
+    std::memcpy(to, text.c_str(), text.size() + 1);
+  }
+  StorageOutage* page_ = nullptr;
+};
+
+struct Fault {
+  uint64_t at_step = 0;
+  int error = 0;
+  std::string program;
+  milliseconds lasts{0};
+  int killed_rank = -1;  // -1 = none is killed while it lasts
+
+  std::string text() const {
+    return "at step " + std::to_string(at_step) + " " +
+           (error == STORAGE_PAUSES ? "a pause" : ::strerrorname_np(error)) + " of " +
+           std::to_string(lasts.count()) + " ms for " + (program.empty() ? "all" : program) +
+           (killed_rank < 0 ? "" : ", rank " + std::to_string(killed_rank) + " killed") + "\n";
+  }
+};
+
+std::vector<Fault> random_faults(uint64_t seed) {
+  constexpr auto kErrors = std::to_array<int>({EIO, ENOENT, ESTALE, EACCES, STORAGE_PAUSES});
+  constexpr auto kPrograms =
+      std::to_array<std::string_view>({"", "hptrain", "hpcontroller", "hpagent"});
+  Rng rng(seed);
+  std::vector<Fault> faults(kFaultsOfAJob);
+  uint64_t step = 0;
+  for (Fault& fault : faults) {
+    step += 1 + rng.below(static_cast<uint64_t>(kJob.steps) / (kFaultsOfAJob + 2));
+    fault = {.at_step = step,
+             .error = kErrors[rng.below(kErrors.size())],
+             .program = std::string(kPrograms[rng.below(kPrograms.size())]),
+             .lasts = milliseconds(50 + rng.below(1500)),
+             .killed_rank = static_cast<int>(rng.below(8)) - 4};
+  }
+  return faults;
+}
+
+// Directories of checkpoints that have a manifest.
+size_t checkpoints_in(const std::string& directory) {
+  size_t count = 0;
+  const auto names = list_directory(directory);
+  EXPECT_TRUE(names.ok()) << names.error().message << broken_promise("checkpoint");
+  if (!names.ok()) return 0;
+  for (const std::string& name : *names) {
+    const auto committed = path_exists(directory + "/" + name + "/manifest.json");
+    count += committed.ok() && *committed ? 1U : 0U;
+  }
+  return count;
+}
+
+struct Ended {
+  std::string digest;
+  json status;
+  uint32_t calls = 0;  // how many failed or waited
+};
+
+// Runs the job; `story` tells what befell it.
+Ended run(const std::vector<Fault>& faults, std::string& story) {
+  LocalCluster cluster;
+  Outage outage(cluster.directory() + "/outage");
+  const JobId job = cluster.submit(kJob.yaml());
+  const std::string directory = cluster.paths().default_checkpoints(job);
+  outage.of(directory);
+  const auto keep = static_cast<size_t>(kJob.keep);
+  bool has_all = false;
+  for (const Fault& fault : faults) {
+    story += fault.text();
+    if (!cluster.wait_for_step(job, fault.at_step, seconds(60))) break;
+    const size_t count = checkpoints_in(directory);
+    if (has_all) {
+      EXPECT_GE(count, keep) << story << broken_promise("checkpoint");
+    }
+    has_all = has_all || count >= keep;
+    const pid_t victim =
+        fault.killed_rank < 0 ? 0 : worker_pid(cluster.status(job), fault.killed_rank);
+    outage.begin(fault.error, fault.program);
+    end_process(victim);
+    std::this_thread::sleep_for(fault.lasts);  // the fault itself
+    outage.end();
+  }
+  const std::string state = cluster.wait_for_end(job, seconds(90));
+  EXPECT_EQ(state, "FINISHED") << story << cluster.hpctl({"events", to_string(job)}).out
+                               << cluster.hpctl({"logs", to_string(job)}).out;
+  Ended ended{.digest = "", .status = cluster.status(job), .calls = outage.calls()};
+  if (state != "FINISHED") return ended;
+  EXPECT_EQ(checkpoints_in(directory), keep) << story << broken_promise("checkpoint");
+  const auto ledger = verify_ledger(directory + "/ledger", directory);
+  EXPECT_TRUE(ledger.ok()) << story << ledger.error().message << broken_promise("ledger");
+  if (ledger.ok()) {
+    EXPECT_THAT(ledger->problems, ::testing::IsEmpty()) << story << broken_promise("ledger");
+    EXPECT_EQ(ledger->cursor, static_cast<uint64_t>(kJob.steps * kBatch)) << story;
+  }
+  ended.digest = cluster.digest(job);
+  cluster.stop_and_expect_no_leftovers(seconds(60));
+  return ended;
+}
+
+const std::string& undisturbed() {
+  static const std::string digest = [] {
+    std::string story;
+    return run({}, story).digest;
+  }();
+  return digest;
+}
+
+void expect_nothing_lost(const std::vector<Fault>& faults, const std::string& about) {
+  std::string story = about;
+  const Ended ended = run(faults, story);
+  EXPECT_EQ(ended.digest, undisturbed()) << story << broken_promise("digest");
+  EXPECT_GT(ended.calls, 0U) << story << "no call met the storage while it failed";
+  int kills = 0;
+  for (const Fault& fault : faults) kills += fault.killed_rank < 0 ? 0 : 1;
+  EXPECT_LE(ended.status.value("restarts", 1000), kills) << story << ended.status.dump(1);
+}
+
+class EachError : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Storage, EachError,
+                         ::testing::Values(EIO, ENOENT, ESTALE, EACCES, STORAGE_PAUSES),
+                         [](const auto& tested) {
+                           return std::string(tested.param == STORAGE_PAUSES
+                                                  ? "Pause"
+                                                  : ::strerrorname_np(tested.param));
+                         });
+
+TEST_P(EachError, OfAllCallsWhileAWorkerIsReplacedLosesNothing) {
+  expect_nothing_lost({{.at_step = 20,
+                        .error = GetParam(),
+                        .program = "",
+                        .lasts = milliseconds(2500),
+                        .killed_rank = 3}},
+                      "");
+}
+
+TEST(StorageOutage, AtAnyMomentLosesNothing) {
+  const char* const given = std::getenv("HPCTL_OUTAGE_SEED");
+  const char* const jobs = std::getenv("HPCTL_OUTAGE_JOBS");
+  const uint64_t first = given != nullptr ? std::stoull(given) : 1;
+  const uint64_t count = jobs != nullptr ? std::stoull(jobs) : 1;
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    expect_nothing_lost(random_faults(seed), "seed " + std::to_string(seed) + "\n");
+    if (HasFailure()) break;
+  }
+}
+
+}  // namespace
+}  // namespace hpctl::testing
