@@ -10,7 +10,7 @@
 # Each file is compiled with -fsyntax-only and the flags of the preset dev, without warnings. A
 # header counts as checked if a source of this run, or of tidy.sh, includes it first; any other
 # header is compiled by itself. clang++ reads a file first, because it loads precompiled headers in
-# half the time that g++ needs. What clang++ refuses, and all that includes LibTorch, is left to g++.
+# half the time that g++ needs. What clang++ refuses, and what includes LibTorch, is left to g++.
 # HPCTL_JOBS is the number of compilers at a time (default: one per processor).
 # Examples:
 #   scripts/check_alone.sh agent/worker.cc common/base/file.h
@@ -73,9 +73,10 @@ jq -r '.[] | "\(.file)\t\(.command)"' $build/compile_commands.json |
 scripts/includes.sh >"$scratch/graph"
 
 # Four headers are so large that they are precompiled: those of JSON, gtest, gRPC and LibTorch. Only
-# a file that includes such a header, directly or through others, gets it. So what the header declares is
-# not hidden from a file that lacks its #include. To have it first can hide an #include that is
-# missing in another header, so a header that does not include it is then compiled by itself too.
+# a file that includes such a header, directly or through others, gets it. So what the header
+# declares is not hidden from a file that lacks its #include. To have it first can hide an #include
+# that is missing in another header, so a header that does not include it is then compiled by itself
+# too.
 #
 # Writes a line for each compilation, those that take longest first:
 #   file TAB precompiled header or - TAB compiler TAB flags

@@ -8,10 +8,10 @@
 # A header that changed is read with the source of its name, or else with one source that includes
 # it. HPCTL_JOBS is the number of processes at a time (default: one per processor).
 #
-# Without file names most checks read the batches of the preset release (decision 0806), because most
-# of their time goes into headers; with --changed a batch has only the files that changed. Two kinds
-# of checks read each file alone, with the flags of the preset dev: the static analyser, and the
-# checks that concern only the file that is compiled. A file that is in no batch gets all checks
+# Without file names most checks read the batches of the preset release (decision 0806), because
+# most of their time goes into headers; with --changed a batch has only the files that changed. Two
+# kinds of checks read each file alone, with the flags of the preset dev: the static analyser, and
+# the checks that concern only the file that is compiled. A file that is in no batch gets all checks
 # alone.
 # Examples:
 #   scripts/tidy.sh --changed
@@ -90,7 +90,8 @@ fi
 # Batch N of those that are read is $scratch/N.cc, and its command is in compile_commands.json.
 number=0
 while IFS=$'\t' read -r directory batch command; do
-  chosen=$(sed -n "s|^#include \"$PWD/\(.*\)\"|\1|p" "$batch" | grep -Fx -f "$scratch/files") || continue
+  chosen=$(sed -n "s|^#include \"$PWD/\(.*\)\"|\1|p" "$batch" |
+    grep -Fx -f "$scratch/files") || continue
   number=$((number + 1))
   # shellcheck disable=SC2001
   sed "s|.*|#include \"$PWD/&\"|" <<<"$chosen" >"$scratch/$number.cc"

@@ -123,19 +123,23 @@ std::string LedgerWriter::head(uint64_t step) const {
   return head_of_line(generation_, step, rank_);
 }
 
+// The file is open, so whatever a write meets is the storage's: full, too, or not allowed any more.
+Outcome LedgerWriter::write_line(const std::string& line) {
+  Outcome written = write_all(fd_.get(), line, path_);
+  if (written.ok()) return written;
+  return Error{ErrorCode::kStorage, written.error().message};
+}
+
 Outcome LedgerWriter::append(uint64_t step, const std::vector<SampleRange>& samples,
                              uint64_t counted) {
-  return write_all(
-      fd_.get(),
-      head(step) + ranges_text(samples) + ",\"counted\":" + std::to_string(counted) + "}\n", path_);
+  return write_line(head(step) + ranges_text(samples) + ",\"counted\":" + std::to_string(counted) +
+                    "}\n");
 }
 
 Outcome LedgerWriter::append_skip(uint64_t step, const std::vector<SampleRange>& skipped,
                                   uint64_t back_to) {
-  return write_all(fd_.get(),
-                   head(step) + "[],\"skipped\":" + ranges_text(skipped) +
-                       ",\"back_to\":" + std::to_string(back_to) + "}\n",
-                   path_);
+  return write_line(head(step) + "[],\"skipped\":" + ranges_text(skipped) +
+                    ",\"back_to\":" + std::to_string(back_to) + "}\n");
 }
 
 Outcome complete_ledger(const std::string& ledger_dir, uint64_t generation, int32_t rank,

@@ -44,6 +44,7 @@ class LedgerWriter {
  private:
   LedgerWriter(UniqueFd fd, std::string path, uint64_t generation, int32_t rank);
   std::string head(uint64_t step) const;
+  Outcome write_line(const std::string& line);
 
   UniqueFd fd_;
   std::string path_;

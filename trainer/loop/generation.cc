@@ -12,6 +12,7 @@
 #include "trainer/plan/fit.h"
 #include "trainer/process/runtime.h"
 #include "trainer/process/stop_request.h"
+#include "trainer/state/checkpoint_directory.h"
 #include "trainer/state/joined_environment.h"
 
 namespace hpctl {
@@ -181,7 +182,7 @@ Outcome Generation::check_one_base(const Environment& of_all) const {
 Outcome Generation::load_state() {
   progress_.enter(WorkerPhase::kLoading);
   const TrainSpec& train = run_.train();
-  if (const Outcome ready = prepare_checkpoint_directory(workload_.checkpoint_dir); !ready.ok()) {
+  if (const Outcome ready = prepare_checkpoint_directory(workload_); !ready.ok()) {
     // Who goes on from memory needs nothing of it now.
     if (!workload_.from_memory) return ready.error();
     log_warning(ready.error().message);
@@ -192,7 +193,8 @@ Outcome Generation::load_state() {
   HP_TRY_ASSIGN(const Environment environment,
                 join_environments(own, workload_.node, comms_->world()));
   HP_TRY(check_one_base(environment));
-  HP_TRY(run_.load_state(workload_, environment, comms_->world()));
+  const Outcome loaded = run_.load_state(workload_, environment, comms_->world());
+  if (!loaded.ok()) return directory_error(workload_, loaded.error());
   HP_TRY(make_snapshots());
   HP_TRY(refill());
   if (snapshots_) snapshots_->start();
@@ -200,13 +202,7 @@ Outcome Generation::load_state() {
                                            sharding_, compute_type(train), device_, run_.frozen());
   note_what_is_for_gpus();
   saver_ = std::make_unique<Saver>(workload_, state(), comms_->world());
-  if (!workload_.ledger_dir.empty()) {
-    if (workload_.from_memory && workload_.rank == 0) HP_TRY(complete_ledgers());
-    if (data_rank_.counts) {
-      HP_TRY_ASSIGN(ledger_, LedgerWriter::create(workload_.ledger_dir, workload_.generation,
-                                                  workload_.rank));
-    }
-  }
+  if (const Outcome begun = begin_ledger(); !begun.ok()) return storage_error(begun.error());
   run_.open_metrics(workload_);
   owes_save_ = owes_save();
   run_.log_phase("load");
@@ -232,6 +228,15 @@ Outcome Generation::refill() {
     HP_TRY(state().refill(comms_->replicate()));
   }
   run_.log_phase("refill");
+  return Ok{};
+}
+
+Outcome Generation::begin_ledger() {
+  if (workload_.ledger_dir.empty()) return Ok{};
+  if (workload_.from_memory && workload_.rank == 0) HP_TRY(complete_ledgers());
+  if (!data_rank_.counts) return Ok{};
+  HP_TRY_ASSIGN(ledger_,
+                LedgerWriter::create(workload_.ledger_dir, workload_.generation, workload_.rank));
   return Ok{};
 }
 

@@ -75,6 +75,7 @@ class Generation {
   Outcome load_state();
   Outcome refill();
   Outcome make_snapshots();
+  Outcome begin_ledger();
   Outcome complete_ledgers() const;
   bool owes_save() const;
   void note_what_is_for_gpus() const;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/state/saver.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <exception>
@@ -16,6 +14,7 @@
 #include "trainer/checkpoint/commit.h"
 #include "trainer/parallel/bf16_rounding.h"
 #include "trainer/process/fault_order.h"
+#include "trainer/state/checkpoint_directory.h"
 
 namespace hpctl {
 
@@ -54,17 +53,6 @@ Result<std::string> decode_outcome(const std::string& text) {
 }
 
 }  // namespace
-
-Outcome prepare_checkpoint_directory(const std::string& checkpoint_dir) {
-  Outcome made = make_directories(checkpoint_dir);
-  if (made.ok() && access(checkpoint_dir.c_str(), W_OK | X_OK) != 0) {
-    made = errno_error("cannot write " + checkpoint_dir);
-  }
-  if (made.ok() || made.error().code == ErrorCode::kStorage) return made;
-  return Error{ErrorCode::kFailedPrecondition,
-               "no checkpoints possible: " + made.error().message +
-                   "; make the directory writable or choose another checkpoint.dir"};
-}
 
 Saver::Saver(const Workload& workload, TrainingState& state, Communicator& comm)
     : workload_(workload), state_(state), comm_(comm), copy_(state.device()) {}
@@ -281,8 +269,7 @@ Outcome Saver::conclude_commit() {
 
 // Whether the same processes may succeed later.
 bool Saver::is_of_storage(const Error& failure) const {
-  const bool worked = committed_step_ > 0 || workload_.from_memory ||
-                      workload_.resume_checkpoint.starts_with(workload_.checkpoint_dir + "/");
+  const bool worked = committed_step_ > 0 || has_worked(workload_);
   switch (failure.code) {
     case ErrorCode::kResourceExhausted:
     case ErrorCode::kStorage:

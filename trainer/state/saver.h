@@ -55,10 +55,6 @@ struct SaveNews {
   double failed = 0;    // of these, with an error
 };
 
-// Makes the checkpoint directory, and asks whether it can be written: better before the first step
-// than after hours of them. kFailedPrecondition with the remedy.
-Outcome prepare_checkpoint_directory(const std::string& checkpoint_dir);
-
 class Saver {
  public:
   // All outlive it.

@@ -18,6 +18,7 @@
 #include "tests/unit/trainer/stepped_state.h"
 #include "trainer/arch/registry.h"
 #include "trainer/state/peer_snapshots.h"
+#include "trainer/state/checkpoint_directory.h"
 #include "trainer/state/saver.h"
 
 namespace hpctl {
@@ -124,7 +125,7 @@ class Rank {
         ring_(new GatedRing(PeerSnapshots::ring_options(workload), gate)),
         snapshots(workload, state, std::unique_ptr<Communicator>(ring_)),
         saver(workload, state, world_) {
-    EXPECT_TRUE(prepare_checkpoint_directory(workload.checkpoint_dir).ok());
+    EXPECT_TRUE(prepare_checkpoint_directory(workload).ok());
     snapshots.start();
   }
 

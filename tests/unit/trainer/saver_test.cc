@@ -2,6 +2,7 @@
 // A save between ranks that are threads: what is written is the state that was the newest when the
 // save began, although steps go on while a thread reads it, which is what the thread sanitizer is
 // to see.
+#include "trainer/state/checkpoint_directory.h"
 #include "trainer/state/saver.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +46,7 @@ void save_while_training(Communicator& world, const Workload& workload) {
   const std::vector<std::byte> saved = bytes_of(state);
   {
     Saver saver(workload, state, world);
-    ASSERT_TRUE(prepare_checkpoint_directory(workload.checkpoint_dir).ok());
+    ASSERT_TRUE(prepare_checkpoint_directory(workload).ok());
     ASSERT_TRUE(saver.at_boundary({}, true).ok());
     for (int i = 0; i < kStepsMeanwhile; ++i) steps.take();
     while (saver.committed_step() == 0 && state.step() < kStepsAtMost) {

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/state/checkpoint_directory.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "common/base/file.h"
+
+namespace hpctl {
+
+bool has_worked(const Workload& workload) {
+  return workload.from_memory ||
+         workload.resume_checkpoint.starts_with(workload.checkpoint_dir + "/");
+}
+
+Error storage_error(Error error) {
+  switch (error.code) {
+    case ErrorCode::kNotFound:
+    case ErrorCode::kPermissionDenied:
+    case ErrorCode::kResourceExhausted:
+      error.code = ErrorCode::kStorage;
+      return error;
+    default:
+      return error;
+  }
+}
+
+Error directory_error(const Workload& workload, Error error) {
+  return has_worked(workload) ? storage_error(std::move(error)) : error;
+}
+
+Outcome prepare_checkpoint_directory(const Workload& workload) {
+  const std::string& directory = workload.checkpoint_dir;
+  Outcome made = make_directories(directory);
+  if (made.ok() && access(directory.c_str(), W_OK | X_OK) != 0) {
+    made = errno_error("cannot write " + directory);
+  }
+  if (made.ok()) return made;
+  Error error = directory_error(workload, made.error());
+  if (error.code == ErrorCode::kStorage) return error;
+  return Error{ErrorCode::kFailedPrecondition,
+               "no checkpoints possible: " + error.message +
+                   "; make the directory writable or choose another checkpoint.dir"};
+}
+
+}  // namespace hpctl
