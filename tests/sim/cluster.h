@@ -263,6 +263,7 @@ class Cluster final : public World {
   void end_holder(SimNode& node);
   void holder_exit_seen(const SimNode& node, uint64_t pid);
   void find_checkpoint(const core::Action& action, const core::FindCheckpoint& order);
+  void prune_checkpoints(const core::Action& action, const core::PruneCheckpoints& order);
   void record_generation(const core::Action& action, const core::RecordGeneration& order);
   void requeue(const core::Action& action, const core::RequeueJob& order);
   void replace(const core::Action& action, const core::ReplaceNode& order);

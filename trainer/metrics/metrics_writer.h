@@ -37,7 +37,6 @@ struct StepMetrics {
   uint64_t loss_scale = 0;          // fp16, of the next step; 0 = another precision
   uint64_t overflows = 0;           // fp16, steps left out so far
   uint64_t failed_saves = 0;        // checkpoints that storage did not take
-  uint64_t saves_without_room = 0;  // the newest of them, in a row
   uint64_t snapshot_step = 0;       // newest that is in the memory of two nodes; 0 = none
 };
 

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads a committed checkpoint again, before an older one is deleted. The reader is not the process
+// that wrote it, and the bytes come from storage: each file is opened anew and leaves the page cache
+// of this machine before it is read.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "common/base/job_spec.h"
+#include "common/base/result.h"
+#include "trainer/checkpoint/manifest.h"
+
+namespace hpctl {
+
+// Ok: the checkpoint in `step_dir` (a path) is sound as far as `depth` looks. kDataLoss: it is
+// damaged; the message names the file. kUnavailable: goes_on() has become false, which is asked
+// before each read of at most some MiB. Other errors: a file could not be read now.
+// Blocks on storage. One call at a time per `goes_on`.
+Outcome confirm_checkpoint(const std::string& step_dir, VerifyDepth depth,
+                           const std::function<bool()>& goes_on);
+
+// Which of `count` stored ranges of shard `file` a sample reads, ascending and each once: the same
+// for every call, others for the next checkpoint.
+std::vector<size_t> sampled_ranges(const CheckpointRef& checkpoint, size_t file, size_t count);
+
+}  // namespace hpctl
