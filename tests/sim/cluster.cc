@@ -173,6 +173,7 @@ void Cluster::end_holder(SimNode& node) {
 }
 
 void Cluster::find_checkpoint(const Action& action, const core::FindCheckpoint& order) {
+  ++searches_[order.job];
   const uint64_t incarnation = controller_.incarnation();
   agenda_.after(delay(), [this, action, order, incarnation] {
     if (incarnation != controller_.incarnation()) return;
@@ -187,15 +188,21 @@ void Cluster::find_checkpoint(const Action& action, const core::FindCheckpoint& 
   });
 }
 
+// The next search interrupts it, as in the lane of a directory.
 void Cluster::prune_checkpoints(const Action& action, const core::PruneCheckpoints& order) {
   const uint64_t incarnation = controller_.incarnation();
-  agenda_.after(delay(), [this, action, order, incarnation] {
-    if (incarnation != controller_.incarnation()) return;
+  agenda_.after(delay(), [this, action, order, incarnation, searches = searches_[order.job]] {
+    if (incarnation != controller_.incarnation() || searches != searches_[order.job]) return;
     if (strikes(swarm_.directory_fails)) {
       controller_.post(core::ActionFailed{action.id, order.job, "", "input/output error", false});
       return;
     }
-    controller_.post(core::CheckpointsPruned{action.id, order.job});
+    core::CheckpointsPruned done{action.id, order.job};
+    const Pruned pruned = directory(order.job).prune(order.generation.value);
+    done.verified = pruned.verified;
+    done.deleted = pruned.deleted;
+    done.problem = pruned.problem;
+    controller_.post(std::move(done));
   });
 }
 

@@ -320,6 +320,7 @@ class Cluster final : public World {
   std::map<JobId, JobPlan> plans_;
   std::map<JobId, Directory> directories_;
   std::map<JobId, int64_t> searched_ms_;
+  std::map<JobId, uint64_t> searches_;  // FindCheckpoint orders so far
   std::map<core::NodeKey, SimNode> nodes_;
   std::vector<core::NodeKey> names_;
   std::map<std::pair<JobId, uint64_t>, Run> runs_;
