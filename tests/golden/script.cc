@@ -173,10 +173,10 @@ class Script {
   void disk_full(const Words&) { shell_.feed(CheckpointRoomNeeded{id_, job().generation}); }
   // prunes VERIFIED DELETED...: what comes of the orders from now on
   void prunes(const Words& words) {
-    shell_.pruned = {.verified = words.at(1), .deleted = {words.begin() + 2, words.end()}};
+    shell_.pruned = {{}, {}, words.at(1), {words.begin() + 2, words.end()}};
   }
   // unsound WHY: as above, and nothing is deleted
-  void unsound(const Words& words) { shell_.pruned = {.problem = join(words, 1)}; }
+  void unsound(const Words& words) { shell_.pruned = {{}, {}, "", {}, join(words, 1)}; }
   void directory(const Words& words) {
     shell_.checkpoint = words.at(1);
     shell_.checkpoint_step = static_cast<uint64_t>(number(words, 2));

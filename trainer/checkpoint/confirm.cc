@@ -17,10 +17,10 @@
 namespace hpctl {
 namespace {
 
-constexpr size_t kPieceBytes = 4U << 20;
+constexpr size_t kConfirmedAtOnce = 4U << 20;
 constexpr size_t kSampledRanges = 2;  // of each shard
 
-Error damaged(const std::string& path, const std::string& what) {
+Error damage_of(const std::string& path, const std::string& what) {
   return {ErrorCode::kDataLoss, path + " is damaged: " + what};
 }
 
@@ -30,7 +30,7 @@ Result<UniqueFd> open_past_cache(const std::string& path) {
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.valid()) {
     Error error = errno_error("cannot open " + path);
-    if (error.code == ErrorCode::kNotFound) return damaged(path, "it is missing");
+    if (error.code == ErrorCode::kNotFound) return damage_of(path, "it is missing");
     return error;
   }
   const int failed = ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
@@ -43,7 +43,7 @@ class Confirmation {
   Confirmation(const std::string& step_dir, const Manifest& manifest, VerifyDepth depth,
                const std::function<bool()>& goes_on)
       : step_dir_(step_dir), manifest_(manifest), depth_(depth), goes_on_(goes_on) {
-    buffer_.resize(kPieceBytes);
+    buffer_.resize(kConfirmedAtOnce);
     entries_.resize(manifest.files.size());
     for (const ShardEntry& entry : manifest.shards) {
       entries_[static_cast<size_t>(entry.file)].push_back(&entry);
@@ -63,13 +63,13 @@ class Confirmation {
     struct stat st {};
     if (::fstat(fd.get(), &st) != 0) return errno_error("cannot read " + path);
     if (static_cast<uint64_t>(st.st_size) != file.bytes) {
-      return damaged(path, "it has " + std::to_string(st.st_size) + " bytes, the manifest says " +
+      return damage_of(path, "it has " + std::to_string(st.st_size) + " bytes, the manifest says " +
                                std::to_string(file.bytes));
     }
     if (depth_ == VerifyDepth::kSample) return confirm_sample(fd.get(), index);
     if (depth_ == VerifyDepth::kSizes) return goes_on_() ? Outcome(Ok{}) : interrupted();
     HP_TRY_ASSIGN(const uint32_t crc, checksum(fd.get(), path, 0, file.bytes));
-    return crc == file.crc32c ? Outcome(Ok{}) : damaged(path, "crc32c does not match");
+    return crc == file.crc32c ? Outcome(Ok{}) : damage_of(path, "crc32c does not match");
   }
 
   Outcome confirm_sample(int fd, size_t index) {
@@ -90,11 +90,11 @@ class Confirmation {
     uint32_t crc = 0;
     for (const uint64_t end = offset + bytes; offset < end;) {
       if (!goes_on_()) return interrupted();
-      const auto size = static_cast<size_t>(std::min<uint64_t>(end - offset, kPieceBytes));
+      const auto size = static_cast<size_t>(std::min<uint64_t>(end - offset, kConfirmedAtOnce));
       const ssize_t n = ::pread(fd, buffer_.data(), size, static_cast<off_t>(offset));
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) return errno_error("cannot read " + path + " at byte " + std::to_string(offset));
-      if (n == 0) return damaged(path, "it ends at byte " + std::to_string(offset));
+      if (n == 0) return damage_of(path, "it ends at byte " + std::to_string(offset));
       crc = crc32c(buffer_.data(), static_cast<size_t>(n), crc);
       offset += static_cast<uint64_t>(n);
     }

@@ -50,7 +50,7 @@ TEST_F(Prune, FollowsACommit) {
   EXPECT_FALSE(order().for_room);
   commit(20);
   EXPECT_THAT(orders(), SizeIs(1)) << "one at a time";
-  shell_.pruned = {.verified = "step-20.g1", .deleted = {"step-10.g1"}};
+  shell_.pruned = {{}, {}, "step-20.g1", {"step-10.g1"}};
   shell_.settle_kind("PruneCheckpoints");
   EXPECT_THAT(orders(), SizeIs(1)) << "the second commit came after the first order";
   shell_.pruned = {};
@@ -118,7 +118,7 @@ TEST_F(Prune, FullDiskAsksForRoomOnceForEachFailure) {
 // Neither is a fault of the job: training goes on, and what is there stays.
 TEST_F(Prune, DamageAndFailedStorageKeepEverything) {
   commit(10);
-  shell_.pruned = {.problem = "/ckpt/step-10.g1/shard-00000.safetensors is damaged"};
+  shell_.pruned = {{}, {}, "", {}, "/ckpt/step-10.g1/shard-00000.safetensors is damaged"};
   shell_.settle();
   EXPECT_THAT(told("CheckpointsPruned"), HasSubstr("shard-00000.safetensors is damaged"));
   commit(20);
