@@ -141,7 +141,7 @@ class Controller final : public OwnerEffects {
   std::map<JobId, Shown> shown_;
   std::map<JobId, core::LogEntry> to_damage_;  // FaultInjected: of whose jobs the newest checkpoint
   std::map<JobId, std::shared_ptr<std::atomic<bool>>> prunes_;  // whether the newest is wanted
-  int64_t look_at_all_ms_ = 0;                 // next time; the owner thread
+  int64_t look_at_all_ms_ = 0;                                  // next time; the owner thread
 
   std::atomic<bool> has_work_{false};  // a live job, a node not ended, an open action
 

@@ -70,12 +70,12 @@ void Controller::perform(const core::Action& action, const core::State& state) {
         });
   } else if (const auto* order = std::get_if<core::PruneCheckpoints>(&action.body)) {
     const core::Job& job = state.jobs.at(order->job);
-    directories_->post(job.spec.checkpoint.dir, [this, id = action.id, order = *order, job,
-                                                 goes_on = begin_prune(job.id)] {
-      if (!goes_on() || !mode_.may_record() || !claim(id, job, false)) return;
-      auto done = prune_checkpoints(id, order, job.spec, goes_on);
-      if (done) loop_->post(std::move(*done));
-    });
+    directories_->post(job.spec.checkpoint.dir,
+                       [this, id = action.id, order = *order, job, goes_on = begin_prune(job.id)] {
+                         if (!goes_on() || !mode_.may_record() || !claim(id, job, false)) return;
+                         auto done = prune_checkpoints(id, order, job.spec, goes_on);
+                         if (done) loop_->post(std::move(*done));
+                       });
   }
 }
 

@@ -2,9 +2,9 @@
 // When older checkpoints are deleted. Only the controller deletes, in the lane of the checkpoint
 // directory, so a deletion and a search for the newest checkpoint never overlap.
 //
-// A commit makes an order due, and so does a save that found the disk full. The order is given while
-// the job is RUNNING: after FindCheckpoint it waits for the first step of the new generation. A
-// recovery withdraws it, and the engine stops reading and deleting when the next FindCheckpoint
+// A commit makes an order due, and so does a save that found the disk full. The order is given
+// while the job is RUNNING: after FindCheckpoint it waits for the first step of the new generation.
+// A recovery withdraws it, and the engine stops reading and deleting when the next FindCheckpoint
 // comes. An order that fails is not repeated by a timer: the next commit, or the next save that
 // finds the disk full, gives another one.
 #include "controller/core/plan.h"

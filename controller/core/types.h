@@ -370,9 +370,9 @@ struct ReplaceNode {
   int64_t since_wall_ms = 0;  // of the verdict
 };
 
-// Delete older checkpoints of the job's chain, after the newest one has been verified. Precondition:
-// `generation` is the newest in the directory; otherwise nothing happens. Acknowledged by
-// CheckpointsPruned or ActionFailed.
+// Delete older checkpoints of the job's chain, after the newest one has been verified.
+// Precondition: `generation` is the newest in the directory; otherwise nothing happens.
+// Acknowledged by CheckpointsPruned or ActionFailed.
 struct PruneCheckpoints {
   JobId job;
   Generation generation;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PruneCheckpoints: deletes older checkpoints after the newest one has been read again. File I/O that
-// may block: in the lane of the directory, never on the owner thread.
+// PruneCheckpoints: deletes older checkpoints after the newest one has been read again. File I/O
+// that may block: in the lane of the directory, never on the owner thread.
 #pragma once
 
 #include <functional>

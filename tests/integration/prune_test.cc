@@ -36,7 +36,8 @@ class PrunedJob : public ::testing::Test {
     return causes;
   }
   bool wait_for_checkpoints(size_t count) const {
-    return wait_until(directory_, [&] { return checkpoints().size() == count; }, kLong);
+    return wait_until(
+        directory_, [&] { return checkpoints().size() == count; }, kLong);
   }
 
   LocalCluster cluster_;

@@ -62,7 +62,8 @@ class Directory {
   // False when that checkpoint exists already.
   bool commit(const CheckpointRef& ref, StoredCheckpoint checkpoint);
 
-  // As delete_older_checkpoints() with keep: 1, every byte read. Every checkpoint here has a manifest.
+  // As delete_older_checkpoints() with keep: 1, every byte read. Every checkpoint here has a
+  // manifest.
   Pruned prune(uint64_t generation);
 
   const GenerationRecord* record(uint64_t generation) const;

@@ -27,12 +27,12 @@ Outcome commit_checkpoint(const std::string& checkpoint_dir, Manifest base,
 Outcome abandon_checkpoint(const std::string& checkpoint_dir, const CheckpointRef& checkpoint);
 
 struct RetentionOrder {
-  uint64_t generation = 0;     // the newest of the directory: with a newer one nothing happens
-  int64_t keep = 1;            // >= 1
-  int64_t keep_every = 0;      // steps whose multiples stay; 0 = none
+  uint64_t generation = 0;  // the newest of the directory: with a newer one nothing happens
+  int64_t keep = 1;         // >= 1
+  int64_t keep_every = 0;   // steps whose multiples stay; 0 = none
   VerifyDepth depth = VerifyDepth::kSample;
-  bool for_room = false;       // where `keep` leaves nothing to delete, keep fewer, at least one
-  bool unfinished = true;      // saves of older generations without a manifest go, too
+  bool for_room = false;   // where `keep` leaves nothing to delete, keep fewer, at least one
+  bool unfinished = true;  // saves of older generations without a manifest go, too
   std::function<bool()> goes_on = [] { return true; };  // false = stop, between two files
 };
 
@@ -45,18 +45,18 @@ struct RetentionReport {
 
 // Keeps the newest `keep` checkpoints that are valid by lineage, and those whose step is a multiple
 // of `keep_every`, and deletes, manifest first: other valid ones, checkpoints of a history that was
-// given up or undone, and partial saves of older generations. The newest valid checkpoint stays, and
-// nothing is deleted before confirm_checkpoint() has found it sound. Checkpoints recorded as damaged
-// stay for inspection, and so does what another job has saved in the directory: only generations of
-// this job and of those that it continues are looked at. An error: storage could not be read or
-// written. Blocks on storage; one call at a time per directory.
+// given up or undone, and partial saves of older generations. The newest valid checkpoint stays,
+// and nothing is deleted before confirm_checkpoint() has found it sound. Checkpoints recorded as
+// damaged stay for inspection, and so does what another job has saved in the directory: only
+// generations of this job and of those that it continues are looked at. An error: storage could not
+// be read or written. Blocks on storage; one call at a time per directory.
 Result<RetentionReport> delete_older_checkpoints(const std::string& checkpoint_dir,
                                                  const RetentionOrder& order);
 
 // Takes this generation's own checkpoints behind `step` out of the history, newest first, since it
 // was undone by going back: step-N.gG becomes undone-step-N.gG, which nobody resumes from. They
-// are deleted by delete_older_checkpoints() after the next commit, not before: until then the state that
-// training went back to may be the only other one. An error when the lineage has a newer
+// are deleted by delete_older_checkpoints() after the next commit, not before: until then the state
+// that training went back to may be the only other one. An error when the lineage has a newer
 // generation.
 Outcome undo_checkpoints(const std::string& checkpoint_dir, uint64_t generation, uint64_t step);
 

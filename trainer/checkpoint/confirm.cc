@@ -64,7 +64,7 @@ class Confirmation {
     if (::fstat(fd.get(), &st) != 0) return errno_error("cannot read " + path);
     if (static_cast<uint64_t>(st.st_size) != file.bytes) {
       return damage_of(path, "it has " + std::to_string(st.st_size) + " bytes, the manifest says " +
-                               std::to_string(file.bytes));
+                                 std::to_string(file.bytes));
     }
     if (depth_ == VerifyDepth::kSample) return confirm_sample(fd.get(), index);
     if (depth_ == VerifyDepth::kSizes) return goes_on_() ? Outcome(Ok{}) : interrupted();
@@ -80,8 +80,8 @@ class Confirmation {
       const std::string path = step_dir_ + "/" + manifest_.files[index].file;
       HP_TRY_ASSIGN(const uint32_t crc, checksum(fd, path, entry.offset, bytes));
       if (crc == entry.crc32c) continue;
-      return Error{ErrorCode::kDataLoss, step_dir_ + "/" + describe_entry(manifest_, entry) +
-                                             ": crc32c does not match"};
+      return Error{ErrorCode::kDataLoss,
+                   step_dir_ + "/" + describe_entry(manifest_, entry) + ": crc32c does not match"};
     }
     return Ok{};
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a committed checkpoint again, before an older one is deleted. The reader is not the process
-// that wrote it, and the bytes come from storage: each file is opened anew and leaves the page cache
-// of this machine before it is read.
+// that wrote it, and the bytes come from storage: each file is opened anew and leaves the page
+// cache of this machine before it is read.
 #pragma once
 
 #include <cstdint>

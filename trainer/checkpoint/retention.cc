@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What may be deleted, and in which order. The controller calls this in the lane of the directory;
-// no worker deletes a checkpoint. Before the first deletion the newest valid checkpoint is read again
-// (confirm.h); what is not older than it stays. A checkpoint stops existing with its manifest, so
-// that goes first; a crash after it leaves a partial save, which a later pass removes.
+// no worker deletes a checkpoint. Before the first deletion the newest valid checkpoint is read
+// again (confirm.h); what is not older than it stays. A checkpoint stops existing with its
+// manifest, so that goes first; a crash after it leaves a partial save, which a later pass removes.
 //
 // The lineage is read again before every deletion: a controller whose job has a newer generation,
 // because another controller has taken over, stops deleting.
@@ -164,8 +164,8 @@ class Retention {
   std::vector<std::string> names_;       // all entries
 };
 
-// "" = the deletion may go on. A rollback may have taken the checkpoint that is to remain out of the
-// history (undo_checkpoints()).
+// "" = the deletion may go on. A rollback may have taken the checkpoint that is to remain out of
+// the history (undo_checkpoints()).
 Result<std::string> find_refusal(const std::string& checkpoint_dir, const RetentionOrder& order,
                                  const std::string& verified) {
   if (!order.goes_on()) return std::string("it was interrupted");

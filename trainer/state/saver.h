@@ -76,8 +76,8 @@ class Saver {
   Outcome at_boundary(const SaveNews& sum, bool due);
 
   // Ends with a durable checkpoint of the present state, after finishing what is under way. While
-  // storage fails it waits as training does, after it has called `on_failure`; false when it gave up
-  // because a rank is hurried. A collective.
+  // storage fails it waits as training does, after it has called `on_failure`; false when it gave
+  // up because a rank is hurried. A collective.
   Result<bool> finish(bool (*is_hurried)(), const std::function<void()>& on_failure);
 
   // The last attempt failed for storage: nothing is due but rank 0's retry_due().

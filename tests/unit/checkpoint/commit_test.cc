@@ -368,8 +368,8 @@ TEST_F(Proof, ShortShardDeletesNothing) {
   const auto size = static_cast<off_t>(read_file(shard()).value().size());
   ASSERT_EQ(::truncate(shard().c_str(), size - 1), 0);
   for (const VerifyDepth depth : {VerifyDepth::kSizes, VerifyDepth::kSample, VerifyDepth::kFull}) {
-    expect_kept(depth, "shard-00001.safetensors is damaged: it has " + std::to_string(size - 1) +
-                           " bytes");
+    expect_kept(
+        depth, "shard-00001.safetensors is damaged: it has " + std::to_string(size - 1) + " bytes");
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the core orders the deletion of older checkpoints: only while a job trains, and never between
-// FindCheckpoint and the first step of the generation that starts from what was found.
+// When the core orders the deletion of older checkpoints: only while a job trains, and never
+// between FindCheckpoint and the first step of the generation that starts from what was found.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

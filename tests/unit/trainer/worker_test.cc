@@ -386,8 +386,8 @@ TEST(Worker, SavesByTheClockToo) {
   EXPECT_EQ(entries->size(), checkpoints->size()) << "nothing half-written stays";
 }
 
-// A worker whose generation is over deleted, after a late commit, the checkpoint that the controller
-// had chosen for the next one (keep: 1). Only the controller deletes.
+// A worker whose generation is over deleted, after a late commit, the checkpoint that the
+// controller had chosen for the next one (keep: 1). Only the controller deletes.
 TEST(Worker, DeletesNoCheckpoint) {
   Job job(2);
   job.workload.checkpoint.keep = 1;
