@@ -27,7 +27,7 @@ Outcome commit_checkpoint(const std::string& checkpoint_dir, Manifest base,
 Outcome abandon_checkpoint(const std::string& checkpoint_dir, const CheckpointRef& checkpoint);
 
 struct RetentionOrder {
-  uint64_t generation = 0;  // the newest of the directory: with a newer one nothing happens
+  uint64_t generation = 0;  // whose record must be the newest; otherwise nothing happens
   int64_t keep = 1;         // >= 1
   int64_t keep_every = 0;   // steps whose multiples stay; 0 = none
   VerifyDepth depth = VerifyDepth::kSample;

@@ -5,7 +5,8 @@
 // manifest, so that goes first; a crash after it leaves a partial save, which a later pass removes.
 //
 // The lineage is read again before every deletion: a controller whose job has a newer generation,
-// because another controller has taken over, stops deleting.
+// because another controller has taken over, stops deleting. So does one that does not see the
+// record of its own generation: its view of the directory is broken.
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,6 +32,14 @@ std::string superseded(const std::vector<GenerationRecord>& records, uint64_t ge
          std::to_string(generation);
 }
 
+// Why the job of that generation may delete nothing; "" = it may.
+std::string find_objection(const std::vector<GenerationRecord>& records, uint64_t generation) {
+  if (records.empty() || records.back().generation < generation) {
+    return "the record of generation " + std::to_string(generation) + " is not to be seen";
+  }
+  return superseded(records, generation);
+}
+
 bool recorded_as_damaged(const std::vector<GenerationRecord>& chain, const std::string& name) {
   return std::any_of(chain.begin(), chain.end(), [&](const GenerationRecord& record) {
     return std::find(record.damaged.begin(), record.damaged.end(), name) != record.damaged.end();
@@ -49,21 +58,6 @@ Outcome delete_checkpoint(const std::string& checkpoint_dir, const std::string& 
   return remove_tree(step_dir);
 }
 
-// Whose checkpoint it is: another job may have its own in the same directory, and those stay.
-class OwnGenerations {
- public:
-  OwnGenerations(const std::vector<GenerationRecord>& records, uint64_t generation)
-      : is_recorded_(!records.empty()), own_(generations_of_newest_job(records)) {
-    own_.insert(generation);
-  }
-  // Without any record there is one job.
-  bool has(uint64_t generation) const { return !is_recorded_ || own_.contains(generation); }
-
- private:
-  bool is_recorded_;
-  std::set<uint64_t> own_;
-};
-
 // "No" only by a listing: an answer about the manifest's name alone may come from a cache. False as
 // well for what is no directory or is gone.
 Result<bool> has_no_manifest(const std::string& step_dir) {
@@ -81,7 +75,7 @@ class Retention {
     Retention seen(checkpoint_dir, order, records);
     HP_TRY_ASSIGN(const auto complete, list_checkpoints(checkpoint_dir));
     for (const CheckpointRef& ref : complete) {
-      if (seen.own_.has(ref.generation)) seen.complete_.push_back(ref);
+      if (seen.own_.contains(ref.generation)) seen.complete_.push_back(ref);
     }
     HP_TRY_ASSIGN(seen.names_, list_directory(checkpoint_dir));
     return seen;
@@ -112,7 +106,7 @@ class Retention {
       : dir_(checkpoint_dir),
         order_(order),
         chain_(chain_of_newest(records)),
-        own_(records, order.generation) {}
+        own_(generations_of_newest_job(records)) {}
 
   Result<std::vector<std::string>> choose(int64_t keep) const {
     std::set<CheckpointRef> doomed = superfluous(keep);
@@ -127,7 +121,7 @@ class Retention {
     for (const std::string& name : names_) {
       if (!name.starts_with(kUndone)) continue;
       const auto ref = parse_checkpoint_name(name.substr(std::string(kUndone).size()));
-      if (ref && own_.has(ref->generation)) result.push_back(name);
+      if (ref && own_.contains(ref->generation)) result.push_back(name);
     }
     return result;
   }
@@ -151,7 +145,7 @@ class Retention {
   // Whether a save without a manifest may go: its generation is over. If its commit still came, it
   // must not be the newest checkpoint.
   bool may_be_given_up(const CheckpointRef& ref) const {
-    const bool is_over = ref.generation < order_.generation && own_.has(ref.generation);
+    const bool is_over = ref.generation < order_.generation && own_.contains(ref.generation);
     const bool would_be_newest = newest() && ref > *newest() && valid_by_lineage(ref, chain_);
     return order_.unfinished && is_over && !would_be_newest;
   }
@@ -159,7 +153,7 @@ class Retention {
   std::string dir_;
   RetentionOrder order_;
   std::vector<GenerationRecord> chain_;
-  OwnGenerations own_;
+  std::set<uint64_t> own_;  // generations: another job may have checkpoints of its own here
   std::vector<CheckpointRef> complete_;  // own, ascending
   std::vector<std::string> names_;       // all entries
 };
@@ -173,7 +167,7 @@ Result<std::string> find_refusal(const std::string& checkpoint_dir, const Retent
                 path_exists(checkpoint_dir + "/" + verified + "/" + kManifestName));
   if (!is_there) return verified + " is gone";
   HP_TRY_ASSIGN(const auto records, read_lineage(checkpoint_dir));
-  return superseded(records, order.generation);
+  return find_objection(records, order.generation);
 }
 
 // Whether `checkpoint` may be what remains. Otherwise the report says why not.
@@ -199,7 +193,7 @@ Result<RetentionReport> delete_older_checkpoints(const std::string& checkpoint_d
                                                  const RetentionOrder& order) {
   RetentionReport report;
   HP_TRY_ASSIGN(const auto records, read_lineage(checkpoint_dir));
-  report.refused = superseded(records, order.generation);
+  report.refused = find_objection(records, order.generation);
   if (!report.refused.empty()) return report;
   HP_TRY_ASSIGN(const Retention seen, Retention::look(checkpoint_dir, order, records));
   HP_TRY_ASSIGN(const auto doomed, seen.choose());

@@ -448,6 +448,20 @@ TEST(Sample, DiffersBetweenCheckpointsAndShards) {
   EXPECT_THAT(sampled_ranges({30, 1}, 0, 0), IsEmpty());
 }
 
+// A server that answered "no such file" for a moment showed no records: every checkpoint then
+// seemed valid, also those of other jobs.
+TEST(Retention, UnseenRecordDeletesNothing) {
+  const TemporaryDirectory dir;
+  record(dir, 1, 0);
+  for (const uint64_t step : {10, 20}) save(dir, step, 1);
+  ASSERT_EQ(::rename((dir / "generations").c_str(), (dir / "aside").c_str()), 0);
+  const auto report = keep_newest(dir.path(), 1, 1);
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_THAT(report->refused, HasSubstr("the record of generation 1 is not to be seen"));
+  EXPECT_THAT(report->deleted, IsEmpty());
+  EXPECT_EQ(checkpoints_in(dir).size(), 2U);
+}
+
 // A full disk: fewer than `keep`, one at a time, and never the newest one.
 TEST(Retention, RoomIsMadeDownToOneVerifiedCheckpoint) {
   const TemporaryDirectory dir;
