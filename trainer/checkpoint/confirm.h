@@ -15,14 +15,13 @@
 namespace hpctl {
 
 // Ok: the checkpoint in `step_dir` (a path) is sound as far as `depth` looks. kDataLoss: it is
-// damaged; the message names the file. kUnavailable: goes_on() has become false, which is asked
-// before each read of at most some MiB. Other errors: a file could not be read now.
-// Blocks on storage. One call at a time per `goes_on`.
+// damaged; the message names the file. kUnavailable: goes_on() returned false. Other errors: a file
+// could not be read now. Blocks on storage, and calls goes_on() before each read of at most 4 MiB.
 Outcome confirm_checkpoint(const std::string& step_dir, VerifyDepth depth,
                            const std::function<bool()>& goes_on);
 
-// Which of `count` stored ranges of shard `file` a sample reads, ascending and each once: the same
-// for every call, others for the next checkpoint.
+// Indices below `count` of the stored ranges of shard `file` that a sample reads, ascending. A
+// function of its arguments, so every reader of a checkpoint reads the same ranges.
 std::vector<size_t> sampled_ranges(const CheckpointRef& checkpoint, size_t file, size_t count);
 
 }  // namespace hpctl

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may be deleted, and in which order. The controller calls this in the lane of the directory;
-// no worker deletes a checkpoint. Before the first deletion the newest valid checkpoint is read
-// again (confirm.h); what is not older than it stays. A checkpoint stops existing with its
+// Decides what is deleted, and in which order. The controller calls this in the lane of the
+// directory; no worker deletes a checkpoint. Before the first deletion the newest valid checkpoint
+// is read again (confirm.h); what is not older than it stays. A checkpoint stops existing with its
 // manifest, so that goes first; a crash after it leaves a partial save, which a later pass removes.
 //
 // The lineage is read again before every deletion: a controller whose job has a newer generation,
@@ -35,7 +35,7 @@ std::string superseded(const std::vector<GenerationRecord>& records, uint64_t ge
 // Why the job of that generation may delete nothing; "" = it may.
 std::string find_objection(const std::vector<GenerationRecord>& records, uint64_t generation) {
   if (records.empty() || records.back().generation < generation) {
-    return "the record of generation " + std::to_string(generation) + " is not to be seen";
+    return "the record of generation " + std::to_string(generation) + " cannot be seen";
   }
   return superseded(records, generation);
 }
@@ -67,7 +67,7 @@ Result<bool> has_no_manifest(const std::string& step_dir) {
   return false;
 }
 
-// What is in the directory, seen by the job of the newest generation.
+// A look at the directory by the job of the newest generation.
 class Retention {
  public:
   static Result<Retention> look(const std::string& checkpoint_dir, const RetentionOrder& order,

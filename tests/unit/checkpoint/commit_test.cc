@@ -457,7 +457,7 @@ TEST(Retention, UnseenRecordDeletesNothing) {
   ASSERT_EQ(::rename((dir / "generations").c_str(), (dir / "aside").c_str()), 0);
   const auto report = keep_newest(dir.path(), 1, 1);
   ASSERT_TRUE(report.ok()) << report.error().message;
-  EXPECT_THAT(report->refused, HasSubstr("the record of generation 1 is not to be seen"));
+  EXPECT_THAT(report->refused, HasSubstr("the record of generation 1 cannot be seen"));
   EXPECT_THAT(report->deleted, IsEmpty());
   EXPECT_EQ(checkpoints_in(dir).size(), 2U);
 }
