@@ -7,6 +7,8 @@
 #include <grpcpp/server.h>
 
 #include <atomic>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -101,6 +103,8 @@ class Controller final : public OwnerEffects {
   std::optional<core::LogEntry> take_damage(const core::Job& job);
   void damage(const core::LogEntry& told, const core::EventBody& found,
               const std::string& directory);
+  std::function<bool()> begin_prune(JobId job);
+  void interrupt_prune(JobId job);
   void append_event_files(const Committed& batch);
   void show(const core::State& state, JobId id);
   void notify(const core::Job& job, const std::vector<Notice>& notices);
@@ -136,7 +140,8 @@ class Controller final : public OwnerEffects {
   static bool is_to_be_shown(const Shown& shown, int64_t now_ms);
   std::map<JobId, Shown> shown_;
   std::map<JobId, core::LogEntry> to_damage_;  // FaultInjected: of whose jobs the newest checkpoint
-  int64_t look_at_all_ms_ = 0;                 // next time; the owner thread
+  std::map<JobId, std::shared_ptr<std::atomic<bool>>> prunes_;  // whether the newest is wanted
+  int64_t look_at_all_ms_ = 0;                                  // next time; the owner thread
 
   std::atomic<bool> has_work_{false};  // a live job, a node not ended, an open action
 

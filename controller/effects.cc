@@ -14,6 +14,7 @@
 #include "controller/controller.h"
 #include "controller/engine/checkpoint_dir_actions.h"
 #include "controller/engine/damage.h"
+#include "controller/engine/prune.h"
 #include "controller/leadership/directory_claim.h"
 #include "controller/publish/job_view.h"
 
@@ -48,6 +49,7 @@ void Controller::perform(const core::Action& action, const core::State& state) {
     });
   } else if (const auto* find = std::get_if<core::FindCheckpoint>(&action.body)) {
     const core::Job& job = state.jobs.at(find->job);
+    interrupt_prune(job.id);
     directories_->post(job.spec.checkpoint.dir,
                        [this, id = action.id, find = *find, job, ordered = take_damage(job)] {
                          if (!claim(id, job, true)) return;
@@ -66,7 +68,29 @@ void Controller::perform(const core::Action& action, const core::State& state) {
           ports_.learn(paths_, record.job, record.generation);
           loop_->post(std::move(done));
         });
+  } else if (const auto* order = std::get_if<core::PruneCheckpoints>(&action.body)) {
+    const core::Job& job = state.jobs.at(order->job);
+    directories_->post(job.spec.checkpoint.dir,
+                       [this, id = action.id, order = *order, job, goes_on = begin_prune(job.id)] {
+                         if (!goes_on() || !mode_.may_record() || !claim(id, job, false)) return;
+                         auto done = prune_checkpoints(id, order, job.spec, goes_on);
+                         if (done) loop_->post(std::move(*done));
+                       });
   }
+}
+
+// What the new order asks whether it is still wanted.
+std::function<bool()> Controller::begin_prune(JobId job) {
+  interrupt_prune(job);
+  auto wanted = std::make_shared<std::atomic<bool>>(true);
+  prunes_[job] = wanted;
+  return [wanted] { return wanted->load(); };
+}
+
+// A recovery does not wait until a large checkpoint has been verified.
+void Controller::interrupt_prune(JobId job) {
+  const auto running = prunes_.find(job);
+  if (running != prunes_.end()) running->second->store(false);
 }
 
 // False: the directory is not the job's, and the core has been told.
@@ -302,6 +326,9 @@ std::vector<core::EventBody> Controller::sweep(int64_t now_ms) {
     events.emplace_back(std::move(lost));
   }
   for (core::ControllerNoted& note : progress_.take_notes()) events.emplace_back(std::move(note));
+  for (core::CheckpointRoomNeeded& needed : progress_.take_room_needed()) {
+    events.emplace_back(std::move(needed));
+  }
   // What follows looks at every rank and job, and is in no such hurry as the silence of a node.
   if (now_ms < look_at_all_ms_) return events;
   look_at_all_ms_ = now_ms + kLookAtAllMs;

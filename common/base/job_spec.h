@@ -18,12 +18,19 @@
 
 namespace hpctl {
 
+// How closely the newest checkpoint is read again before an older one is deleted.
+enum class VerifyDepth { kSizes, kSample, kFull };
+constexpr auto words_of(VerifyDepth) {
+  return std::to_array<const char*>({"sizes", "sample", "full"});
+}
+
 struct CheckpointSpec {
   std::string dir;            // absolute; "" = HomePaths::default_checkpoints, filled at submit
   int64_t every_steps = 500;  // 0 = off
   double every_minutes = 30;  // 0 = off
   int64_t keep = 5;
   int64_t keep_every = 0;  // steps whose multiples are never deleted; 0 = none
+  VerifyDepth verify_before_delete = VerifyDepth::kSample;
   // How long training goes on while the disk is too full to save; 0 = not at all.
   std::string resume = "latest";  // latest | none | absolute path of a step-N.gG directory
 };

@@ -21,6 +21,7 @@ struct StepFigures {
   uint64_t communication_ns = 0;  // at least one collective was under way
   uint64_t communication_wait_ns = 0;
   uint64_t saves_without_room = 0;  // in a row, as of now: storage is full, or away
+  uint64_t saves_out_of_space = 0;  // of these, the newest in a row that found the disk full
   // Of all steps of the generation so far: for samples, and for checkpoints (to copy the state, and
   // for a save that was under way).
   uint64_t data_waits_ns = 0;

@@ -120,7 +120,8 @@ struct ProgressPage {
   // Of this rank, of all steps of the generation so far: common/base/step_figures.h.
   std::atomic<uint64_t> data_waits_ns;
   std::atomic<uint64_t> save_waits_ns;
-  std::atomic<uint64_t> snapshot_step;  // likewise
+  std::atomic<uint64_t> snapshot_step;       // likewise
+  std::atomic<uint64_t> saves_out_of_space;  // likewise
 };
 static_assert(sizeof(ProgressPage) <= kProgressPageBytes);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);

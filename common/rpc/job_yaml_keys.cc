@@ -42,6 +42,13 @@ void read_snapshot_interval(YamlValue& value, JobSpec& spec) {
   if (!value.is_word("auto")) value.read(spec.recovery.snapshot.every_steps);
 }
 
+void read_verify_depth(YamlValue& value, JobSpec& spec) {
+  value.read_word(all_words<VerifyDepth>(), [&](std::string_view word) {
+    const auto depth = from_word<VerifyDepth>(word);
+    if (depth) spec.checkpoint.verify_before_delete = *depth;
+    return depth.has_value();
+  });
+}
 void read_straggler(YamlValue& value, JobSpec& spec) {
   value.read_word(all_words<StragglerPolicy>(), [&](std::string_view word) {
     const auto policy = from_word<StragglerPolicy>(word);
@@ -252,6 +259,12 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
     {"checkpoint.keep_every", kValue, "integer", "0", "0 or a multiple of every_steps",
      "Checkpoints whose step is a multiple of this are kept for good, besides the newest; 0: none.",
      HP_READ(checkpoint.keep_every)},
+    {"checkpoint.verify_before_delete", kValue, "text", "sample", "sizes, sample, full",
+     "How closely the controller reads the newest checkpoint, past the page cache, before it "
+     "deletes an older one. sizes: the manifest and the size of every file. sample: also some "
+     "ranges of every file against their checksums. full: every byte. If the checkpoint is "
+     "damaged, nothing is deleted.",
+     read_verify_depth},
     {"checkpoint.resume", kValue, "latest, none or path", "latest", "",
      "What the first generation starts from: the latest valid checkpoint in dir (the seed if "
      "there is none), the seed in any case, or a step-N.gG directory, such as the step-0.g0 that "

@@ -58,6 +58,7 @@ void put_checkpoint(YAML::Emitter& out, const CheckpointSpec& c) {
   put(out, "every_minutes", c.every_minutes);
   put(out, "keep", c.keep);
   put(out, "keep_every", c.keep_every);
+  put(out, "verify_before_delete", to_word(c.verify_before_delete));
   put(out, "resume", c.resume);
   out << EndMap;
 }

@@ -188,6 +188,7 @@ std::optional<StepFigures> make_figures(const v1::WorkerProgress& worker) {
   figures.data_waits_ns = from.data_waits_ns();
   figures.save_waits_ns = from.save_waits_ns();
   figures.snapshot_step = from.snapshot_step();
+  figures.saves_out_of_space = from.saves_out_of_space();
   return figures;
 }
 

@@ -369,6 +369,19 @@ std::vector<core::ControllerNoted> ProgressTable::take_notes() {
   return notes;
 }
 
+std::vector<core::CheckpointRoomNeeded> ProgressTable::take_room_needed() {
+  std::vector<core::CheckpointRoomNeeded> needed;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (auto& [job, entry] : jobs_) {
+    const auto rank0 = entry.shown.ranks.find(0);
+    if (rank0 == entry.shown.ranks.end() || !rank0->second.report.figures) continue;
+    const uint64_t now = rank0->second.report.figures->saves_out_of_space;
+    const uint64_t before = std::exchange(entry.saves_out_of_space, now);
+    if (now > before) needed.push_back({job, {entry.shown.generation}});
+  }
+  return needed;
+}
+
 void ProgressTable::rearm(int64_t now_ms) {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (auto& [job, entry] : jobs_) {

@@ -108,6 +108,8 @@ class ProgressTable {
   std::vector<core::EventBody> take_stragglers();
   // The disk of the checkpoints has become full, or has room again.
   std::vector<core::ControllerNoted> take_notes();
+  // Of each save that has found the disk full since the last call.
+  std::vector<core::CheckpointRoomNeeded> take_room_needed();
   void rearm(int64_t now_ms);
   JobProgress of(JobId job);
 
@@ -122,8 +124,9 @@ class ProgressTable {
     bool hang_reported = false;
     core::PlainHangs plain_hangs;
     bool told_fail = false;
-    uint64_t told_step = 0;  // furthest step the core knows
-    StepWaits told_waits;    // likewise
+    uint64_t saves_out_of_space = 0;  // rank 0's, when it was last asked for
+    uint64_t told_step = 0;           // furthest step the core knows
+    StepWaits told_waits;             // likewise
     int32_t world_size = 0;
     uint64_t regain_step = 0;  // the core wants to know when it is completed; 0 = nothing
     uint64_t former_step = 0;  // of the job before this controller; shown until a rank reports

@@ -73,6 +73,7 @@ Job make_job(const Transition& t, const JobAdopted& e) {
   job.fault = e.cause;
   job.fault_seq = t.seq();
   job.generation = job.directory_generation = e.generation;
+  job.pruning.recorded_ms = t.now();
   job.checkpoint = e.checkpoint;
   job.memory_of = e.memory_of;
   job.start_step = job.progress_at_restart = job.start_at_restart = e.start_step;

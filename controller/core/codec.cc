@@ -64,6 +64,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BadStepRecord, generation, numbe
                                                 skipped_steps, skipped_samples, rollbacks, stops)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Straggler, node, rank, slowdown, evidence,
                                                 generation)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Pruning, due, for_room, recorded_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Job, id, spec, owner_uid, submit_key, backend, limits, active_nodes, state, reason, generation,
     directory_generation, stage, checkpoint, memory_of, refilled, former_parts, without_memory,
@@ -73,7 +74,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     scheduler_note, cancel_requested, cancel_reason, saves_first, at_limit, stage_since_ms,
     suspended_since_ms, deadline_ms, submitted_wall_ms, ended_wall_ms, running_since_ms,
     recovering_since_ms, regain_step, stepped_ms, lost_ms, spent, part_since_ms, loss_part,
-    told_waits, bad_step, stragglers)
+    told_waits, bad_step, stragglers, pruning)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeKey, job, name)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Node, key, state, instance_id, boot_id, address, holder_pid, agent_pid, connected, launches,
@@ -101,6 +102,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RequeueJob, job, exclude, expect
                                                 quarantined, attempt)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ReplaceNode, job, node, instance_id, reason, leaves,
                                                 reboot, since_wall_ms)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PruneCheckpoints, job, generation, for_room,
+                                                unfinished)
 
 // Events.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LiveWorker, rank, generation, pid, origin)
@@ -135,6 +138,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkersExited, job, node, boot_i
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GenerationProgressed, job, generation, step,
                                                 stepped_ms, waits)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointCommitted, job, generation, step)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointRoomNeeded, job, generation)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointsPruned, action, job, verified, deleted,
+                                                problem)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(HangDetected, job, generation, node, rank, evidence)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ActionFailed, action, job, node, reason, permanent,
                                                 node_fault, hardware, reboot)
@@ -215,10 +221,12 @@ constexpr std::array<const char*, std::variant_size_v<EventBody>> kEventNames = 
     "StragglerOver",
     "WorkersExited",
     "SpareFoundUnfit",
-    "SpareReady"};
+    "SpareReady",
+    "CheckpointRoomNeeded",
+    "CheckpointsPruned"};
 constexpr std::array<const char*, std::variant_size_v<ActionBody>> kActionNames = {
-    "LaunchNode",  "FindCheckpoint", "RecordGeneration", "StartWorkers",
-    "StopWorkers", "EndNode",        "RequeueJob",       "ReplaceNode"};
+    "LaunchNode", "FindCheckpoint", "RecordGeneration", "StartWorkers",    "StopWorkers",
+    "EndNode",    "RequeueJob",     "ReplaceNode",      "PruneCheckpoints"};
 
 // Bytes that are not UTF-8 (a worker's last words) are replaced, never an error.
 std::string dump(const json& j) { return json_text(j); }

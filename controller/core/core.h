@@ -33,6 +33,7 @@ enum class ActionKind : uint8_t {
   kEndNode,
   kRequeueJob,
   kReplaceNode,
+  kPruneCheckpoints,
 };
 
 // Look-ups derived from the rows, so that a Step never scans tables; not stored. After loading rows

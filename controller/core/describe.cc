@@ -7,6 +7,7 @@
 #include "common/base/duration_text.h"
 #include "common/base/worker_abi.h"
 #include "controller/core/codec.h"
+#include "controller/core/plan.h"
 #include "controller/core/rules.h"
 
 namespace hpctl::core {
@@ -216,6 +217,19 @@ struct Describe {
     planned(e.job);
     entry.cause = "checkpoint step-" + std::to_string(e.step) + ".g" + to_string(e.generation) +
                   " is durable";
+  }
+  void operator()(const CheckpointRoomNeeded& e) {
+    place(e.job, "", e.generation);
+    entry.cause = "a save found the disk full";
+  }
+  void operator()(const CheckpointsPruned& e) {
+    place(e.job);
+    entry.because = e.action.seq;
+    if (!e.problem.empty()) {
+      entry.cause = "older checkpoints stay: " + e.problem;
+    } else {
+      entry.cause = e.verified + " is verified; deleted: " + join_some(e.deleted);
+    }
   }
   void operator()(const HangDetected& e) {
     place(e.job, e.node, e.generation);

@@ -197,6 +197,19 @@ struct CheckpointCommitted {
   Generation generation;
   uint64_t step = 0;
 };
+// A save of the newest generation found the disk full, and will be tried again.
+struct CheckpointRoomNeeded {
+  JobId job;
+  Generation generation;
+};
+// PruneCheckpoints was carried out.
+struct CheckpointsPruned {
+  ActionId action;
+  JobId job;
+  std::string verified = {};              // the newest checkpoint; "" = nothing was to be deleted
+  std::vector<std::string> deleted = {};  // names, oldest first
+  std::string problem = {};               // why nothing was deleted; "" = nothing is wrong
+};
 // No step completed for the hang timeout. Nobody is blamed where node and rank are "" and -1; a
 // node without a rank has several that may be to blame.
 struct HangDetected {
@@ -364,7 +377,7 @@ using EventBody =
                  QuarantineRequested, ReleaseRequested, HardwareFaultFound, BadStepFound,
                  RecoveryRequested, SuspensionChanged, ControllerNoted, TrainingSeen, FaultInjected,
                  FaultNotInjected, StragglerFound, StragglerOver, WorkersExited, SpareFoundUnfit,
-                 SpareReady>;
+                 SpareReady, CheckpointRoomNeeded, CheckpointsPruned>;
 
 struct Event {
   Seq seq;              // assigned by the shell: State::last_seq + 1

@@ -27,6 +27,8 @@ const char* what_failed(ActionKind kind) {
       return "the job could not be requeued";
     case ActionKind::kReplaceNode:
       return "could not be marked to be replaced or rebooted";
+    case ActionKind::kPruneCheckpoints:
+      return "older checkpoints stay";
   }
   return "failed";
 }
@@ -53,6 +55,8 @@ void on(Transition& t, const ActionFailed& e) {
     t.set_state(*node, NodeState::kEnding, cause);  // limits.end ends the wait
   } else if (target.kind == ActionKind::kRequeueJob) {
     refuse_requeue(t, job, e.reason);
+  } else if (target.kind == ActionKind::kPruneCheckpoints) {
+    prune_failed(t, job, cause);
   } else if (target.kind == ActionKind::kReplaceNode) {
     t.note("NotPossible", job, cause, target.node);
     t.facts(job.id).look_again = node != nullptr && t.has_ranks(node->key);

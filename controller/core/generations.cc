@@ -182,6 +182,7 @@ void on(Transition& t, const GenerationRecorded& e) {
   const auto& record = std::get<RecordGeneration>(action->body);
   job.generation = record.generation;
   job.told_waits = {};
+  job.pruning.recorded_ms = t.now();
   job.checkpoint = record.checkpoint;
   job.memory_of = record.memory_of;
   job.refilled = record.refilled;
@@ -260,6 +261,7 @@ void on(Transition& t, const CheckpointCommitted& e) {
     return;
   }
   job->committed_step = e.step;
+  job->pruning.due = true;
   if (e.step > job->furthest_step) count_step(*job, e.step, t.now());
   learn_step(*job, e.step);
   t.changed(*job);

@@ -161,7 +161,7 @@ void enter_stop_workers(Transition& t, Job& job) {
   }
   for (const auto kind :
        {ActionKind::kFindCheckpoint, ActionKind::kRecordGeneration, ActionKind::kStartWorkers,
-        ActionKind::kStopWorkers, ActionKind::kRequeueJob}) {
+        ActionKind::kStopWorkers, ActionKind::kRequeueJob, ActionKind::kPruneCheckpoints}) {
     t.withdraw_all(job.id, kind);
   }
   enter_stage(t, job, PlanStage::kStopWorkers);

@@ -171,6 +171,14 @@ void recover_hardware(Transition& t, Job& job, Node& node, bool leaves);
 // The node is the same instance as before and can be used again, as was asked for (a reboot).
 void give_back(Transition& t, const Job& job, Node& node);
 
+// ---- older checkpoints (prune.cc) ---------------------------------------------------------------
+
+// The job trains, a newer checkpoint was committed or room is needed, and no order is open.
+bool can_prune(Transition& t, const Job& job);
+void order_prune(Transition& t, Job& job);
+// The order could not be carried out; the next commit gives another one.
+void prune_failed(Transition& t, Job& job, const std::string& cause);
+
 // ---- faults (recovery.cc) -----------------------------------------------------------------------
 
 // A rule reports a fault; what becomes of it is judged afterwards.

@@ -212,6 +212,8 @@ constexpr std::array kTable = {
         trains_on_a_straggler, "save, and move to the spare", leave_straggler},
     Row{"a shrunk job trains, and could do so on more nodes", can_grow,
         "to them at a step boundary, which is no restart", grow_at_boundary},
+    Row{"a job trains, and a checkpoint was committed or a save needs room", can_prune,
+        "verify the newest checkpoint and delete older ones", order_prune},
 };
 
 const Row* find_row(Transition& t, const Job& job) {

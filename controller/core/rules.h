@@ -38,6 +38,9 @@ void on(Transition& t, const GenerationRecorded& e);
 void on(Transition& t, const GenerationTaken& e);
 void on(Transition& t, const GenerationProgressed& e);
 void on(Transition& t, const CheckpointCommitted& e);
+// prune.cc
+void on(Transition& t, const CheckpointRoomNeeded& e);
+void on(Transition& t, const CheckpointsPruned& e);
 // workers.cc
 void on(Transition& t, const WorkersStarted& e);
 void on(Transition& t, const WorkersStopped& e);

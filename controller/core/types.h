@@ -109,6 +109,13 @@ struct Straggler {
   Generation generation;
 };
 
+// The deletion of older checkpoints (prune.cc).
+struct Pruning {
+  bool due = false;         // a checkpoint was committed, or room is needed, since the last order
+  bool for_room = false;    // of that order: a save found the disk full
+  int64_t recorded_ms = 0;  // when the newest generation was recorded; 0 = not known
+};
+
 struct Job {
   JobId id;
   JobSpec spec;
@@ -170,6 +177,7 @@ struct Job {
   StepWaits told_waits;             // of the present generation, as far as they were told
   BadStepRecord bad_step;
   std::vector<Straggler> stragglers;  // in the order of nodes; of an older generation = over
+  Pruning pruning;
 
   int32_t nodes() const { return active_nodes == 0 ? spec.nodes : active_nodes; }
   int32_t world_size() const { return nodes() * spec.workers_per_node; }
@@ -362,8 +370,18 @@ struct ReplaceNode {
   int64_t since_wall_ms = 0;  // of the verdict
 };
 
+// Delete older checkpoints of the job's chain, after the newest one has been verified.
+// Precondition: `generation` is the newest in the directory; otherwise nothing happens.
+// Acknowledged by CheckpointsPruned or ActionFailed.
+struct PruneCheckpoints {
+  JobId job;
+  Generation generation;
+  bool for_room = false;    // if checkpoint.keep leaves nothing to delete: the oldest of the rest
+  bool unfinished = false;  // saves of older generations that have no manifest go, too
+};
+
 using ActionBody = std::variant<LaunchNode, FindCheckpoint, RecordGeneration, StartWorkers,
-                                StopWorkers, EndNode, RequeueJob, ReplaceNode>;
+                                StopWorkers, EndNode, RequeueJob, ReplaceNode, PruneCheckpoints>;
 
 struct Action {
   ActionId id;

@@ -207,6 +207,8 @@ void Fleet::answer(const Action& action) {
     });
   } else if (const auto* stop_order = std::get_if<StopWorkers>(&action.body)) {
     stop(action, *stop_order);
+  } else if (std::holds_alternative<PruneCheckpoints>(action.body)) {
+    after(costs_.directory, [this, id = action.id] { feed(CheckpointsPruned{id, job_}); });
   }
 }
 

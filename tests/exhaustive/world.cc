@@ -107,7 +107,8 @@ std::string World::commit(core::EventBody body, int32_t dies_after) {
 
 void World::perform(const core::Action& action) {
   if (std::holds_alternative<core::FindCheckpoint>(action.body) ||
-      std::holds_alternative<core::RecordGeneration>(action.body)) {
+      std::holds_alternative<core::RecordGeneration>(action.body) ||
+      std::holds_alternative<core::PruneCheckpoints>(action.body)) {
     orders_.emplace_back(action, searched_);
     return;
   }
@@ -152,6 +153,8 @@ void World::look_up(bool after_rival) {
   orders_.pop_front();
   if (std::holds_alternative<core::FindCheckpoint>(order.action.body)) {
     find(order);
+  } else if (std::holds_alternative<core::PruneCheckpoints>(order.action.body)) {
+    answers_.emplace_back(core::CheckpointsPruned{order.action.id, JobId{1}});
   } else {
     record(order, after_rival);
   }

@@ -43,6 +43,9 @@ class Script {
         {"wait", &Script::wait},
         {"progress", &Script::progress},
         {"commit", &Script::commit},
+        {"disk-full", &Script::disk_full},
+        {"prunes", &Script::prunes},
+        {"unsound", &Script::unsound},
         {"directory", &Script::directory},
         {"exit", &Script::exit_worker},
         {"stale-exit", &Script::stale_exit},
@@ -166,6 +169,14 @@ class Script {
     const auto step = static_cast<uint64_t>(number(words, 1));
     shell_.feed(CheckpointCommitted{id_, job().generation, step});
   }
+  // A save of the present generation found it.
+  void disk_full(const Words&) { shell_.feed(CheckpointRoomNeeded{id_, job().generation}); }
+  // prunes VERIFIED DELETED...: what comes of the orders from now on
+  void prunes(const Words& words) {
+    shell_.pruned = {{}, {}, words.at(1), {words.begin() + 2, words.end()}};
+  }
+  // unsound WHY: as above, and nothing is deleted
+  void unsound(const Words& words) { shell_.pruned = {{}, {}, "", {}, join(words, 1)}; }
   void directory(const Words& words) {
     shell_.checkpoint = words.at(1);
     shell_.checkpoint_step = static_cast<uint64_t>(number(words, 2));

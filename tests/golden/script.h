@@ -9,7 +9,7 @@
 //   settle KIND               only the open actions of that kind (LaunchNode, ...)
 //   answer KIND NODE          only the node carries out its open action of that kind
 //   wait MS                   time passes; deadlines on the way fire
-//   progress STEP | commit STEP
+//   progress STEP | commit STEP | disk-full | prunes VERIFIED DELETED... | unsound WHY
 //   trains on|off             whether ranks are seen to move when a deadline comes
 //   directory NAME STEP       the newest valid checkpoint is NAME, at STEP
 //   exit RANK code|signal N step N [words of the worker ...]

@@ -160,7 +160,11 @@ Ended run(const std::vector<Fault>& faults, std::string& story) {
                                << cluster.hpctl({"logs", to_string(job)}).out;
   Ended ended{.digest = "", .calls = outage.calls()};
   if (state != "FINISHED") return ended;
-  EXPECT_EQ(checkpoints_in(directory), keep) << story << broken_promise("checkpoint");
+  // The controller deletes the last ones after the end.
+  EXPECT_TRUE(wait_until(
+      directory, [&] { return checkpoints_in(directory) == keep; }, seconds(30)))
+      << checkpoints_in(directory) << " checkpoints\n"
+      << story << broken_promise("checkpoint");
   const auto ledger = verify_ledger(directory + "/ledger", directory);
   EXPECT_TRUE(ledger.ok()) << story << ledger.error().message << broken_promise("ledger");
   if (ledger.ok()) {

@@ -44,6 +44,8 @@ void Cluster::perform(const Action& action) {
     find_checkpoint(action, *find);
   } else if (const auto* record = std::get_if<core::RecordGeneration>(&action.body)) {
     record_generation(action, *record);
+  } else if (const auto* prune = std::get_if<core::PruneCheckpoints>(&action.body)) {
+    prune_checkpoints(action, *prune);
   } else if (const auto* requeue_order = std::get_if<core::RequeueJob>(&action.body)) {
     requeue(action, *requeue_order);
   } else if (const auto* replace_order = std::get_if<core::ReplaceNode>(&action.body)) {
@@ -171,6 +173,7 @@ void Cluster::end_holder(SimNode& node) {
 }
 
 void Cluster::find_checkpoint(const Action& action, const core::FindCheckpoint& order) {
+  ++searches_[order.job];
   const uint64_t incarnation = controller_.incarnation();
   agenda_.after(delay(), [this, action, order, incarnation] {
     if (incarnation != controller_.incarnation()) return;
@@ -182,6 +185,24 @@ void Cluster::find_checkpoint(const Action& action, const core::FindCheckpoint& 
     searched_ms_[order.job] = agenda_.now();
     controller_.post(core::CheckpointChosen{
         action.id, order.job, found.name, found.step, {found.newest_generation}});
+  });
+}
+
+// The next search interrupts it, as in the lane of a directory.
+void Cluster::prune_checkpoints(const Action& action, const core::PruneCheckpoints& order) {
+  const uint64_t incarnation = controller_.incarnation();
+  agenda_.after(delay(), [this, action, order, incarnation, searches = searches_[order.job]] {
+    if (incarnation != controller_.incarnation() || searches != searches_[order.job]) return;
+    if (strikes(swarm_.directory_fails)) {
+      controller_.post(core::ActionFailed{action.id, order.job, "", "input/output error", false});
+      return;
+    }
+    core::CheckpointsPruned done{action.id, order.job};
+    const Pruned pruned = directory(order.job).prune(order.generation.value);
+    done.verified = pruned.verified;
+    done.deleted = pruned.deleted;
+    done.problem = pruned.problem;
+    controller_.post(std::move(done));
   });
 }
 

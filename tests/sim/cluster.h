@@ -263,6 +263,7 @@ class Cluster final : public World {
   void end_holder(SimNode& node);
   void holder_exit_seen(const SimNode& node, uint64_t pid);
   void find_checkpoint(const core::Action& action, const core::FindCheckpoint& order);
+  void prune_checkpoints(const core::Action& action, const core::PruneCheckpoints& order);
   void record_generation(const core::Action& action, const core::RecordGeneration& order);
   void requeue(const core::Action& action, const core::RequeueJob& order);
   void replace(const core::Action& action, const core::ReplaceNode& order);
@@ -319,6 +320,7 @@ class Cluster final : public World {
   std::map<JobId, JobPlan> plans_;
   std::map<JobId, Directory> directories_;
   std::map<JobId, int64_t> searched_ms_;
+  std::map<JobId, uint64_t> searches_;  // FindCheckpoint orders so far
   std::map<core::NodeKey, SimNode> nodes_;
   std::vector<core::NodeKey> names_;
   std::map<std::pair<JobId, uint64_t>, Run> runs_;

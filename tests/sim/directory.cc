@@ -45,6 +45,31 @@ bool Directory::commit(const CheckpointRef& ref, StoredCheckpoint checkpoint) {
   return checkpoints_.emplace(ref, std::move(checkpoint)).second;
 }
 
+Pruned Directory::prune(uint64_t generation) {
+  Pruned done;
+  if (records_.empty() || records_.back().generation > generation) return done;
+  const auto chain = chain_of_newest(records_);
+  const auto counts = [&](const auto& stored) { return valid_by_lineage(stored.first, chain); };
+  const auto newest = std::find_if(checkpoints_.rbegin(), checkpoints_.rend(), counts);
+  if (newest == checkpoints_.rend()) return done;
+  if (newest->second.damaged) {
+    done.problem = newest->first.name() + " is damaged";
+    return done;
+  }
+  done.verified = newest->first.name();
+  const auto& damaged = chain.front().damaged;
+  std::erase_if(checkpoints_, [&](const auto& stored) {
+    const std::string name = stored.first.name();
+    const bool is_own = stored.first.generation >= generation && !counts(stored);
+    const bool is_evidence = std::find(damaged.begin(), damaged.end(), name) != damaged.end();
+    if (name == done.verified || is_own || is_evidence) return false;
+    done.deleted.push_back(name);
+    return true;
+  });
+  if (done.deleted.empty()) done.verified.clear();
+  return done;
+}
+
 const GenerationRecord* Directory::record(uint64_t generation) const {
   for (const auto& record : records_) {
     if (record.generation == generation) return &record;

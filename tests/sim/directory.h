@@ -46,6 +46,12 @@ struct Found {
   uint64_t newest_generation = 0;
 };
 
+struct Pruned {
+  std::string verified;  // the newest valid one; "" = nothing was to be deleted
+  std::vector<std::string> deleted;
+  std::string problem;
+};
+
 enum class Creation { kCreated, kOursAlready, kTaken };
 
 class Directory {
@@ -55,6 +61,10 @@ class Directory {
   Creation create(const GenerationRecord& record, const std::string& author);
   // False when that checkpoint exists already.
   bool commit(const CheckpointRef& ref, StoredCheckpoint checkpoint);
+
+  // As delete_older_checkpoints() with keep: 1, every byte read. Every checkpoint here has a
+  // manifest.
+  Pruned prune(uint64_t generation);
 
   const GenerationRecord* record(uint64_t generation) const;
   const StoredCheckpoint* checkpoint(const CheckpointRef& ref) const;

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "common/base/job_spec.h"
 #include "common/base/lineage.h"
 #include "common/base/result.h"
 #include "trainer/checkpoint/manifest.h"
@@ -24,25 +26,37 @@ Outcome commit_checkpoint(const std::string& checkpoint_dir, Manifest base,
 // After a failed save: removes step-N.gG unless it has a manifest. Missing is fine.
 Outcome abandon_checkpoint(const std::string& checkpoint_dir, const CheckpointRef& checkpoint);
 
-struct RetentionReport {
-  std::vector<std::string> deleted;  // names of checkpoints and partial saves removed
-  std::string refused;               // why nothing was deleted, "" when retention ran
+struct RetentionOrder {
+  uint64_t generation = 0;  // whose record must be the newest; otherwise nothing happens
+  int64_t keep = 1;         // >= 1
+  int64_t keep_every = 0;   // steps whose multiples stay; 0 = none
+  VerifyDepth depth = VerifyDepth::kSample;
+  bool for_room = false;   // where `keep` leaves nothing to delete, keep fewer, at least one
+  bool unfinished = true;  // saves of older generations without a manifest go, too
+  std::function<bool()> goes_on = [] { return true; };  // false = stop, between two files
 };
 
-// Keeps the newest `keep` (>= 1) checkpoints that are valid by lineage, and those whose step is a
-// multiple of `keep_every` (0 = none), and deletes, manifest first: other valid ones, checkpoints
-// of a history that was given up or undone, and partial saves of older generations. Checkpoints
-// recorded as damaged stay for inspection, and so does what another job has saved in the directory:
-// only generations of this job and of those that it continues are looked at. Only the newest
-// generation deletes: when the lineage has a newer one than `generation`, nothing happens. The
-// newest valid checkpoint is never deleted.
-Result<RetentionReport> keep_newest(const std::string& checkpoint_dir, int64_t keep,
-                                    uint64_t generation, int64_t keep_every = 0);
+struct RetentionReport {
+  std::vector<std::string> deleted;  // names of checkpoints and partial saves removed
+  std::string verified;  // the newest valid checkpoint, read again; "" = nothing was to be deleted
+  std::string problem;   // why it is not sound; then nothing was deleted
+  std::string refused;   // why deletion stopped, "" when it ran to its end
+};
+
+// Keeps the newest `keep` checkpoints that are valid by lineage, and those whose step is a multiple
+// of `keep_every`, and deletes, manifest first: other valid ones, checkpoints of a history that was
+// given up or undone, and partial saves of older generations. The newest valid checkpoint stays,
+// and nothing is deleted before confirm_checkpoint() has found it sound. Checkpoints recorded as
+// damaged stay for inspection, and so does what another job has saved in the directory: only
+// generations of this job and of those that it continues are looked at. An error: storage could not
+// be read or written. Blocks on storage; one call at a time per directory.
+Result<RetentionReport> delete_older_checkpoints(const std::string& checkpoint_dir,
+                                                 const RetentionOrder& order);
 
 // Takes this generation's own checkpoints behind `step` out of the history, newest first, since it
 // was undone by going back: step-N.gG becomes undone-step-N.gG, which nobody resumes from. They
-// are deleted by keep_newest() after the next commit, not before: until then the state that
-// training went back to may be the only other one. An error when the lineage has a newer
+// are deleted by delete_older_checkpoints() after the next commit, not before: until then the state
+// that training went back to may be the only other one. An error when the lineage has a newer
 // generation.
 Outcome undo_checkpoints(const std::string& checkpoint_dir, uint64_t generation, uint64_t step);
 

@@ -1,31 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may be deleted, and in which order. A checkpoint stops existing with its manifest, so that
-// goes first; a crash after it leaves a partial save, which the next pass removes.
+// Decides what is deleted, and in which order. The controller calls this in the lane of the
+// directory; no worker deletes a checkpoint. Before the first deletion the newest valid checkpoint
+// is read again (confirm.h); what is not older than it stays. A checkpoint stops existing with its
+// manifest, so that goes first; a crash after it leaves a partial save, which a later pass removes.
 //
-// The lineage is read again before every deletion: a process of a generation that has been
-// superseded in the meantime stops deleting. Between that look and the deletion a newer generation
-// could still choose the checkpoint only if it chose before this generation's newest commit, and
-// its controller ends the old workers before it chooses.
+// The lineage is read again before every deletion: a controller whose job has a newer generation,
+// because another controller has taken over, stops deleting. So does one that does not see the
+// record of its own generation: its view of the directory is broken.
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <set>
 
 #include "common/base/failpoint.h"
 #include "common/base/file.h"
 #include "trainer/checkpoint/commit.h"
+#include "trainer/checkpoint/confirm.h"
 #include "trainer/checkpoint/durable_file.h"
 
 namespace hpctl {
 namespace {
 
 constexpr const char* kUndone = "undone-";  // before the name of a checkpoint
+constexpr const char* kManifestName = "manifest.json";
 
 std::string superseded(const std::vector<GenerationRecord>& records, uint64_t generation) {
   if (records.empty() || records.back().generation <= generation) return "";
   return "generation " + std::to_string(records.back().generation) + " is newer than " +
          std::to_string(generation);
+}
+
+// Why the job of that generation may delete nothing; "" = it may.
+std::string find_objection(const std::vector<GenerationRecord>& records, uint64_t generation) {
+  if (records.empty() || records.back().generation < generation) {
+    return "the record of generation " + std::to_string(generation) + " cannot be seen";
+  }
+  return superseded(records, generation);
 }
 
 bool recorded_as_damaged(const std::vector<GenerationRecord>& chain, const std::string& name) {
@@ -36,7 +48,7 @@ bool recorded_as_damaged(const std::vector<GenerationRecord>& chain, const std::
 
 Outcome delete_checkpoint(const std::string& checkpoint_dir, const std::string& name) {
   const std::string step_dir = checkpoint_dir + "/" + name;
-  const std::string manifest = step_dir + "/manifest.json";
+  const std::string manifest = step_dir + "/" + kManifestName;
   HP_FAILPOINT("checkpoint.delete.before_manifest");
   if (::unlink(manifest.c_str()) != 0 && errno != ENOENT) {
     return with_disk_remedy(errno_error("cannot remove " + manifest));
@@ -46,70 +58,150 @@ Outcome delete_checkpoint(const std::string& checkpoint_dir, const std::string& 
   return remove_tree(step_dir);
 }
 
-// Whose checkpoint it is: another job may have its own in the same directory, and those stay.
-class OwnGenerations {
+// "No" only by a listing: an answer about the manifest's name alone may come from a cache. False as
+// well for what is no directory or is gone.
+Result<bool> has_no_manifest(const std::string& step_dir) {
+  const auto names = list_directory(step_dir);
+  if (names.ok()) return std::find(names->begin(), names->end(), kManifestName) == names->end();
+  if (names.error().code == ErrorCode::kStorage) return names.error();
+  return false;
+}
+
+// A look at the directory by the job of the newest generation.
+class Retention {
  public:
-  OwnGenerations(const std::vector<GenerationRecord>& records, uint64_t generation)
-      : is_recorded_(!records.empty()), own_(generations_of_newest_job(records)) {
-    own_.insert(generation);
+  static Result<Retention> look(const std::string& checkpoint_dir, const RetentionOrder& order,
+                                const std::vector<GenerationRecord>& records) {
+    Retention seen(checkpoint_dir, order, records);
+    HP_TRY_ASSIGN(const auto complete, list_checkpoints(checkpoint_dir));
+    for (const CheckpointRef& ref : complete) {
+      if (seen.own_.contains(ref.generation)) seen.complete_.push_back(ref);
+    }
+    HP_TRY_ASSIGN(seen.names_, list_directory(checkpoint_dir));
+    return seen;
   }
-  // Without any record there is one job.
-  bool has(uint64_t generation) const { return !is_recorded_ || own_.contains(generation); }
+
+  // The newest valid checkpoint, which stays.
+  std::optional<CheckpointRef> newest() const {
+    const auto found = std::find_if(complete_.rbegin(), complete_.rend(), [this](const auto& ref) {
+      return valid_by_lineage(ref, chain_);
+    });
+    return found == complete_.rend() ? std::nullopt : std::optional(*found);
+  }
+
+  // Names to delete, oldest first.
+  Result<std::vector<std::string>> choose() const {
+    const auto count = static_cast<int64_t>(complete_.size());
+    int64_t keep = std::max<int64_t>(order_.keep, 1);
+    HP_TRY_ASSIGN(auto doomed, choose(keep));
+    for (keep = std::min(keep, count) - 1; order_.for_room && doomed.empty() && keep >= 1; --keep) {
+      HP_TRY_ASSIGN(doomed, choose(keep));
+    }
+    return doomed;
+  }
 
  private:
-  bool is_recorded_;
-  std::set<uint64_t> own_;
+  Retention(const std::string& checkpoint_dir, const RetentionOrder& order,
+            const std::vector<GenerationRecord>& records)
+      : dir_(checkpoint_dir),
+        order_(order),
+        chain_(chain_of_newest(records)),
+        own_(generations_of_newest_job(records)) {}
+
+  Result<std::vector<std::string>> choose(int64_t keep) const {
+    std::set<CheckpointRef> doomed = superfluous(keep);
+    for (const std::string& name : names_) {
+      const auto ref = parse_checkpoint_name(name);
+      if (!ref || !may_be_given_up(*ref)) continue;
+      HP_TRY_ASSIGN(const bool unfinished, has_no_manifest(dir_ + "/" + name));
+      if (unfinished) doomed.insert(*ref);
+    }
+    std::vector<std::string> result;
+    for (const CheckpointRef& ref : doomed) result.push_back(ref.name());
+    for (const std::string& name : names_) {
+      if (!name.starts_with(kUndone)) continue;
+      const auto ref = parse_checkpoint_name(name.substr(std::string(kUndone).size()));
+      if (ref && own_.contains(ref->generation)) result.push_back(name);
+    }
+    return result;
+  }
+
+  // Complete checkpoints beyond `keep`, or of a history that was given up.
+  std::set<CheckpointRef> superfluous(int64_t keep) const {
+    std::set<CheckpointRef> doomed;
+    int64_t valid = 0;
+    for (auto it = complete_.rbegin(); it != complete_.rend(); ++it) {
+      if (valid_by_lineage(*it, chain_)) {
+        const auto every = static_cast<uint64_t>(order_.keep_every);
+        const bool milestone = every > 0 && it->step % every == 0;
+        if (++valid > keep && !milestone) doomed.insert(*it);
+      } else if (it->generation < order_.generation && !recorded_as_damaged(chain_, it->name())) {
+        doomed.insert(*it);
+      }
+    }
+    return doomed;
+  }
+
+  // Whether a save without a manifest may go: its generation is over. If its commit still came, it
+  // must not be the newest checkpoint.
+  bool may_be_given_up(const CheckpointRef& ref) const {
+    const bool is_over = ref.generation < order_.generation && own_.contains(ref.generation);
+    const bool would_be_newest = newest() && ref > *newest() && valid_by_lineage(ref, chain_);
+    return order_.unfinished && is_over && !would_be_newest;
+  }
+
+  std::string dir_;
+  RetentionOrder order_;
+  std::vector<GenerationRecord> chain_;
+  std::set<uint64_t> own_;  // generations: another job may have checkpoints of its own here
+  std::vector<CheckpointRef> complete_;  // own, ascending
+  std::vector<std::string> names_;       // all entries
 };
 
-// Names to delete, oldest first.
-Result<std::vector<std::string>> choose(const std::string& checkpoint_dir, int64_t keep,
-                                        int64_t keep_every, uint64_t generation,
-                                        const std::vector<GenerationRecord>& records) {
-  const auto chain = chain_of_newest(records);
-  const OwnGenerations own(records, generation);
-  HP_TRY_ASSIGN(const auto complete, list_checkpoints(checkpoint_dir));
-  std::set<CheckpointRef> doomed;
-  int64_t valid = 0;
-  for (auto it = complete.rbegin(); it != complete.rend(); ++it) {
-    if (!own.has(it->generation)) continue;
-    if (valid_by_lineage(*it, chain)) {
-      const bool milestone = keep_every > 0 && it->step % static_cast<uint64_t>(keep_every) == 0;
-      if (++valid > keep && !milestone) doomed.insert(*it);
-    } else if (it->generation < generation && !recorded_as_damaged(chain, it->name())) {
-      doomed.insert(*it);
-    }
+// "" = the deletion may go on. A rollback may have taken the checkpoint that is to remain out of
+// the history (undo_checkpoints()).
+Result<std::string> find_refusal(const std::string& checkpoint_dir, const RetentionOrder& order,
+                                 const std::string& verified) {
+  if (!order.goes_on()) return std::string("it was interrupted");
+  HP_TRY_ASSIGN(const bool is_there,
+                path_exists(checkpoint_dir + "/" + verified + "/" + kManifestName));
+  if (!is_there) return verified + " is gone";
+  HP_TRY_ASSIGN(const auto records, read_lineage(checkpoint_dir));
+  return find_objection(records, order.generation);
+}
+
+// Whether `checkpoint` may be what remains. Otherwise the report says why not.
+Result<bool> is_proven(const std::string& checkpoint_dir, const CheckpointRef& checkpoint,
+                       const RetentionOrder& order, RetentionReport& report) {
+  const Outcome sound =
+      confirm_checkpoint(checkpoint_dir + "/" + checkpoint.name(), order.depth, order.goes_on);
+  if (sound.ok()) report.verified = checkpoint.name();
+  if (sound.ok()) return true;
+  if (sound.error().code == ErrorCode::kDataLoss) {
+    report.problem = sound.error().message;
+  } else if (sound.error().code == ErrorCode::kUnavailable) {
+    report.refused = sound.error().message;
+  } else {
+    return sound.error();
   }
-  HP_TRY_ASSIGN(const auto names, list_directory(checkpoint_dir));
-  for (const std::string& name : names) {
-    const auto ref = parse_checkpoint_name(name);
-    if (!ref || ref->generation >= generation || !own.has(ref->generation)) continue;
-    HP_TRY_ASSIGN(const bool is_complete,
-                  path_exists(checkpoint_dir + "/" + name + "/manifest.json"));
-    if (!is_complete) doomed.insert(*ref);
-  }
-  std::vector<std::string> result;
-  for (const CheckpointRef& ref : doomed) result.push_back(ref.name());
-  for (const std::string& name : names) {
-    if (!name.starts_with(kUndone)) continue;
-    const auto ref = parse_checkpoint_name(name.substr(std::string(kUndone).size()));
-    if (ref && own.has(ref->generation)) result.push_back(name);
-  }
-  return result;
+  return false;
 }
 
 }  // namespace
 
-Result<RetentionReport> keep_newest(const std::string& checkpoint_dir, int64_t keep,
-                                    uint64_t generation, int64_t keep_every) {
+Result<RetentionReport> delete_older_checkpoints(const std::string& checkpoint_dir,
+                                                 const RetentionOrder& order) {
   RetentionReport report;
-  HP_TRY_ASSIGN(const auto first_look, read_lineage(checkpoint_dir));
-  report.refused = superseded(first_look, generation);
+  HP_TRY_ASSIGN(const auto records, read_lineage(checkpoint_dir));
+  report.refused = find_objection(records, order.generation);
   if (!report.refused.empty()) return report;
-  HP_TRY_ASSIGN(const auto doomed, choose(checkpoint_dir, std::max<int64_t>(keep, 1), keep_every,
-                                          generation, first_look));
+  HP_TRY_ASSIGN(const Retention seen, Retention::look(checkpoint_dir, order, records));
+  HP_TRY_ASSIGN(const auto doomed, seen.choose());
+  if (doomed.empty() || !seen.newest()) return report;
+  HP_TRY_ASSIGN(const bool proven, is_proven(checkpoint_dir, *seen.newest(), order, report));
+  if (!proven) return report;
   for (const std::string& name : doomed) {
-    HP_TRY_ASSIGN(const auto records, read_lineage(checkpoint_dir));
-    report.refused = superseded(records, generation);
+    HP_TRY_ASSIGN(report.refused, find_refusal(checkpoint_dir, order, report.verified));
     if (!report.refused.empty()) break;
     HP_TRY(delete_checkpoint(checkpoint_dir, name));
     report.deleted.push_back(name);

@@ -70,9 +70,9 @@ Outcome Generation::run() {
   operation_trace_.follow(false);
   progress_.enter(WorkerPhase::kSaving);
   const Clock::time_point began = Clock::now();
-  HP_TRY_ASSIGN(const bool durable, saver_->finish(&is_stop_requested));
+  HP_TRY_ASSIGN(const bool durable, saver_->finish(&is_stop_requested, [this] { tell_saves(); }));
   progress_.waited_for_last_save(static_cast<uint64_t>(seconds_since(began) * 1e9));
-  progress_.checkpoint_committed(saver_->committed_step());
+  tell_saves();
   if (!durable) {
     // Who was told to end ends, and is started again where that is wanted.
     log_warning("step " + std::to_string(state().step()) +

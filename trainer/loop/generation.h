@@ -80,6 +80,7 @@ class Generation {
   bool owes_save() const;
   void note_what_is_for_gpus() const;
   Outcome check_not_aborted() const;
+  void tell_saves();
   Outcome test();
   Outcome evaluate(Validation& part, const char* name);
 

@@ -71,10 +71,15 @@ Outcome Generation::step() {
   }
   HP_TRY(saver_->at_boundary(sums.news, due));
   times_.lap(StepPart::kSave);
-  progress_.checkpoint_committed(saver_->committed_step());
+  tell_saves();
   Validation* const validation = run_.validation();
   const bool evaluated = validation != nullptr && validation->due(state().step());
   return evaluated ? evaluate(*validation, "validation") : Outcome(Ok{});
+}
+
+void Generation::tell_saves() {
+  progress_.checkpoint_committed(saver_->committed_step());
+  progress_.saves_failed(saver_->failed_in_a_row(), saver_->out_of_space());
 }
 
 double Generation::loss_factor() {
@@ -227,7 +232,6 @@ StepMetrics Generation::measure(const StepSums& sums, double lr) const {
           .loss_scale = state().loss_scale().scale,
           .overflows = state().loss_scale().overflows,
           .failed_saves = saver_->failed_saves(),
-          .saves_without_room = saver_->failed_in_a_row(),
           .snapshot_step = snapshots_ ? snapshots_->everywhere() : 0};
 }
 

@@ -55,7 +55,6 @@ StepFigures figures_of(const StepMetrics& m, const Throughput& t) {
   figures.data_wait_ns = nanoseconds(m.data_s);
   figures.communication_ns = nanoseconds(m.comm_under_way_s);
   figures.communication_wait_ns = nanoseconds(m.comm_s);
-  figures.saves_without_room = m.saves_without_room;
   figures.data_waits_ns = nanoseconds(m.data_waits_s);
   figures.save_waits_ns = nanoseconds(m.save_waits_s);
   figures.snapshot_step = m.snapshot_step;

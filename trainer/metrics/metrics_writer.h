@@ -26,19 +26,18 @@ struct StepMetrics {
   uint64_t loss_tokens = 0;  // those that the loss counts
   double step_s = 0;
   // Of this rank.
-  double compute_s = 0;             // forward and backward, without waiting for collectives
-  double comm_s = 0;                // waiting for collectives
-  double comm_under_way_s = 0;      // at least one collective was begun and not yet waited for
-  double data_s = 0;                // waiting for samples
-  double save_s = 0;                // for checkpoints at the boundary before the step
-  double data_waits_s = 0;          // data_s of all steps of the generation so far
-  double save_waits_s = 0;          // likewise
-  int64_t peak_memory_bytes = 0;    // since its start
-  uint64_t loss_scale = 0;          // fp16, of the next step; 0 = another precision
-  uint64_t overflows = 0;           // fp16, steps left out so far
-  uint64_t failed_saves = 0;        // checkpoints that storage did not take
-  uint64_t saves_without_room = 0;  // the newest of them, in a row
-  uint64_t snapshot_step = 0;       // newest that is in the memory of two nodes; 0 = none
+  double compute_s = 0;           // forward and backward, without waiting for collectives
+  double comm_s = 0;              // waiting for collectives
+  double comm_under_way_s = 0;    // at least one collective was begun and not yet waited for
+  double data_s = 0;              // waiting for samples
+  double save_s = 0;              // for checkpoints at the boundary before the step
+  double data_waits_s = 0;        // data_s of all steps of the generation so far
+  double save_waits_s = 0;        // likewise
+  int64_t peak_memory_bytes = 0;  // since its start
+  uint64_t loss_scale = 0;        // fp16, of the next step; 0 = another precision
+  uint64_t overflows = 0;         // fp16, steps left out so far
+  uint64_t failed_saves = 0;      // checkpoints that storage did not take
+  uint64_t snapshot_step = 0;     // newest that is in the memory of two nodes; 0 = none
 };
 
 // Of sequences that are not trained on.

@@ -87,7 +87,6 @@ void Progress::step_done(const StepProgress& done) {
   page_->data_wait_ns.store(f.data_wait_ns, std::memory_order_relaxed);
   page_->communication_ns.store(f.communication_ns, std::memory_order_relaxed);
   page_->communication_wait_ns.store(f.communication_wait_ns, std::memory_order_relaxed);
-  page_->saves_without_room.store(f.saves_without_room, std::memory_order_relaxed);
   page_->data_waits_ns.store(f.data_waits_ns, std::memory_order_relaxed);
   page_->save_waits_ns.store(f.save_waits_ns, std::memory_order_relaxed);
   page_->snapshot_step.store(f.snapshot_step, std::memory_order_relaxed);
@@ -103,6 +102,11 @@ void Progress::waited_for_last_save(uint64_t nanoseconds) {
 
 void Progress::checkpoint_committed(uint64_t step) {
   page_->checkpoint_step.store(step, std::memory_order_release);
+}
+
+void Progress::saves_failed(uint64_t in_a_row, uint64_t out_of_space) {
+  page_->saves_without_room.store(in_a_row, std::memory_order_relaxed);
+  page_->saves_out_of_space.store(out_of_space, std::memory_order_relaxed);
 }
 
 void Progress::bad_step(const BadStep& bad_step) {

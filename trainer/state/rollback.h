@@ -5,7 +5,7 @@
 // so it never goes back behind the state it started from; where that came from memory, it is
 // itself not there any more. Its own checkpoints behind the target belong to a history that is
 // undone: once every rank has read the state to go on from, they get other names, and they are
-// deleted when a new checkpoint is durable (undo_checkpoints() and keep_newest() in
+// deleted after a new checkpoint is durable (undo_checkpoints() and delete_older_checkpoints() in
 // trainer/checkpoint/commit.h). A crash in between leaves a history that comes to the same decision
 // again.
 #pragma once

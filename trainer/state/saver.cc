@@ -74,12 +74,13 @@ Outcome Saver::at_boundary(const SaveNews& sum, bool due) {
   return Ok{};
 }
 
-Result<bool> Saver::finish(bool (*is_hurried)()) {
+Result<bool> Saver::finish(bool (*is_hurried)(), const std::function<void()>& on_failure) {
   HP_TRY(wait_for_turn());
   while (begun_step_ != state_.step()) {
     begin();
     HP_TRY(wait_for_turn());
-    if (begun_step_ == state_.step() || pending_) continue;
+    if (begun_step_ == state_.step()) continue;
+    on_failure();
     HP_TRY_ASSIGN(const bool again, wait_for_storage(is_hurried));
     if (!again) return false;
   }
@@ -242,9 +243,6 @@ Outcome Saver::exchange_receipts() {
       receipts.push_back(std::move(receipt));
     }
     HP_TRY(commit_checkpoint(workload_.checkpoint_dir, manifest_, receipts));
-    const auto kept = keep_newest(workload_.checkpoint_dir, workload_.checkpoint.keep,
-                                  workload_.generation, workload_.checkpoint.keep_every);
-    if (!kept.ok()) log_warning("old checkpoints stay: " + kept.error().message);
     return std::string();
   });
   return Ok{};
@@ -263,6 +261,7 @@ Outcome Saver::conclude_commit() {
   committed_step_ = begun_step_;
   failing_since_.reset();
   failed_in_a_row_ = 0;
+  out_of_space_ = 0;
   if (is_rank0()) log_info("checkpoint " + manifest_.ref().name() + " is durable");
   return Ok{};
 }
@@ -312,6 +311,7 @@ void Saver::begin_clearing(const Error& why) {
   begun_step_ = committed_step_;
   ++failed_saves_;
   ++failed_in_a_row_;
+  out_of_space_ = why.code == ErrorCode::kResourceExhausted ? out_of_space_ + 1 : 0;
   failure_ = why.message;
   if (!failing_since_) {
     failing_since_ = Clock::now();
@@ -326,24 +326,8 @@ void Saver::begin_clearing(const Error& why) {
     if (too_long) {
       return Error{ErrorCode::kResourceExhausted, why.message + " (limits.storage is over)"};
     }
-    return why.code == ErrorCode::kResourceExhausted ? make_room() : std::string();
+    return std::string();
   });
-}
-
-// Deletes the oldest checkpoint that is not the newest valid one, or whatever is of no use; ""
-// where there is nothing. Milestones stay.
-std::string Saver::make_room() const {
-  const auto complete = list_checkpoints(workload_.checkpoint_dir);
-  if (!complete.ok()) return "";
-  const auto count = static_cast<int64_t>(complete->size());
-  for (int64_t keep = std::min(workload_.checkpoint.keep, count); keep >= 1; --keep) {
-    const auto kept = keep_newest(workload_.checkpoint_dir, keep, workload_.generation,
-                                  workload_.checkpoint.keep_every);
-    if (!kept.ok()) log_warning("no room on the disk: " + kept.error().message);
-    if (!kept.ok() || !kept->refused.empty()) return "";
-    if (!kept->deleted.empty()) return kept->deleted.front();
-  }
-  return "";
 }
 
 Outcome Saver::conclude_clearing() {
@@ -352,15 +336,14 @@ Outcome Saver::conclude_clearing() {
                 comm_.all_gather_text(is_rank0() ? encode_outcome(*outcome_) : ""));
   thread_done_ = false;
   turn_ = Turn::kIdle;
-  HP_TRY_ASSIGN(const std::string deleted, decode_outcome(texts[0]));
-  pending_ = !deleted.empty();
-  std::string next = "deleted " + deleted + " to make room, trying again";
-  if (deleted.empty()) {
-    next = "trying again in " + std::to_string(pause_.count()) + " s";
-    next_attempt_ = Clock::now() + pause_;
-    pause_ = std::min(2 * pause_, kLongestPause);
+  HP_TRY(decode_outcome(texts[0]));
+  pending_ = false;
+  if (is_rank0()) {
+    log_warning(failure_ + "; training goes on without it, trying again in " +
+                std::to_string(pause_.count()) + " s");
   }
-  if (is_rank0()) log_warning(failure_ + "; training goes on without it, " + next);
+  next_attempt_ = Clock::now() + pause_;
+  pause_ = std::min(2 * pause_, kLongestPause);
   return Ok{};
 }
 

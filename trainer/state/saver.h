@@ -20,9 +20,8 @@
 //
 // Storage that fails is no reason to end training, which loses more than it saves: the file server
 // is away, a mount is stale, the disk is full. The save is tried again, with growing pauses, at the
-// next step boundary after each; limits.storage bounds how long. Only where nothing but room is
-// missing does a failure give up the oldest checkpoint that is not the newest valid one (nor one of
-// checkpoint.keep_every), and the next try comes at once.
+// next step boundary after each; limits.storage bounds how long. A full disk is told to the
+// controller (out_of_space()), which deletes older checkpoints; no worker deletes one.
 //
 // That a directory is missing, or may not be written, is a mistake in the job file until the
 // directory has worked once for this job; from then on it is storage that fails. Whatever is thrown
@@ -73,9 +72,9 @@ class Saver {
   Outcome at_boundary(const SaveNews& sum, bool due);
 
   // Ends with a durable checkpoint of the present state, after finishing what is under way. While
-  // storage fails it waits as training does; false when it gave up because a rank is hurried. A
-  // collective.
-  Result<bool> finish(bool (*is_hurried)());
+  // storage fails it waits as training does, after it has called `on_failure`; false when it gave
+  // up because a rank is hurried. A collective.
+  Result<bool> finish(bool (*is_hurried)(), const std::function<void()>& on_failure);
 
   // The last attempt failed for storage: nothing is due but rank 0's retry_due().
   bool is_failing() const { return failing_since_.has_value(); }
@@ -85,6 +84,8 @@ class Saver {
   uint64_t failed_saves() const { return failed_saves_; }
   // The newest of them, in a row; 0 = the newest save is durable.
   uint64_t failed_in_a_row() const { return failed_in_a_row_; }
+  // Of these, the newest in a row that found the disk full.
+  uint64_t out_of_space() const { return out_of_space_; }
 
   // Finishes what is under way; nothing of it stays pending. A collective.
   Outcome settle();
@@ -112,7 +113,6 @@ class Saver {
   bool is_of_storage(const Error& failure) const;
   void begin_clearing(const Error& why);
   Outcome conclude_clearing();
-  std::string make_room() const;
   Result<bool> wait_for_storage(bool (*is_hurried)());
   bool is_rank0() const { return workload_.rank == 0; }
 
@@ -128,6 +128,7 @@ class Saver {
   uint64_t committed_step_ = 0;
   uint64_t failed_saves_ = 0;
   uint64_t failed_in_a_row_ = 0;
+  uint64_t out_of_space_ = 0;
   std::optional<Clock::time_point> failing_since_;  // no attempt has succeeded since
   std::string failure_;                             // the last one's
   std::chrono::seconds pause_{0};                   // before the one after the next

@@ -7,12 +7,15 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <fstream>
 #include <thread>
 
 #include "common/base/file.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/checkpoint/synthetic_state.h"
+#include "trainer/checkpoint/confirm.h"
 #include "trainer/checkpoint/inspect.h"
 
 namespace hpctl {
@@ -296,6 +299,201 @@ TEST(Lineage, JobsOwnChainIsResolved) {
   EXPECT_EQ(resolved("fresh").value(), dir / "step-5.g2") << "though another job goes on from it";
   EXPECT_EQ(resolved("other").error().code, ErrorCode::kNotFound);
   EXPECT_THAT(resolved("other").error().message, HasSubstr("has recorded no generation"));
+}
+
+// The worker that saved step 40 after its generation had ended deleted step 30, from which the
+// controller had the next generation start; lineage then ignored step 40, and both were lost.
+TEST(Retention, LateCommitDoesNotCostWhatWasChosen) {
+  const TemporaryDirectory dir;
+  record(dir, 1, 0);
+  save(dir, 30, 1);
+  record(dir, 2, 30);
+  save(dir, 40, 1);
+  const auto late = keep_newest(dir.path(), 1, 1);
+  ASSERT_TRUE(late.ok());
+  EXPECT_THAT(late->deleted, IsEmpty());
+  ASSERT_TRUE(keep_newest(dir.path(), 1, 2).ok());
+  EXPECT_EQ(latest_valid_checkpoint(dir.path(), {}).value(), (CheckpointRef{30, 1}));
+  EXPECT_THAT(checkpoints_in(dir), ElementsAre("step-30.g1")) << "the late one goes";
+}
+
+// ---- what must be proven first ------------------------------------------------------------------
+
+// Three checkpoints, of which the newest is damaged in a way that only some depths see.
+class Proof : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    record(dir_, 1, 0);
+    for (const uint64_t step : {10, 20, 30}) save(dir_, step, 1);
+  }
+  Result<RetentionReport> prune(VerifyDepth depth) {
+    return delete_older_checkpoints(dir_.path(), {.generation = 1, .keep = 1, .depth = depth});
+  }
+  std::string shard() const { return dir_ / "step-30.g1/shard-00001.safetensors"; }
+  void expect_kept(VerifyDepth depth, const std::string& problem) {
+    const auto report = prune(depth);
+    ASSERT_TRUE(report.ok()) << report.error().message;
+    EXPECT_THAT(report->problem, HasSubstr(problem));
+    EXPECT_THAT(report->deleted, IsEmpty());
+    EXPECT_EQ(report->verified, "");
+    EXPECT_EQ(checkpoints_in(dir_).size(), 3U);
+  }
+  void expect_pruned(VerifyDepth depth) {
+    const auto report = prune(depth);
+    ASSERT_TRUE(report.ok()) << report.error().message;
+    EXPECT_EQ(report->problem, "");
+    EXPECT_EQ(report->verified, "step-30.g1");
+    EXPECT_THAT(report->deleted, ElementsAre("step-10.g1", "step-20.g1"));
+  }
+  void invert_byte(uint64_t offset) {
+    std::fstream file(shard(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(static_cast<std::streamoff>(offset));
+    const auto byte = static_cast<char>(file.get());
+    file.seekp(static_cast<std::streamoff>(offset));
+    file.put(static_cast<char>(~byte));
+    ASSERT_TRUE(file.good());
+  }
+  std::vector<const ShardEntry*> entries(const Manifest& manifest) const {
+    std::vector<const ShardEntry*> of_shard;
+    for (const ShardEntry& entry : manifest.shards) {
+      if (entry.file == 1) of_shard.push_back(&entry);
+    }
+    return of_shard;
+  }
+
+  TemporaryDirectory dir_;
+};
+
+TEST_F(Proof, ShortShardDeletesNothing) {
+  const auto size = static_cast<off_t>(read_file(shard()).value().size());
+  ASSERT_EQ(::truncate(shard().c_str(), size - 1), 0);
+  for (const VerifyDepth depth : {VerifyDepth::kSizes, VerifyDepth::kSample, VerifyDepth::kFull}) {
+    expect_kept(
+        depth, "shard-00001.safetensors is damaged: it has " + std::to_string(size - 1) + " bytes");
+  }
+}
+
+TEST_F(Proof, MissingShardDeletesNothing) {
+  ASSERT_EQ(::unlink(shard().c_str()), 0);
+  expect_kept(VerifyDepth::kSizes, "shard-00001.safetensors is damaged: it is missing");
+}
+
+TEST_F(Proof, TornManifestDeletesNothing) {
+  const std::string manifest = dir_ / "step-30.g1/manifest.json";
+  ASSERT_EQ(::truncate(manifest.c_str(), 100), 0);
+  expect_kept(VerifyDepth::kSizes, "step-30.g1/manifest.json");
+}
+
+TEST_F(Proof, SampleReadsItsRangesOfEveryShard) {
+  const Manifest manifest = read_manifest(dir_ / "step-30.g1").value();
+  const auto stored = entries(manifest);
+  const auto sampled = sampled_ranges({30, 1}, 1, stored.size());
+  ASSERT_EQ(sampled.size(), 2U);
+  for (const size_t i : sampled) {
+    invert_byte(stored[i]->offset);
+    expect_kept(VerifyDepth::kSample, "shard-00001.safetensors");
+    invert_byte(stored[i]->offset);
+  }
+  for (size_t i = 0; i < stored.size(); ++i) {
+    if (std::find(sampled.begin(), sampled.end(), i) == sampled.end()) {
+      invert_byte(stored[i]->offset);
+    }
+  }
+  expect_kept(VerifyDepth::kFull, "shard-00001.safetensors is damaged: crc32c does not match");
+  expect_pruned(VerifyDepth::kSample);
+}
+
+TEST_F(Proof, SizesLeaveTheBytesAlone) {
+  invert_byte(entries(read_manifest(dir_ / "step-30.g1").value()).front()->offset);
+  expect_pruned(VerifyDepth::kSizes);
+}
+
+TEST_F(Proof, FullReadsTheHeaderToo) {
+  invert_byte(9);
+  expect_kept(VerifyDepth::kFull, "crc32c does not match");
+}
+
+// Storage that does not answer is no damage: an error, and another attempt later.
+TEST_F(Proof, UnreadableShardIsAnErrorAndDeletesNothing) {
+  ASSERT_EQ(::unlink(shard().c_str()), 0);
+  ASSERT_EQ(::symlink("shard-00001.safetensors", shard().c_str()), 0);
+  const auto report = prune(VerifyDepth::kSizes);
+  ASSERT_FALSE(report.ok());
+  EXPECT_THAT(report.error().message, HasSubstr("shard-00001.safetensors"));
+  EXPECT_EQ(checkpoints_in(dir_).size(), 3U);
+}
+
+// A recovery interrupts it: before the first byte, or between two deletions.
+TEST_F(Proof, InterruptionStopsTheDeletion) {
+  int asked = 0;
+  RetentionOrder order{.generation = 1, .keep = 1, .depth = VerifyDepth::kSizes};
+  order.goes_on = [&] { return ++asked <= 3; };  // both shards, the first deletion
+  const auto report = delete_older_checkpoints(dir_.path(), order);
+  ASSERT_TRUE(report.ok());
+  EXPECT_THAT(report->refused, HasSubstr("interrupted"));
+  EXPECT_THAT(report->deleted, ElementsAre("step-10.g1"));
+  order.goes_on = [] { return false; };
+  EXPECT_THAT(delete_older_checkpoints(dir_.path(), order)->deleted, IsEmpty());
+  EXPECT_THAT(checkpoints_in(dir_), ElementsAre("step-20.g1", "step-30.g1"));
+}
+
+TEST(Sample, DiffersBetweenCheckpointsAndShards) {
+  const auto first = sampled_ranges({30, 1}, 0, 1000);
+  EXPECT_EQ(first, sampled_ranges({30, 1}, 0, 1000));
+  EXPECT_NE(first, sampled_ranges({40, 1}, 0, 1000));
+  EXPECT_NE(first, sampled_ranges({30, 2}, 0, 1000));
+  EXPECT_NE(first, sampled_ranges({30, 1}, 1, 1000));
+  EXPECT_THAT(sampled_ranges({30, 1}, 0, 2), ElementsAre(0U, 1U));
+  EXPECT_THAT(sampled_ranges({30, 1}, 0, 1), ElementsAre(0U));
+  EXPECT_THAT(sampled_ranges({30, 1}, 0, 0), IsEmpty());
+}
+
+// A server that answered "no such file" for a moment showed no records: every checkpoint then
+// seemed valid, also those of other jobs.
+TEST(Retention, UnseenRecordDeletesNothing) {
+  const TemporaryDirectory dir;
+  record(dir, 1, 0);
+  for (const uint64_t step : {10, 20}) save(dir, step, 1);
+  ASSERT_EQ(::rename((dir / "generations").c_str(), (dir / "aside").c_str()), 0);
+  const auto report = keep_newest(dir.path(), 1, 1);
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_THAT(report->refused, HasSubstr("the record of generation 1 cannot be seen"));
+  EXPECT_THAT(report->deleted, IsEmpty());
+  EXPECT_EQ(checkpoints_in(dir).size(), 2U);
+}
+
+// A full disk: fewer than `keep`, one at a time, and never the newest one.
+TEST(Retention, RoomIsMadeDownToOneVerifiedCheckpoint) {
+  const TemporaryDirectory dir;
+  record(dir, 1, 0);
+  for (const uint64_t step : {10, 20, 30}) save(dir, step, 1);
+  const auto make_room = [&] {
+    return delete_older_checkpoints(dir.path(), {.generation = 1, .keep = 5, .for_room = true})
+        .value()
+        .deleted;
+  };
+  EXPECT_THAT(make_room(), ElementsAre("step-10.g1"));
+  EXPECT_THAT(make_room(), ElementsAre("step-20.g1"));
+  EXPECT_THAT(make_room(), IsEmpty());
+  EXPECT_THAT(checkpoints_in(dir), ElementsAre("step-30.g1"));
+}
+
+// A save without a manifest may still be committed by a process that nobody can reach.
+TEST(Retention, UnfinishedSaveGoesOnlyWhenItsTimeIsOver) {
+  const TemporaryDirectory dir;
+  record(dir, 1, 0);
+  save(dir, 10, 1);
+  ASSERT_TRUE(write_synthetic_shard(save_of(dir, 20, 1), 0).ok());
+  record(dir, 2, 20);  // from memory
+  const auto deleted = [&](bool unfinished) {
+    return delete_older_checkpoints(dir.path(), {.generation = 2, .unfinished = unfinished})
+        .value()
+        .deleted;
+  };
+  EXPECT_THAT(deleted(true), IsEmpty()) << "committed late, it would be the newest one";
+  save(dir, 30, 2);
+  EXPECT_THAT(deleted(false), ElementsAre("step-10.g1"));
+  EXPECT_THAT(deleted(true), ElementsAre("step-20.g1"));
 }
 
 // A generation that was given up goes on saving on a node that cannot be reached, while the next

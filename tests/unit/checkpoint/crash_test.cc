@@ -27,6 +27,9 @@ constexpr int32_t kWorld = 2;
 TEST(CrashVictim, DISABLED_SavesAndDeletes) {
   const char* dir = std::getenv("CRASH_TEST_DIR");
   ASSERT_NE(dir, nullptr);
+  GenerationRecord first;
+  first.generation = 1;
+  ASSERT_TRUE(create_generation(dir, first).ok());
   ASSERT_TRUE(save_synthetic({dir, {40, 1}, kWorld, 1, 0, {}}).ok());
   ASSERT_TRUE(keep_newest(dir, 1, 1).ok());
 }
@@ -68,13 +71,10 @@ void expect_sound_after_crash(const std::string& dir, const std::string& failpoi
     EXPECT_EQ(complete.size(), 1U);
   }
   // The next generation goes on from there and leaves nothing of the crash behind.
-  GenerationRecord first;
-  first.generation = 1;
   GenerationRecord second;
   second.generation = 2;
   second.parent = 1;
   second.start_step = complete.back().step;
-  ASSERT_TRUE(create_generation(dir, first).ok());
   ASSERT_TRUE(create_generation(dir, second).ok());
   const auto saved = save_synthetic({dir, {60, 2}, kWorld, 1, 1, {}});
   ASSERT_TRUE(saved.ok()) << saved.error().message;

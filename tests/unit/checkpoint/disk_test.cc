@@ -98,6 +98,9 @@ TEST(Disk, AReadOnlyDiskIsReported) {
   const std::string disk = dir.path();
   const std::string text = on_small_disk(disk, 1U << 20, [&]() -> std::string {
     if (auto first = save_synthetic({disk, {20, 1}, 2, 1, 0, {}}); !first.ok()) return "first";
+    GenerationRecord record;
+    record.generation = 1;
+    if (!create_generation(disk, record).ok()) return "record";
     if (mount(nullptr, disk.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr) != 0) return "ro";
     const auto refused = save_synthetic({disk, {40, 1}, 2, 1, 0, {}});
     const auto kept = keep_newest(disk, 1, 1);

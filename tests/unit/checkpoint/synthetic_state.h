@@ -49,4 +49,11 @@ Result<Receipt> write_synthetic_shard(const SyntheticSave& save, int32_t rank);
 Outcome save_synthetic(const SyntheticSave& save, Manifest base);
 Outcome save_synthetic(const SyntheticSave& save);
 
+// As the controller of a job with that newest generation prunes.
+inline Result<RetentionReport> keep_newest(const std::string& checkpoint_dir, int64_t keep,
+                                           uint64_t generation, int64_t keep_every = 0) {
+  return delete_older_checkpoints(
+      checkpoint_dir, {.generation = generation, .keep = keep, .keep_every = keep_every});
+}
+
 }  // namespace hpctl

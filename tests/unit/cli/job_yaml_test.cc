@@ -95,6 +95,10 @@ debug: {ledger: true, chaos: true}
   EXPECT_EQ(good(std::string(kMinimal) + "checkpoint: {every_steps: 10, keep_every: 100}\n")
                 .checkpoint.keep_every,
             100);
+  EXPECT_EQ(good(kMinimal).checkpoint.verify_before_delete, VerifyDepth::kSample);
+  EXPECT_EQ(good(std::string(kMinimal) + "checkpoint: {verify_before_delete: full}\n")
+                .checkpoint.verify_before_delete,
+            VerifyDepth::kFull);
 }
 
 TEST(JobYaml, ReadsCommands) {

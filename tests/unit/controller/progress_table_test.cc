@@ -171,6 +171,25 @@ TEST(Progress, SavesThatFailAreToldOnceAndSoIsTheirEnd) {
   EXPECT_EQ(told_after(0, 0), "checkpoints are written again (step 5): a checkpoint is durable\n");
 }
 
+TEST(Progress, EachSaveThatFindsTheDiskFullAsksForRoom) {
+  ProgressTable table;
+  core::Job job = running_job(1, 0);
+  table.observe(job, 0);
+  const auto asked_after = [&](int32_t rank, uint64_t saves_out_of_space) {
+    RankReport report = at_step(rank, 1, 5, 50);
+    report.figures.emplace().saves_out_of_space = saves_out_of_space;
+    table.report(job.id, "n0", {report}, 0);
+    return table.take_room_needed().size();
+  };
+  EXPECT_EQ(asked_after(0, 0), 0U);
+  EXPECT_EQ(asked_after(1, 1), 0U) << "rank 0 knows";
+  EXPECT_EQ(asked_after(0, 1), 1U);
+  EXPECT_EQ(asked_after(0, 1), 0U);
+  EXPECT_EQ(asked_after(0, 2), 1U);
+  EXPECT_EQ(asked_after(0, 0), 0U) << "a save succeeded";
+  EXPECT_EQ(asked_after(0, 1), 1U);
+}
+
 // ---- what is seen of training where a node is silent -------------------------------------------
 
 RankReport in_collective(int32_t rank, uint64_t step, uint64_t collective) {

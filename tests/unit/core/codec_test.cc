@@ -94,6 +94,8 @@ std::vector<EventBody> every_event() {
       StragglerOver{kJob, Generation{4}, "n1"},
       SpareFoundUnfit{kJob, "n1", "boot", "reason", true, true},
       SpareReady{kJob, "n1", "boot"},
+      CheckpointRoomNeeded{kJob, Generation{4}},
+      CheckpointsPruned{kId, kJob, "step-4.g1", {"step-2.g1"}, "why"},
       WorkersExited{
           kJob, "n1", "boot", {{kJob, "n1", "boot", Rank{1}, Generation{4}, 99, 95, 0, 17, ""}}},
   };
@@ -119,6 +121,7 @@ std::vector<ActionBody> every_action() {
       EndNode{kJob, "n1", true},
       RequeueJob{kJob, {"n1"}, 2, {kQuarantined}},
       ReplaceNode{kJob, "n1", "i-1", "why", false, true, 5678},
+      PruneCheckpoints{kJob, Generation{4}, true, true},
   };
 }
 

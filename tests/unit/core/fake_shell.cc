@@ -63,6 +63,11 @@ void FakeShell::answer(const Action& action) {
     feed(JobRequeued{action.id, a->job});
   } else if (const auto* a = std::get_if<ReplaceNode>(&action.body)) {
     feed(NodeReplacementRequested{action.id, a->job, a->node, "", a->reboot});
+  } else if (const auto* a = std::get_if<PruneCheckpoints>(&action.body)) {
+    CheckpointsPruned done = pruned;
+    done.action = action.id;
+    done.job = a->job;
+    feed(std::move(done));
   } else if (const auto* a = std::get_if<EndNode>(&action.body)) {
     const std::string boot = node(a->job, a->node).boot_id;
     if (!boot.empty()) {

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads a committed checkpoint again, before an older one is deleted. The reader is not the process
+// that wrote it, and the bytes come from storage: each file is opened anew and leaves the page
+// cache of this machine before it is read.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "common/base/job_spec.h"
+#include "common/base/result.h"
+#include "trainer/checkpoint/manifest.h"
+
+namespace hpctl {
+
+// Ok: the checkpoint in `step_dir` (a path) is sound as far as `depth` looks. kDataLoss: it is
+// damaged; the message names the file. kUnavailable: goes_on() returned false. Other errors: a file
+// could not be read now. Blocks on storage, and calls goes_on() before each read of at most 4 MiB.
+Outcome confirm_checkpoint(const std::string& step_dir, VerifyDepth depth,
+                           const std::function<bool()>& goes_on);
+
+// Indices below `count` of the stored ranges of shard `file` that a sample reads, ascending. A
+// function of its arguments, so every reader of a checkpoint reads the same ranges.
+std::vector<size_t> sampled_ranges(const CheckpointRef& checkpoint, size_t file, size_t count);
+
+}  // namespace hpctl
