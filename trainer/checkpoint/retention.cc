@@ -6,9 +6,11 @@
 // superseded in the meantime stops deleting. Between that look and the deletion a newer generation
 // could still choose the checkpoint only if it chose before this generation's newest commit, and
 // its controller ends the old workers before it chooses.
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <set>
 
@@ -34,16 +36,11 @@ bool recorded_as_damaged(const std::vector<GenerationRecord>& chain, const std::
   });
 }
 
-Outcome delete_checkpoint(const std::string& checkpoint_dir, const std::string& name) {
-  const std::string step_dir = checkpoint_dir + "/" + name;
-  const std::string manifest = step_dir + "/manifest.json";
-  HP_FAILPOINT("checkpoint.delete.before_manifest");
-  if (::unlink(manifest.c_str()) != 0 && errno != ENOENT) {
-    return with_disk_remedy(errno_error("cannot remove " + manifest));
-  }
-  HP_TRY(sync_directory(step_dir));
-  HP_FAILPOINT("checkpoint.delete.manifest_gone");
-  return remove_tree(step_dir);
+Result<bool> is_symbolic_link(const std::string& path) {
+  struct stat st {};
+  if (::lstat(path.c_str(), &st) == 0) return S_ISLNK(st.st_mode);
+  if (errno == ENOENT) return false;
+  return errno_error("cannot look at " + path);
 }
 
 // Whose checkpoint it is: another job may have its own in the same directory, and those stay.
@@ -98,6 +95,20 @@ Result<std::vector<std::string>> choose(const std::string& checkpoint_dir, int64
 }
 
 }  // namespace
+
+Outcome delete_checkpoint(const std::string& checkpoint_dir, const std::string& name) {
+  const std::string step_dir = checkpoint_dir + "/" + name;
+  HP_TRY_ASSIGN(const bool is_link, is_symbolic_link(step_dir));
+  if (is_link) return remove_tree(step_dir);
+  const std::string manifest = step_dir + "/manifest.json";
+  HP_FAILPOINT("checkpoint.delete.before_manifest");
+  if (::unlink(manifest.c_str()) != 0 && errno != ENOENT) {
+    return with_disk_remedy(errno_error("cannot remove " + manifest));
+  }
+  HP_TRY(sync_directory(step_dir));
+  HP_FAILPOINT("checkpoint.delete.manifest_gone");
+  return remove_tree(step_dir);
+}
 
 Result<RetentionReport> keep_newest(const std::string& checkpoint_dir, int64_t keep,
                                     uint64_t generation, int64_t keep_every) {
