@@ -227,9 +227,9 @@ int run_adopt(const Invocation& invocation, const std::string& directory) {
   const auto record = adopt(directory, static_cast<uint64_t>(**number));
   if (!record.ok()) return report(terminal, record.error());
   if (invocation.json()) {
-    return print_json(terminal, {{"chain", record->generation},
-                                 {"adopted", **number},
-                                 {"resume", record->checkpoint}});
+    return print_json(
+        terminal,
+        {{"chain", record->generation}, {"adopted", **number}, {"resume", record->checkpoint}});
   }
   terminal.out << "chain " << **number << " of " << printable(job_of(*record)) << " is chain "
                << record->generation << " now; resume: latest starts from " << record->checkpoint

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpctl checkpoint: what lies in a checkpoint directory, and what is to be removed from it or resumed
-// from. Needs no controller.
+// hpctl checkpoint: what lies in a checkpoint directory, and what is to be removed from it or
+// resumed from. Needs no controller.
 #include <cstdint>
 #include <iomanip>
 #include <optional>
@@ -76,11 +76,11 @@ Options:
           "checkpoints", "bytes", "newest", "owners", "latest"}], "owner": {"uuid", "job", "name",
           "user"} or null, "resume": NAME or ""}; rm: {"removed": [{"name", "bytes"}], "bytes",
           "resume"}; adopt: {"chain", "adopted", "resume"}; show: {"step", "generation", "parent",
-          "world_size", "sample_cursor", "skipped"}; verify: {"path", "bytes", "ranges", "problems"};
-          digest: {"path", "digest"}; diff: {"same", "same_position", "tensors", "differences":
-          [{"name", "what", "numel", "differing", "first", "max_abs"}]}; ledger: {"step",
-          "cursor", "generations", "entries", "undone", "problems"}; export and import: {"path",
-          "tensors", "bytes", "files"}
+          "world_size", "sample_cursor", "skipped"}; verify: {"path", "bytes", "ranges",
+          "problems"}; digest: {"path", "digest"}; diff: {"same", "same_position", "tensors",
+          "differences": [{"name", "what", "numel", "differing", "first", "max_abs"}]}; ledger:
+          {"step", "cursor", "generations", "entries", "undone", "problems"}; export and import:
+          {"path", "tensors", "bytes", "files"}
 
 Exit codes: 0 fine, 1 not found, refused, damaged, different or not proven, 2 wrong arguments, 130
 export and import: interrupted, nothing is left
@@ -295,7 +295,7 @@ int run(Invocation& invocation) {
 
 Verb checkpoint_verb() {
   return {"checkpoint",
-          "ls|rm|adopt|show|verify|digest|diff|ledger|export|import DIR|JOB [DIR|JOB|STEP...]",
+          "ls|rm|adopt|show|verify|digest|diff|ledger|export|import DIR|JOB [DIR|STEP]",
           "look at checkpoints, remove, export and import them",
           checkpoint_parts::kHelp,
           2,

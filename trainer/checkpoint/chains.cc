@@ -50,8 +50,9 @@ Result<GenerationRecord> adopt_chain(const std::string& checkpoint_dir, uint64_t
   HP_TRY_ASSIGN(const CheckpointChain* const chain, find_chain(chains, number));
   if (chain == &chains.front()) {
     return Error{ErrorCode::kFailedPrecondition,
-                 "chain " + std::to_string(number) + " is the newest one; jobs with "
-                 "checkpoint.resume: latest continue it already"};
+                 "chain " + std::to_string(number) +
+                     " is the newest one; jobs with "
+                     "checkpoint.resume: latest continue it already"};
   }
   HP_TRY_ASSIGN(const auto latest, latest_on_chain(checkpoint_dir, chain->records, {}));
   if (!latest) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The chains of a checkpoint directory. A chain is a row of generations, each with the one before
-// as its parent: what one job saved, and what the jobs before it saved that it continued. A job that
-// begins anew begins another chain. A chain has the number of its newest generation.
+// as its parent: what one job saved, and what the jobs before it saved that it continued. A job
+// that begins anew begins another chain. A chain has the number of its newest generation.
 //
 // Only the chain of the newest record is resumed from. adopt_chain() appends a record that makes
 // another chain that one. Records are never changed or removed.
@@ -40,9 +40,9 @@ Result<const CheckpointChain*> find_chain(const std::vector<CheckpointChain>& ch
                                           uint64_t number);
 
 // Creates the record of a generation that continues the chain from its newest valid checkpoint, for
-// the job that recorded the chain's newest generation. Returns it. kNotFound: there is no such chain,
-// or it has no valid checkpoint. kFailedPrecondition: it is the newest one already. kAlreadyExists:
-// a job has recorded a generation meanwhile. `reason`: one line.
+// the job that recorded the chain's newest generation. Returns it. kNotFound: there is no such
+// chain, or it has no valid checkpoint. kFailedPrecondition: it is the newest one already.
+// kAlreadyExists: a job has recorded a generation meanwhile. `reason`: one line.
 Result<GenerationRecord> adopt_chain(const std::string& checkpoint_dir, uint64_t number,
                                      const std::string& reason, int64_t wall_ms);
 

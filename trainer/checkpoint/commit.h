@@ -25,8 +25,8 @@ Outcome commit_checkpoint(const std::string& checkpoint_dir, Manifest base,
 Outcome abandon_checkpoint(const std::string& checkpoint_dir, const CheckpointRef& checkpoint);
 
 // Removes what has this name, manifest first: a crash leaves a partial save, which no job resumes
-// from. Missing is fine. Of a symbolic link only the link goes. Whether it may go is for the caller to
-// find out.
+// from. Missing is fine. Of a symbolic link only the link goes. Whether it may go is for the caller
+// to find out.
 Outcome delete_checkpoint(const std::string& checkpoint_dir, const std::string& name);
 
 struct RetentionReport {

@@ -43,8 +43,8 @@ void judge_by_lineage(CheckpointListing& listing, const std::vector<GenerationRe
   }
   if (!valid_by_lineage(listing.ref, lineage)) {
     listing.state = CheckpointState::kStale;
-    listing.detail = "not on the surviving history of generation " +
-                     std::to_string(lineage.front().generation);
+    listing.detail =
+        "not on the surviving history of generation " + std::to_string(lineage.front().generation);
     return;
   }
   listing.state = is_newest_chain ? CheckpointState::kValid : CheckpointState::kForeign;

@@ -21,6 +21,7 @@
 #include "trainer/checkpoint/commit.h"
 #include "trainer/checkpoint/inspect.h"
 #include "trainer/data/ledger.h"
+#include "trainer/plan/memory_plan.h"
 
 namespace hpctl {
 namespace {
@@ -68,6 +69,15 @@ TEST_F(CheckpointVerb, ShowMeansTheNewestValidOneOrTheOneNamed) {
                             "sample_cursor":320,"skipped":[[5,7]]})"));
   EXPECT_EQ(json::parse(call({"show", dir_ / "step-20.g1/", "--json"}).out)["step"], 20);
   EXPECT_THAT(call({"show", dir_.path()}).out, HasSubstr("workers        3\n"));
+}
+
+// What hpctl plan tells of a checkpoint's size.
+TEST_F(CheckpointVerb, PlannedBytesAreThoseOfAllRanges) {
+  const Manifest manifest = read_manifest(dir_ / "step-40.g1").value();
+  double bytes = 0;
+  for (const ShardEntry& entry : manifest.shards)
+    bytes += 4.0 * static_cast<double>(entry.range.size());
+  EXPECT_EQ(checkpoint_bytes(manifest.blocks), bytes);
 }
 
 TEST_F(CheckpointVerb, DigestPrintsOneLineOfHex) {
@@ -151,8 +161,9 @@ TEST_F(CheckpointVerb, WrongArgumentsAreStatus2) {
   EXPECT_EQ(call({"ls", dir_.path(), dir_.path()}).status, 2);
   const CommandRun unknown = call({"verfy", dir_.path()});
   EXPECT_EQ(unknown.status, 2);
-  EXPECT_THAT(unknown.err,
-              HasSubstr("expected ls, rm, adopt, show, verify, digest, diff, ledger, export or import"));
+  EXPECT_THAT(
+      unknown.err,
+      HasSubstr("expected ls, rm, adopt, show, verify, digest, diff, ledger, export or import"));
   EXPECT_EQ(call({"rm", dir_.path()}).status, 2) << "neither a chain nor names";
   EXPECT_EQ(call({"rm", dir_.path(), "step-20.g1", "--chain", "1"}).status, 2);
   EXPECT_EQ(call({"rm", dir_.path(), "20", "--yes"}).status, 2);
@@ -207,8 +218,8 @@ class CheckpointChains : public testing::Test {
     return job;
   }
   void own(const JobIdentity& job) const {
-    ASSERT_TRUE(write_file_atomic(dir_ / "owner.json", to_json_text(DirectoryOwner{job, {}, false}))
-                    .ok());
+    ASSERT_TRUE(
+        write_file_atomic(dir_ / "owner.json", to_json_text(DirectoryOwner{job, {}, false})).ok());
   }
   CommandRun call(const std::string& what, std::vector<std::string> words) const {
     words.insert(words.begin(), {"checkpoint", what, dir_.path()});
@@ -296,7 +307,8 @@ TEST_F(CheckpointChains, RmKeepsWhatALivingJobMayNeed) {
   own(living("fresh"));
   const CommandRun own_one = call("rm", {"step-10.g1", "step-2.g2", "--yes"});
   EXPECT_EQ(own_one.status, 1);
-  EXPECT_THAT(own_one.err, HasSubstr("cannot remove step-2.g2: " + dir_.path() + " belongs to job 7"));
+  EXPECT_THAT(own_one.err,
+              HasSubstr("cannot remove step-2.g2: " + dir_.path() + " belongs to job 7"));
   EXPECT_THAT(own_one.err, HasSubstr("it has no verdict in"));
   EXPECT_EQ(checkpoints().size(), 4U) << "all of them, or none";
 
