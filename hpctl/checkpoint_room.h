@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the checkpoints of a training job fit where it keeps them: their size against the free
-// space of the file system and the quota of the user.
+// Compares the size of a training job's checkpoints with the free space where the job keeps them,
+// and with the quota of the user and the group.
 //
-// A quota is asked with quotactl_fd(2) (Linux 5.14): ext4, XFS and others of the kernel's own
-// answer. NFS and Lustre keep quotas in ways of their own, which are not asked; project quotas of
-// ext4 and XFS are part of the free space already. What cannot be asked is not told, and refuses
-// nothing: a job may find less room, or more, by the time it saves.
+// The quota comes from quotactl_fd(2) (Linux 5.14), which ext4, XFS and other local file systems
+// answer. NFS and Lustre keep quotas in ways of their own, which hpctl does not ask. The free space
+// of ext4 and XFS contains project quotas already. Unknown figures cause no warning. Any warning is
+// only a warning: the room may be another when the job saves.
 #pragma once
 
 #include <cstdint>
@@ -31,17 +31,17 @@ struct CheckpointRoom {
   }
 };
 
-// Of a job with workload.train. `home`: for a job without checkpoint.dir; nullptr = not known.
+// `spec` has workload.train. `home`: for a job without checkpoint.dir; nullptr = not known.
 CheckpointRoom find_checkpoint_room(const JobSpec& spec, const HomePaths* home);
 
-// The room that is missing, with both numbers and the remedy, one line; "" where nothing is.
+// One line with the needed and the free bytes and the remedy; "" if the checkpoints fit.
 std::string describe_missing_room(const CheckpointRoom& room, const CheckpointSpec& checkpoint);
 
 // "96.40 GiB", "7.2 MiB".
 std::string size_text(double bytes);
 
-// What a quota leaves, in bytes: `hard` and `soft` in units of 1 KiB, 0 = none; a soft limit counts
-// as a hard one, since it becomes one after its grace period. nullopt: no limit.
+// Bytes that a quota leaves. `hard` and `soft`: limits in units of 1 KiB, 0 = none. A soft limit
+// counts like a hard one, since the kernel enforces it after a grace period. nullopt: no limit.
 std::optional<double> left_of_quota(uint64_t hard, uint64_t soft, uint64_t used_bytes);
 
 }  // namespace hpctl
