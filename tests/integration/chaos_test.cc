@@ -245,12 +245,14 @@ TEST(Chaos, TrainingGoesOnWhereOnlyADiskOrASupervisorIsInTrouble) {
   const json report = run_endless(
       "  - {fault: full-disk, rank: 2, at_step: 10}\n"
       "  - {fault: slow-disk, rank: 1}\n"
+      "  - {fault: storage-error, rank: 3}\n"
+      "  - {fault: storage-pause, rank: 0}\n"
       "  - {fault: stop-agent, node: n1}\n"
       "  - {fault: cut-agent, node: n0}\n"
       "  - {fault: lose-messages, node: n1}\n"
       "  - {fault: kill-agent, node: n0}\n"
       "  - {fault: kill-controller}\n");
-  ASSERT_EQ(report["faults"].size(), 7U) << report.dump(1);
+  ASSERT_EQ(report["faults"].size(), 9U) << report.dump(1);
   for (const json& fault : report["faults"]) {
     EXPECT_TRUE(fault["found"].get<bool>()) << fault.dump(1);
     EXPECT_EQ(fault["blame"], "not due") << fault.dump(1);
