@@ -352,7 +352,9 @@ TEST_F(CheckpointChains, RmOfALinkKeepsWhatItLeadsTo) {
   std::filesystem::create_symlink(kept, dir_ / "step-10.g1");
   EXPECT_EQ(call("rm", {"step-10.g1", "--yes"}).status, 0);
   EXPECT_EQ(checkpoints(), (std::vector<std::string>{"step-2.g2", "step-4.g2", "step-20.g1"}));
-  EXPECT_TRUE(verify_checkpoint(kept)->problems.empty());
+  const auto whole = verify_checkpoint(kept);
+  ASSERT_TRUE(whole.ok()) << whole.error().message;
+  EXPECT_TRUE(whole->problems.empty());
 }
 
 TEST_F(CheckpointChains, AdoptMakesAChainTheOneThatIsResumed) {
