@@ -40,6 +40,7 @@ enum class InjectedFault {
   kCutPeers,
   kStorageError,
   kStoragePause,
+  kStorageAway,
 };
 
 inline constexpr int64_t kCutMs = 3'000;
@@ -159,6 +160,9 @@ inline constexpr auto kFaults = [] {
       // Its part of the next checkpoint waits for storage for kStoragePauseMs.
       {kStoragePause, "storage-pause", V::kWorker, 0, S::kDiskSlow, B::kNobody,
        "a pause of storage for the next checkpoint", kStoragePauseMs},
+      // kill-worker, and the controller cannot read the checkpoint directory for kDiskTroubleMs.
+      {kStorageAway, "storage-away", V::kWorker, SIGKILL, S::kRecovery, B::kDue,
+       "SIGKILL, and a checkpoint directory that is away"},
   });
 }();
 // clang-format on
@@ -198,6 +202,11 @@ constexpr bool is_to_holder(InjectedFault fault) {
 
 constexpr bool is_to_agent(InjectedFault fault) {
   return traits_of(fault).victim == FaultVictim::kAgent;
+}
+
+// The controller has a part in it, when it looks for the checkpoint of the next generation.
+constexpr bool fails_directory(InjectedFault fault) {
+  return fault == InjectedFault::kCorruptCheckpoint || fault == InjectedFault::kStorageAway;
 }
 
 // Training stops by it, and its cause is to be found. Of the others training does not notice any

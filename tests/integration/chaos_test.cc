@@ -265,6 +265,19 @@ TEST(Chaos, TrainingGoesOnWhereOnlyADiskOrASupervisorIsInTrouble) {
   EXPECT_NE(report["after"]["controller"]["pid"], report["before"]["controller"]["pid"]);
 }
 
+// What the job goes on from must be looked for, and cannot: it waits, and nothing is lost for it.
+TEST(Chaos, StorageThatIsAwayIsWaitedFor) {
+  const json report = run_endless("  - {fault: storage-away, rank: 1, at_step: 10}\n");
+  ASSERT_EQ(report["faults"].size(), 1U) << report.dump(1);
+  const json& fault = report["faults"][0];
+  EXPECT_TRUE(fault["found"].get<bool>()) << fault.dump(1);
+  EXPECT_EQ(fault["blame"], "right") << fault.dump(1);
+  EXPECT_EQ(fault["lost_steps"], 0) << fault.dump(1);
+  EXPECT_GE(fault["back_ms"], kDiskTroubleMs) << fault.dump(1);
+  EXPECT_EQ(report["after"]["generation"], 2);
+  EXPECT_EQ(report["after"]["restarts"], 1) << "none for the storage";
+}
+
 // It takes seconds, in which its ranks go on.
 TEST(Chaos, AHolderThatHangsIsFound) {
   const json report = run_endless("  - {fault: stop-holder, node: n1, at_step: 10}\n");
