@@ -138,7 +138,9 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
                                     metrics_ ? metrics_->address() : "", mode_.accepts_jobs()};
   service_ = std::make_unique<ControllerService>(
       paths_, identity, *gate_, *loop_, *feed_, progress_, *agents_,
-      [this](const core::LogEntry& told) { to_damage_.insert_or_assign(told.job, told); },
+      [this](InjectedFault fault, const core::LogEntry& told) {
+        directory_faults_.insert_or_assign(told.job, DirectoryFault{fault, told});
+      },
       [this](uint32_t uid) { return page_->link(uid); }, [this] { return history_->scores(); },
       [this] { last_look_.listed(); });
 }

@@ -89,6 +89,12 @@ class Controller final : public OwnerEffects {
     progress_.rearm(now_ms);
   }
 
+  // A fault on purpose that the next search for a checkpoint meets.
+  struct DirectoryFault {
+    InjectedFault fault;
+    core::LogEntry told;  // FaultInjected
+  };
+
   Outcome take_lock();
   void tell_about_metrics(const core::State& loaded);
   void build(core::State state, std::unique_ptr<Store> store, std::unique_ptr<Store> reader);
@@ -100,7 +106,9 @@ class Controller final : public OwnerEffects {
   void recall(const core::State& state);
   void observe_job(const Committed& batch, JobId id);
   bool claim(ActionId action, const core::Job& job, bool tells_former_owner);
-  std::optional<core::LogEntry> take_damage(const core::Job& job);
+  std::optional<DirectoryFault> take_directory_fault(const core::Job& job);
+  bool is_away_on_purpose(ActionId search, const core::Job& job,
+                          const std::optional<DirectoryFault>& fault);
   void damage(const core::LogEntry& told, const core::EventBody& found,
               const std::string& directory);
   std::function<bool()> begin_prune(JobId job);
@@ -139,7 +147,8 @@ class Controller final : public OwnerEffects {
   };
   static bool is_to_be_shown(const Shown& shown, int64_t now_ms);
   std::map<JobId, Shown> shown_;
-  std::map<JobId, core::LogEntry> to_damage_;  // FaultInjected: of whose jobs the newest checkpoint
+  std::map<JobId, DirectoryFault> directory_faults_;
+  std::map<JobId, int64_t> away_until_ms_;                      // storage-away; monotonic
   std::map<JobId, std::shared_ptr<std::atomic<bool>>> prunes_;  // whether the newest is wanted
   int64_t look_at_all_ms_ = 0;                                  // next time; the owner thread
 

@@ -4,6 +4,7 @@
 // silence, hangs, stragglers. All of it on the owner thread (owner_loop.h), but for what is posted
 // to lanes.
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <utility>
 
@@ -50,13 +51,14 @@ void Controller::perform(const core::Action& action, const core::State& state) {
   } else if (const auto* find = std::get_if<core::FindCheckpoint>(&action.body)) {
     const core::Job& job = state.jobs.at(find->job);
     interrupt_prune(job.id);
-    directories_->post(job.spec.checkpoint.dir,
-                       [this, id = action.id, find = *find, job, ordered = take_damage(job)] {
-                         if (!claim(id, job, true)) return;
-                         core::EventBody found = find_checkpoint(id, find, job.spec);
-                         if (ordered) damage(*ordered, found, job.spec.checkpoint.dir);
-                         loop_->post(std::move(found));
-                       });
+    const auto fault = take_directory_fault(job);
+    if (is_away_on_purpose(action.id, job, fault)) return;
+    directories_->post(job.spec.checkpoint.dir, [this, id = action.id, find = *find, job, fault] {
+      if (!claim(id, job, true)) return;
+      core::EventBody found = find_checkpoint(id, find, job.spec);
+      if (fault) damage(fault->told, found, job.spec.checkpoint.dir);
+      loop_->post(std::move(found));
+    });
   } else if (const auto* record = std::get_if<core::RecordGeneration>(&action.body)) {
     const core::Job& job = state.jobs.at(record->job);
     directories_->post(
@@ -103,10 +105,28 @@ bool Controller::claim(ActionId action, const core::Job& job, bool tells_former_
 }
 
 // Of the generation that has just ended; one that survived is not meant any more.
-std::optional<core::LogEntry> Controller::take_damage(const core::Job& job) {
-  const auto ordered = to_damage_.extract(job.id);
-  if (ordered.empty() || ordered.mapped().generation != job.generation) return std::nullopt;
+std::optional<Controller::DirectoryFault> Controller::take_directory_fault(const core::Job& job) {
+  const auto ordered = directory_faults_.extract(job.id);
+  if (ordered.empty() || ordered.mapped().told.generation != job.generation) return std::nullopt;
   return ordered.mapped();
+}
+
+// storage-away: then the search has failed already.
+bool Controller::is_away_on_purpose(ActionId search, const core::Job& job,
+                                    const std::optional<DirectoryFault>& fault) {
+  const int64_t now_ms = clock_.monotonic_ms();
+  if (fault && fault->fault == InjectedFault::kStorageAway) {
+    away_until_ms_[job.id] = now_ms + kDiskTroubleMs;
+  }
+  const auto away = away_until_ms_.find(job.id);
+  if (away == away_until_ms_.end()) return false;
+  if (now_ms >= away->second) {
+    away_until_ms_.erase(away);
+    return false;
+  }
+  const Error error = errno_error("cannot list " + job.spec.checkpoint.dir + ", on purpose", EIO);
+  loop_->post(core::ActionFailed{search, job.id, "", error.message, false});
+  return true;
 }
 
 void Controller::damage(const core::LogEntry& told, const core::EventBody& found,

@@ -168,16 +168,16 @@ std::optional<int64_t> noted_wall_ms(const std::string& words,
 // Training goes on. What is slow nobody finds: there a checkpoint that is durable nevertheless is
 // what counts, and it was not when the disk was still slow.
 void judge_disk(FaultResult& result, const std::vector<EventView>& after) {
-  const bool is_full = traits_of(result.fault).sign == FaultSign::kDiskFull;
+  const bool fails = traits_of(result.fault).sign == FaultSign::kDiskFull;
   const auto found = noted_wall_ms(core::kSavesFail, after);
   auto back = noted_wall_ms(core::kSavesWork, after);
   for (const EventView& event : after) {
-    const bool durable =
-        event.type == "CheckpointCommitted" && event.wall_ms >= result.wall_ms + kDiskTroubleMs;
-    if (!is_full && durable && !back) back = event.wall_ms;
+    const bool durable = event.type == "CheckpointCommitted" &&
+                         event.wall_ms >= result.wall_ms + traits_of(result.fault).lasts_ms;
+    if (!fails && durable && !back) back = event.wall_ms;
   }
-  result.found = is_full ? found.has_value() : back.has_value();
-  if (is_full && found) result.noticed_ms = *found - result.wall_ms;
+  result.found = fails ? found.has_value() : back.has_value();
+  if (fails && found) result.noticed_ms = *found - result.wall_ms;
   if (back) result.back_ms = *back - result.wall_ms;
 }
 

@@ -281,7 +281,7 @@ class ChaosRun {
       if (!result.found) return goes_on;
     }
     const bool shows_steps = view_.total_steps > 0;
-    const Waited waited = wait(plan_.recover_within_ms, [&] {
+    const Waited waited = wait(plan_.recover_within_ms + traits_of(result.fault).lasts_ms, [&] {
       judge(result, history_after(result.seq), nodes_);
       if (!result.injected) return true;
       const bool stepped =

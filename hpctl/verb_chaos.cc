@@ -32,6 +32,12 @@ Only a job whose job.yaml says debug: {chaos: true} may be attacked. The faults:
                    again for 5 s; training goes on without
   slow-disk        built-in trainer: a worker's part of the next checkpoint takes 5 s longer; found
                    is what is durable all the same
+  storage-error    built-in trainer: a worker's part of the next checkpoint gets I/O errors, and
+                   again for 5 s; training goes on without, and nothing is deleted
+  storage-pause    built-in trainer: a worker's part of the next checkpoint waits 20 s for storage;
+                   found is what is durable all the same
+  storage-away     kill-worker, and for 5 s the controller cannot read the checkpoint directory; the
+                   job waits for it, and blames no node for that
   flip-parameter   built-in trainer: a bit of a parameter is inverted. Nothing finds that: the job
                    goes on with another result, and the report says so
   slow-worker      built-in trainer: for 40 steps, and 5 s, its passes take three times as long.

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpctl checkpoint: what lies in a checkpoint directory. Needs no controller.
+// hpctl checkpoint: what lies in a checkpoint directory, and what is to be removed from it or
+// resumed from. Needs no controller.
+#include <cstdint>
 #include <iomanip>
 #include <optional>
 #include <sstream>
 
-#include "common/base/clock.h"
 #include "common/base/file.h"
-#include "common/base/json.h"
-#include "common/base/json_text.h"
+#include "hpctl/checkpoint_changes.h"
 #include "hpctl/checkpoint_exchange.h"
-#include "hpctl/event_text.h"
+#include "hpctl/checkpoint_list.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/open_job.h"
 #include "hpctl/verbs.h"
@@ -21,12 +21,25 @@ namespace checkpoint_parts {
 namespace {
 
 constexpr const char* kHelp = R"(
-Looks at checkpoints. DIR is a checkpoint directory (its newest valid checkpoint is meant, except
-by ls), one step-N.gG directory in it, or a JOB: the newest valid checkpoint that this job saved or
-went on from, also where another job uses the directory by now.
+Looks at checkpoints, removes them, and chooses what the next job resumes from. DIR is a checkpoint
+directory (its newest valid checkpoint is meant, except by ls, rm and adopt), one step-N.gG
+directory in it, or a JOB: the newest valid checkpoint that this job saved or went on from, also
+where another job uses the directory by now.
 
-  ls      all checkpoints: valid (on the surviving history), stale (a later generation started
-          before it), incomplete (interrupted, or being written now), damaged
+A chain is what one job saved, and the jobs before it that it continued. A job that begins anew in
+the same directory (hpctl submit --fresh) begins another chain. Jobs with checkpoint.resume: latest
+continue the newest chain.
+
+  ls      all checkpoints with their chains and sizes, the owner of the directory, and what a job
+          with resume: latest starts from. States: valid (on the newest chain), foreign (valid on
+          another chain), stale (a later generation of its chain started before it), incomplete
+          (interrupted, or being written now), damaged
+  rm      remove a chain, or checkpoints by name: hpctl checkpoint rm DIR --chain N, or
+          hpctl checkpoint rm DIR step-N.gG... Without --yes it only lists them. While the owner of
+          the directory lives, or cannot be asked, the checkpoints that it may need stay
+  adopt   make --chain N the newest chain, so that the next job with resume: latest continues it.
+          It removes nothing; the former chain can be adopted again. Refused while the owner of the
+          directory lives, or cannot be asked
   show    step, generation, world size and sample cursor of one
   verify  read every byte and compare the checksums
   digest  one line: SHA-256 over parameters, moments, step, sample cursor and skip list. Two runs
@@ -42,6 +55,9 @@ went on from, also where another job uses the directory by now.
 
 Examples:
   hpctl checkpoint ls quickstart
+  hpctl checkpoint rm quickstart step-20.g1 --yes
+  hpctl checkpoint rm /scratch/run1 --chain 3
+  hpctl checkpoint adopt /scratch/run1 --chain 3
   hpctl checkpoint show quickstart --json
   hpctl checkpoint verify ~/.hpctl/jobs/1/checkpoints/step-60.g2
   hpctl checkpoint digest 1
@@ -51,18 +67,23 @@ Examples:
   hpctl checkpoint import ./Llama-3.1-8B ~/weights/llama
 
 Options:
+  --chain N     rm and adopt: the chain, as ls numbers it: by its newest generation
+  --yes         rm: remove them
   --merge       export: adapters are added to the weights that they were trained beside
   --dtype TYPE  export: fp32 (the default, exactly what is stored) or bf16 (rounded to nearest)
   --json  ls: {"checkpoints": [{"name", "step", "generation", "state", "world_size", "bytes",
-          "created", "detail"}]}; show: {"step", "generation", "parent", "world_size",
-          "sample_cursor", "skipped"}; verify: {"path", "bytes", "ranges", "problems"};
-          digest: {"path", "digest"}; diff: {"same", "same_position", "tensors", "differences":
-          [{"name", "what", "numel", "differing", "first", "max_abs"}]}; ledger: {"step",
-          "cursor", "generations", "entries", "undone", "problems"}; export and import: {"path",
-          "tensors", "bytes", "files"}
+          "created", "detail", "chain"}], "chains": [{"chain", "job", "job_name", "generations",
+          "checkpoints", "bytes", "newest", "owners", "latest"}], "owner": {"uuid", "job", "name",
+          "user"} or null, "resume": NAME or ""}; rm: {"removed": [{"name", "bytes"}], "bytes",
+          "resume"}; adopt: {"chain", "adopted", "resume"}; show: {"step", "generation", "parent",
+          "world_size", "sample_cursor", "skipped"}; verify: {"path", "bytes", "ranges",
+          "problems"}; digest: {"path", "digest"}; diff: {"same", "same_position", "tensors",
+          "differences": [{"name", "what", "numel", "differing", "first", "max_abs"}]}; ledger:
+          {"step", "cursor", "generations", "entries", "undone", "problems"}; export and import:
+          {"path", "tensors", "bytes", "files"}
 
-Exit codes: 0 fine, 1 not found, damaged, different or not proven, 2 wrong arguments, 130 export and
-import: interrupted, nothing is left
+Exit codes: 0 fine, 1 not found, refused, damaged, different or not proven, 2 wrong arguments, 130
+export and import: interrupted, nothing is left
 )";
 
 // A path, or the checkpoint directory of a job, of which only the job's own checkpoints are meant.
@@ -81,53 +102,6 @@ Result<Place> find_place(const std::string& word) {
 Result<std::string> resolve(const Place& place) {
   if (!place.job) return resolve_checkpoint(place.directory);
   return resolve_checkpoint_of(place.directory, *place.job);
-}
-
-std::string created_text(int64_t wall_ms) {
-  return wall_ms == 0 ? "" : format_wall_ms(wall_ms).substr(0, 19) + "Z";
-}
-
-nlohmann::ordered_json listing_json(const CheckpointListing& c) {
-  return {{"name", c.ref.name()},
-          {"step", c.ref.step},
-          {"generation", c.ref.generation},
-          {"state", to_string(c.state)},
-          {"world_size", c.world_size},
-          {"bytes", c.bytes},
-          {"created", created_text(c.created_wall_ms)},
-          {"detail", c.detail}};
-}
-
-int print_json(const Terminal& terminal, const nlohmann::ordered_json& document) {
-  terminal.out << json_text(document) << "\n";
-  return kExitOk;
-}
-
-int list(const Invocation& invocation, const std::string& directory) {
-  const Terminal& terminal = invocation.terminal;
-  const auto found = list_checkpoint_states(directory);
-  if (!found.ok()) return report(terminal, found.error());
-  if (invocation.json()) {
-    nlohmann::ordered_json list = nlohmann::ordered_json::array();
-    for (const CheckpointListing& c : *found) list.push_back(listing_json(c));
-    return print_json(terminal, {{"checkpoints", list}});
-  }
-  if (found->empty()) {
-    terminal.err << "no checkpoints in " << printable(directory) << "\n";
-    return kExitOk;
-  }
-  Table table({"CHECKPOINT", "STATE", "WORKERS", "BYTES", "CREATED", "DETAIL"});
-  for (const CheckpointListing& c : *found) {
-    const Colour colour = c.state == CheckpointState::kValid     ? Colour::kGreen
-                          : c.state == CheckpointState::kDamaged ? Colour::kRed
-                                                                 : Colour::kDim;
-    table.add(
-        {c.ref.name(), to_string(c.state), c.world_size == 0 ? "-" : std::to_string(c.world_size),
-         short_number(static_cast<double>(c.bytes)), created_text(c.created_wall_ms), c.detail},
-        colour);
-  }
-  table.print(terminal);
-  return kExitOk;
 }
 
 std::string content_of(const Manifest& m) {
@@ -273,11 +247,15 @@ int ledger(const Invocation& invocation, const Place& place) {
 // What is wrong with the arguments, or "".
 std::string usage_problem(const Invocation& invocation) {
   const std::string& what = invocation.arguments[0];
+  const bool is_rm = what == "rm";
   if (invocation.has("--merge") && what != "export") return what + " takes no --merge";
   if (invocation.has("--dtype") && what != "export") return what + " takes no --dtype";
+  if (invocation.has("--chain") && !is_rm && what != "adopt") return what + " takes no --chain";
+  if (invocation.has("--yes") && !is_rm) return what + " takes no --yes";
   const size_t directories = invocation.arguments.size() - 1;
   const bool two = what == "diff" || what == "export" || what == "import";
-  if (what == "ledger" || two == (directories == 2)) return "";
+  if (is_rm || (what == "ledger" && directories <= 2)) return "";
+  if (two == (directories == 2) && directories <= 2) return "";
   return what + " takes " + (two ? "two directories" : "one directory");
 }
 
@@ -292,7 +270,12 @@ int run(Invocation& invocation) {
   }
   const auto place = find_place(invocation.arguments[1]);
   if (!place.ok()) return report(terminal, place.error());
-  if (what == "ls") return list(invocation, place->directory);
+  if (what == "ls") return run_list(invocation, place->directory);
+  if (what == "adopt") return run_adopt(invocation, place->directory);
+  if (what == "rm") {
+    return run_remove(invocation, place->directory,
+                      {invocation.arguments.begin() + 2, invocation.arguments.end()});
+  }
   if (what == "ledger") return ledger(invocation, *place);
   const auto step_dir = resolve(*place);
   if (!step_dir.ok()) return report(terminal, step_dir.error());
@@ -312,14 +295,15 @@ int run(Invocation& invocation) {
 
 Verb checkpoint_verb() {
   return {"checkpoint",
-          "ls|show|verify|digest|diff|ledger|export|import DIR|JOB [DIR|JOB]",
-          "look at checkpoints, export and import them",
+          "ls|rm|adopt|show|verify|digest|diff|ledger|export|import DIR|JOB [DIR|STEP]",
+          "look at checkpoints, remove, export and import them",
           checkpoint_parts::kHelp,
           2,
-          3,
-          {Option{"--dtype", nullptr, "TYPE"}, Option{"--merge"}},
+          SIZE_MAX,
+          {Option{"--chain", nullptr, "N"}, Option{"--yes"}, Option{"--dtype", nullptr, "TYPE"},
+           Option{"--merge"}},
           checkpoint_parts::run,
-          {"ls", "show", "verify", "digest", "diff", "ledger", "export", "import"}};
+          {"ls", "rm", "adopt", "show", "verify", "digest", "diff", "ledger", "export", "import"}};
 }
 
 }  // namespace hpctl

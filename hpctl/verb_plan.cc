@@ -4,6 +4,7 @@
 #include "common/base/json.h"
 #include "common/base/json_text.h"
 #include "common/rpc/job_yaml.h"
+#include "hpctl/checkpoint_room.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/job_file.h"
 #include "hpctl/user_file.h"
@@ -54,7 +55,9 @@ Options:
                "reason"}] and "chosen_for"; with recovery.standbys "standbys": {"per_node",
                "bytes_per_node"}; with fewer nodes.min than nodes "nodes_min": {"nodes", "bytes":
                the most on so many and more}, and with a GPU its "fits": without it "fits" is true
-               only where nothing fits there
+               only where nothing fits there; "checkpoints": {"directory", "bytes_each", "most",
+               "stored", "bytes": of those not stored yet, "free_bytes" and "quota_bytes": null if
+               not known, "fits"}
   --write OUT  the job file with all advised changes, every key written out; a file that is there
                is replaced
 
@@ -74,6 +77,8 @@ struct Plan {
   FlopsPerToken flops;
   std::optional<SpeedPlan> speed;
   Advice advice;
+  CheckpointRoom room;
+  std::string missing_room;  // "" = none is missing, as far as is known
 
   double standby_bytes() const {
     return kStandbyBytes * static_cast<double>(standbys);
@@ -120,6 +125,9 @@ Plan make_plan(const JobSpec& spec, const GpuModel* device) {
   plan.blocks = trained_layout(*spec.train);
   plan.memory = plan_memory(plan.setting, plan.blocks);
   plan.most_bytes = most_memory(plan.setting, plan.blocks);
+  const auto home = home_from_environment();
+  plan.room = find_checkpoint_room(spec, home.ok() ? &*home : nullptr);
+  plan.missing_room = describe_missing_room(plan.room, spec.checkpoint);
   plan.flops =
       flops_per_token(spec.train->model, plan.blocks, spec.train->data.seq_len, spec.train->lora);
   if (device == nullptr) return plan;
@@ -153,6 +161,16 @@ nlohmann::ordered_json json_of(const std::vector<Change>& changes) {
   return array;
 }
 
+nlohmann::ordered_json json_of(const CheckpointRoom& room) {
+  nlohmann::ordered_json document = {{"directory", room.directory}, {"bytes_each", room.each},
+                                     {"most", room.most},           {"stored", room.stored},
+                                     {"bytes", room.needed()},      {"free_bytes", nullptr},
+                                     {"quota_bytes", nullptr},      {"fits", room.fits()}};
+  if (room.free) document["free_bytes"] = *room.free;
+  if (room.quota) document["quota_bytes"] = *room.quota;
+  return document;
+}
+
 void print_json(const Terminal& terminal, const Plan& plan) {
   nlohmann::ordered_json document = {{"parameters", parameter_count(plan.blocks)},
                                      {"world_size", plan.setting.world_size()},
@@ -160,7 +178,8 @@ void print_json(const Terminal& terminal, const Plan& plan) {
                                      {"total_bytes", plan.memory.total()},
                                      {"flops_per_token", plan.flops.whole},
                                      {"flops_per_token_causal", plan.flops.causal},
-                                     {"flops_per_step", plan.flops.whole * plan.tokens_per_step()}};
+                                     {"flops_per_step", plan.flops.whole * plan.tokens_per_step()},
+                                     {"checkpoints", json_of(plan.room)}};
   if (!plan.chosen.values.empty()) {
     document["chosen"] = json_of(plan.chosen.values);
     document["chosen_for"] = plan.chosen.basis;
@@ -246,6 +265,19 @@ void print_standbys(const Terminal& terminal, const Plan& plan) {
                << " GiB of host memory, as measured.\n";
 }
 
+void print_room(const Terminal& terminal, const Plan& plan) {
+  const CheckpointRoom& room = plan.room;
+  terminal.out << "\nCheckpoints: " << size_text(room.each) << " each, " << room.most
+               << " at most at a time: " << size_text(room.each * static_cast<double>(room.most));
+  if (room.stored > 0) terminal.out << ", of which " << room.stored << " are there";
+  if (room.free) terminal.out << "; " << size_text(*room.free) << " free";
+  if (room.quota) terminal.out << "; the quota leaves " << size_text(*room.quota);
+  terminal.out << "\n";
+  if (!plan.missing_room.empty()) {
+    terminal.out << "WARNING: " << printable(plan.missing_room) << ".\n";
+  }
+}
+
 void print_changes(const Terminal& terminal, const std::vector<Change>& changes) {
   for (const Change& change : changes) {
     terminal.out << "  " << change.change << "\n    " << change.reason << "\n";
@@ -316,6 +348,7 @@ void print_text(const Terminal& terminal, const Plan& plan) {
   print_what_is_for_gpus(terminal, plan);
   print_host_memory(terminal, plan);
   print_standbys(terminal, plan);
+  print_room(terminal, plan);
   terminal.out << plan_text("\nOperations per token: %.4g GFLOP, causal attention halved %.4g\n",
                             plan.flops.whole * 1e-9, plan.flops.causal * 1e-9)
                << plan_text("Operations per step:  %.4g TFLOP in %.0f tokens\n",

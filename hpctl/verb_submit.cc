@@ -11,6 +11,7 @@
 #include "controller/leadership/ask_owner.h"
 #include "hpctl/chaos_fit.h"
 #include "hpctl/chaos_run.h"
+#include "hpctl/checkpoint_room.h"
 #include "hpctl/cluster_placement.h"
 #include "hpctl/directory_use.h"
 #include "hpctl/exit_codes.h"
@@ -257,6 +258,14 @@ Outcome take_choice(const Invocation& invocation, JobSpec& spec) {
                misfit + "; give the keys that are auto values of your own to try nevertheless"};
 }
 
+// A warning only: there may be room by the time the job saves.
+void tell_missing_room(const Terminal& terminal, const JobSpec& spec, const HomePaths& paths) {
+  if (!spec.train) return;
+  const std::string missing =
+      describe_missing_room(find_checkpoint_room(spec, &paths), spec.checkpoint);
+  if (!missing.empty()) terminal.err << "hpctl: warning: " << printable(missing) << std::endl;
+}
+
 // Before anything is submitted. Without --chaos an empty plan.
 Result<ChaosPlan> take_plan(const Invocation& invocation, const JobSpec& spec) {
   if (!invocation.has("--chaos")) return ChaosPlan();
@@ -320,6 +329,7 @@ int run(Invocation& invocation) {
   if (const auto anew = check_anew(spec.checkpoint, invocation.has("--fresh")); !anew.ok()) {
     return report_mistake(terminal, anew.error());
   }
+  tell_missing_room(terminal, spec, *paths);
   auto submitted =
       local ? submit_locally(invocation, *paths, spec) : submit_on_slurm(invocation, *paths, spec);
   if (!submitted.ok()) return report_refusal(terminal, submitted.error(), local);

@@ -38,10 +38,14 @@ enum class InjectedFault {
   kDelayCollectives,
   kLoseCollectives,
   kCutPeers,
+  kStorageError,
+  kStoragePause,
+  kStorageAway,
 };
 
 inline constexpr int64_t kCutMs = 3'000;
 inline constexpr int64_t kDiskTroubleMs = 5'000;
+inline constexpr int64_t kStoragePauseMs = 20'000;  // longer than recovery.heartbeat_timeout
 inline constexpr int64_t kSlowMs = 5'000;
 inline constexpr int64_t kSlowSteps = 40;
 inline constexpr int64_t kSlowTimes = 3;  // less than what the search for hangs bears with
@@ -58,7 +62,7 @@ enum class FaultSign {
   kRecovery,           // training stops, and a recovery begins
   kDamagedCheckpoint,  // likewise, and a checkpoint is found to be damaged
   kUnfitStep,          // a step is told to be unfit
-  kDiskFull,           // notes that the disk is full, and has room again
+  kDiskFull,           // notes that saves fail, and work again
   kDiskSlow,           // nobody need find it; a checkpoint is durable all the same
   kReconnection,       // the agents concerned are connected anew
   kStraggler,          // the rank is named as one that holds the others up, if it lasts
@@ -81,7 +85,7 @@ struct FaultTraits {
   FaultSign sign;
   FaultBlame blame;
   const char* thing;     // for the history: what is done; "" = the signal
-  int64_t lasts_ms = 0;  // of one that may go unnoticed: so long, and for so many steps
+  int64_t lasts_ms = 0;  // of one that may go unnoticed, or is slow: so long, and for so many steps
   int64_t lasts_steps = 0;
 };
 
@@ -127,7 +131,7 @@ inline constexpr auto kFaults = [] {
        "a full disk for the next checkpoint"},
       // Its part of the next checkpoint takes kDiskTroubleMs longer.
       {kSlowDisk, "slow-disk", V::kWorker, 0, S::kDiskSlow, B::kNobody,
-       "a slow disk for the next checkpoint"},
+       "a slow disk for the next checkpoint", kDiskTroubleMs},
       // A bit of one of its parameters.
       {kFlipParameter, "flip-parameter", V::kWorker, 0, S::kNothing, B::kNobody,
        "an inverted bit of a parameter"},
@@ -150,6 +154,15 @@ inline constexpr auto kFaults = [] {
       // The connections to all of its peers.
       {kCutPeers, "cut-peers", V::kWorker, 0, S::kRecovery, B::kAllowed,
        "a break of its connections to its peers"},
+      // Its part of a checkpoint gets EIO, for kDiskTroubleMs.
+      {kStorageError, "storage-error", V::kWorker, 0, S::kDiskFull, B::kNobody,
+       "I/O errors of storage for the next checkpoint"},
+      // Its part of the next checkpoint waits for storage for kStoragePauseMs.
+      {kStoragePause, "storage-pause", V::kWorker, 0, S::kDiskSlow, B::kNobody,
+       "a pause of storage for the next checkpoint", kStoragePauseMs},
+      // kill-worker, and the controller cannot read the checkpoint directory for kDiskTroubleMs.
+      {kStorageAway, "storage-away", V::kWorker, SIGKILL, S::kRecovery, B::kDue,
+       "SIGKILL, and a checkpoint directory that is away"},
   });
 }();
 // clang-format on
@@ -189,6 +202,11 @@ constexpr bool is_to_holder(InjectedFault fault) {
 
 constexpr bool is_to_agent(InjectedFault fault) {
   return traits_of(fault).victim == FaultVictim::kAgent;
+}
+
+// The controller has a part in it, when it looks for the checkpoint of the next generation.
+constexpr bool fails_directory(InjectedFault fault) {
+  return fault == InjectedFault::kCorruptCheckpoint || fault == InjectedFault::kStorageAway;
 }
 
 // Training stops by it, and its cause is to be found. Of the others training does not notice any

@@ -27,6 +27,9 @@ struct JobMargins {
   // Nodes of it that jobs before this one speak against (node_record.h), in the order of names:
   // those that it trains on, or may.
   std::vector<std::string> lemons;
+  int64_t storage_ms =
+      0;  // for so long it has waited for storage, without training; 0 = it does not
+  uint64_t failed_saves = 0;  // while it is RUNNING: in a row, for want of room or of storage
 };
 
 }  // namespace hpctl

@@ -78,6 +78,8 @@ void fill(const JobMargins& margins, v1::JobMargins& wire) {
   wire.set_recovering_ms(margins.recovering_ms);
   wire.set_requeue_refusal(cut(margins.requeue_refusal, kMaxSummaryReason));
   wire.set_lemons(to_node_ranges(margins.lemons, kMaxMarginNodes));
+  wire.set_storage_ms(margins.storage_ms);
+  wire.set_failed_saves(margins.failed_saves);
 }
 
 JobMargins to_job_margins(const v1::JobMargins& wire) {
@@ -92,7 +94,9 @@ JobMargins to_job_margins(const v1::JobMargins& wire) {
           plausible_ms(wire.still_ms()),
           plausible_ms(wire.recovering_ms()),
           cut(wire.requeue_refusal(), kMaxSummaryReason),
-          plausible_nodes(wire.lemons(), kMaxMarginNodes)};
+          plausible_nodes(wire.lemons(), kMaxMarginNodes),
+          plausible_ms(wire.storage_ms()),
+          wire.failed_saves()};
 }
 
 void fill(const NodeRecord& record, v1::NodeBlame& wire) {

@@ -33,12 +33,13 @@ enum class FindingKind {
   kNodeLemon,
   kGenerationOrphaned,
   kGoodputFell,
+  kStorageAway,
 };
 constexpr auto words_of(FindingKind) {
   return std::to_array<const char*>(
       {"failed", "recovers_for_long", "stands_still", "controller_silent", "loss_not_finite",
        "budget_low", "restarts_often", "spares_exhausted", "requeue_refused", "node_quarantined",
-       "node_slow", "node_lemon", "generation_orphaned", "goodput_fell"});
+       "node_slow", "node_lemon", "generation_orphaned", "goodput_fell", "storage_away"});
 }
 
 struct Finding {

@@ -55,6 +55,8 @@ std::string runbook_of(FindingKind kind) {
       return page + "generation_orphaned";
     case FindingKind::kGoodputFell:
       return page + "hpctlgoodputfell";
+    case FindingKind::kStorageAway:
+      return page + "hpctlstorageaway";
   }
   return page;
 }
@@ -67,6 +69,7 @@ std::vector<Finding> JobWatch::look(const JobSnapshot& snapshot, int64_t now_ms)
   } else if (snapshot.summary.is_told()) {
     add_end(snapshot);
     add_standstill(snapshot);
+    add_storage(snapshot);
     add_loss(snapshot);
     add_orphans(snapshot);
     add_goodput(snapshot);
@@ -138,6 +141,29 @@ void JobWatch::add_standstill(const JobSnapshot& snapshot) {
                              "; the last was step " + std::to_string(job.step),
                          "`hpctl status " + id + "` shows the rank that is behind");
     found.since_ms = now_ms_ - still_ms;
+  }
+}
+
+// Of one job it is one of the two: a job that waits does not train.
+void JobWatch::add_storage(const JobSnapshot& snapshot) {
+  const JobSummary& job = snapshot.summary;
+  if (!job.margins || !is_on_nodes(job)) return;
+  const std::string repair =
+      "repair the file system or the mount, or make room; the job goes on by itself";
+  const JobMargins& margins = *job.margins;
+  if (margins.storage_ms >= kStorageAwayMs) {
+    Finding& found = add(snapshot, FindingKind::kStorageAway,
+                         "storage does not answer: it has waited for " +
+                             format_duration(margins.storage_ms) + why_of(job.reason),
+                         repair);
+    found.since_ms = now_ms_ - margins.storage_ms;
+    if (margins.storage_ms >= kStorageAwayForLongMs) found.severity = Severity::kCritical;
+  } else if (margins.failed_saves >= kFailedSaves) {
+    add(snapshot, FindingKind::kStorageAway,
+        "storage takes no checkpoints: " + std::to_string(margins.failed_saves) +
+            " saves in a row failed; what it computes lives in memory only",
+        repair)
+        .severity = Severity::kCritical;
   }
 }
 

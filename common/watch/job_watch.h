@@ -29,6 +29,9 @@ inline constexpr int64_t kSilentForLongMs = 300'000;    // critical
 inline constexpr int64_t kRestartsOften = 4;            // within an hour
 inline constexpr double kBudgetLowShare = 0.25;         // warn; critical when nothing is left
 inline constexpr int64_t kOrphanMs = 60'000;
+inline constexpr int64_t kStorageAwayMs = 60'000;          // warn
+inline constexpr int64_t kStorageAwayForLongMs = 900'000;  // critical
+inline constexpr uint64_t kFailedSaves = 5;  // in a row, which takes a minute at least
 inline constexpr double kGoodputFell = 0.90;
 inline constexpr double kGoodputIsBack = 0.92;  // until then it has fallen
 inline constexpr size_t kMostNodesTold = 20;    // findings of one kind about nodes of one job
@@ -46,6 +49,7 @@ class JobWatch {
   void add_silence(const JobSnapshot& snapshot);
   void add_end(const JobSnapshot& snapshot);
   void add_standstill(const JobSnapshot& snapshot);
+  void add_storage(const JobSnapshot& snapshot);
   void add_loss(const JobSnapshot& snapshot);
   void add_orphans(const JobSnapshot& snapshot);
   void add_goodput(const JobSnapshot& snapshot);

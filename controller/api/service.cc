@@ -44,7 +44,7 @@ void finish(grpc::ServerUnaryReactor* reactor, grpc::Status status) {
 ControllerService::ControllerService(const HomePaths& paths, ControllerIdentity identity,
                                      const Gate& gate, OwnerLoop& loop, EventFeed& feed,
                                      ProgressTable& progress, AgentLink& agents,
-                                     DamageCheckpoint damage, MakePageLink make_page_link,
+                                     FailDirectory fail_directory, MakePageLink make_page_link,
                                      Lemons lemons, Listed listed)
     : paths_(paths),
       identity_(std::move(identity)),
@@ -53,7 +53,7 @@ ControllerService::ControllerService(const HomePaths& paths, ControllerIdentity 
       feed_(feed),
       progress_(progress),
       agents_(agents),
-      damage_(std::move(damage)),
+      fail_directory_(std::move(fail_directory)),
       make_page_link_(std::move(make_page_link)),
       lemons_(std::move(lemons)),
       listed_(std::move(listed)) {}
@@ -308,7 +308,7 @@ grpc::ServerUnaryReactor* ControllerService::Inject(grpc::CallbackServerContext*
          order.set_fault(to_word(fault));
          order.set_rank(told.rank);
          order.set_generation(told.generation.value);
-         if (fault == InjectedFault::kCorruptCheckpoint) damage_(told);
+         if (fails_directory(fault)) fail_directory_(fault, told);
          agents_.inject({job.id, told.node}, order);
          response->set_seq(told.seq.value);
        }});

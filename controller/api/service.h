@@ -30,9 +30,9 @@ struct ControllerIdentity {
 
 class ControllerService final : public v1::Controller::CallbackService {
  public:
-  // A fault on purpose, told by this event: the newest checkpoint of its job is to be damaged
-  // before it is looked for. Called on the owner thread.
-  using DamageCheckpoint = std::function<void(const core::LogEntry& told)>;
+  // A fault on purpose, told by this event, that the controller's next search for a checkpoint of
+  // the job meets (fails_directory()). Called on the owner thread.
+  using FailDirectory = std::function<void(InjectedFault fault, const core::LogEntry& told)>;
 
   // The URL of a link to the status page for that uid. Any thread.
   using MakePageLink = std::function<Result<std::string>(uint32_t uid)>;
@@ -45,7 +45,7 @@ class ControllerService final : public v1::Controller::CallbackService {
 
   ControllerService(const HomePaths& paths, ControllerIdentity identity, const Gate& gate,
                     OwnerLoop& loop, EventFeed& feed, ProgressTable& progress, AgentLink& agents,
-                    DamageCheckpoint damage, MakePageLink make_page_link, Lemons lemons,
+                    FailDirectory fail_directory, MakePageLink make_page_link, Lemons lemons,
                     Listed listed);
 
   grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context,
@@ -120,7 +120,7 @@ class ControllerService final : public v1::Controller::CallbackService {
   EventFeed& feed_;
   ProgressTable& progress_;
   AgentLink& agents_;
-  const DamageCheckpoint damage_;
+  const FailDirectory fail_directory_;
   const MakePageLink make_page_link_;
   const Lemons lemons_;
   const Listed listed_;

@@ -179,6 +179,7 @@ void node_ended(Transition& t, Node& node, const std::string& reason) {
 void end_job(Transition& t, Job& job, JobState state, const std::string& reason) {
   end_suspension(job, t.now());
   end_loss(job, t.now());
+  end_storage_wait(job, t.now());
   job.state = state;
   job.reason = reason;
   job.stage = PlanStage::kNone;

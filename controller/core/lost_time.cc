@@ -141,6 +141,12 @@ void end_suspension(Job& job, int64_t now_ms) {
   }
 }
 
+void end_storage_wait(Job& job, int64_t now_ms) {
+  if (job.storage_since_ms == 0) return;
+  job.storage_waited_ms += std::max<int64_t>(0, now_ms - job.storage_since_ms);
+  job.storage_since_ms = 0;
+}
+
 void continue_totals(const Transition& t, Job& job, const JobTotals& totals) {
   if (totals.submitted_wall_ms != 0) job.submitted_wall_ms = totals.submitted_wall_ms;
   job.lost_ms = totals.lost_ms;

@@ -34,6 +34,8 @@ bool is_made_good(const Job& job, uint64_t step);
 bool count_waits(Job& job, const StepWaits& waits);
 // The scheduler lets the job go on.
 void end_suspension(Job& job, int64_t now_ms);
+// The job trains again, or ends: it waits for storage no more.
+void end_storage_wait(Job& job, int64_t now_ms);
 // A job that begins here had a life before.
 void continue_totals(const Transition& t, Job& job, const JobTotals& totals);
 

@@ -214,7 +214,7 @@ void enter_running(Transition& t, Job& job, const std::string& reason) {
   }
   begin_steps(t, job);
   job.state = JobState::kRunning;
-  job.storage_since_ms = 0;
+  end_storage_wait(job, t.now());
   job.running_since_ms = t.now();
   job.reason = reason;
   job.plan_seq = t.seq();

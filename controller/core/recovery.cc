@@ -150,6 +150,7 @@ bool wait_for_storage(Transition& t, Job& job, const std::string& cause) {
 bool may_try_again(Transition& t, Job& job, const Fault& fault, FaultKind kind, Seq previous) {
   if (kind == FaultKind::kStorage) {
     job.restarts += 1;
+    job.storage_errors_worker += 1;
     return wait_for_storage(t, job, fault.cause);
   }
   if (!spend_budget(t, job, kind)) {
@@ -238,6 +239,7 @@ void judge_fault(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
 }
 
 void retry_plan(Transition& t, Job& job, const std::string& cause) {
+  job.storage_errors_directory += 1;
   if (!wait_for_storage(t, job, cause)) return;
   t.note("Retry", job, cause);
   enter_wait_nodes(t, job);

@@ -178,6 +178,10 @@ struct Job {
   BadStepRecord bad_step;
   std::vector<Straggler> stragglers;  // in the order of nodes; of an older generation = over
   Pruning pruning;
+  // Of storage that failed, for the metrics.
+  int64_t storage_waited_ms = 0;         // in all, without the present wait
+  int64_t storage_errors_directory = 0;  // attempts at a generation that ended for the directory
+  int64_t storage_errors_worker = 0;     // likewise, for a worker that could not read
 
   int32_t nodes() const { return active_nodes == 0 ? spec.nodes : active_nodes; }
   int32_t world_size() const { return nodes() * spec.workers_per_node; }

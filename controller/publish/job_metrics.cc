@@ -17,10 +17,26 @@ void add_standbys(MetricFamilies& out, const MetricLabels& node, const StandbyVi
             static_cast<double>(standbys.memory_bytes));
 }
 
+void add_storage(MetricFamilies& out, const MetricLabels& job, const StorageView& storage,
+                 int64_t away_ms) {
+  out.gauge("hpctl_job_storage_away_seconds",
+            "For how long it has waited for storage; 0: it does not", job,
+            static_cast<double>(away_ms) / 1000);
+  out.counter("hpctl_job_storage_wait_seconds_total",
+              "Without training because storage could not be used", job,
+              static_cast<uint64_t>(storage.waited_ms / 1000));
+  constexpr auto kHelp = "Attempts at a generation that ended because storage could not be used";
+  out.counter("hpctl_job_storage_errors_total", kHelp, with(job, "kind", "directory"),
+              static_cast<uint64_t>(storage.errors_directory));
+  out.counter("hpctl_job_storage_errors_total", kHelp, with(job, "kind", "worker"),
+              static_cast<uint64_t>(storage.errors_worker));
+}
+
 }  // namespace
 
 void JobMetrics::show(const JobView& view) {
-  Shown shown{view.name, view.state, view.restarts, view.ended_wall_ms, {}};
+  Shown shown{view.name, view.state, view.restarts, view.ended_wall_ms, {}, view.storage, 0};
+  if (view.margins) shown.storage_away_ms = view.margins->storage_ms;
   if (view.ended_wall_ms == 0) shown.nodes = view.nodes;
   const std::lock_guard lock(mutex_);
   std::swap(jobs_[view.job], shown);  // what was shown goes after the lock
@@ -32,6 +48,7 @@ void JobMetrics::add_to(MetricFamilies& out) const {
     const MetricLabels job = {{"job", std::to_string(id)}, {"name", shown.name}};
     out.counter("hpctl_job_restarts_total", "Recoveries begun, under former controllers too", job,
                 static_cast<uint64_t>(shown.restarts));
+    add_storage(out, job, shown.storage, shown.storage_away_ms);
     if (shown.ended_wall_ms > 0) {
       out.gauge("hpctl_job_ended_timestamp_seconds", "When it ended, and how",
                 with(job, "state", shown.state), static_cast<double>(shown.ended_wall_ms) / 1000);

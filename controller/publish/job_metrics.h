@@ -31,6 +31,8 @@ class JobMetrics {
     int64_t restarts = 0;
     int64_t ended_wall_ms = 0;    // 0 = not ended
     std::vector<NodeView> nodes;  // of a job that has not ended
+    StorageView storage;
+    int64_t storage_away_ms = 0;  // how long the present wait lasts; 0 = there is none
   };
   mutable std::mutex mutex_;
   std::map<uint64_t, Shown> jobs_;

@@ -65,6 +65,14 @@ int64_t still_ms(const core::Job& job, const JobProgress& progress, int64_t now_
   return std::clamp<int64_t>(most_ms, 0, std::max<int64_t>(0, now_ms - stepped_ms));
 }
 
+// In a row, as rank 0 tells.
+uint64_t failed_saves(const core::Job& job, const JobProgress& progress) {
+  const auto rank0 = progress.ranks.find(0);
+  const bool trains = job.state == core::JobState::kRunning;
+  if (!trains || rank0 == progress.ranks.end() || !rank0->second.report.figures) return 0;
+  return rank0->second.report.figures->saves_without_room;
+}
+
 JobMargins make_margins(const core::Job& job, const JobView& view, const JobProgress& progress,
                         int64_t now_ms) {
   constexpr int64_t kHourMs = 3'600'000;
@@ -91,6 +99,10 @@ JobMargins make_margins(const core::Job& job, const JobView& view, const JobProg
     margins.recovering_ms = std::max<int64_t>(0, now_ms - job.recovering_since_ms);
   }
   margins.requeue_refusal = job.requeue_refusal;
+  if (job.storage_since_ms != 0) {
+    margins.storage_ms = std::max<int64_t>(0, now_ms - job.storage_since_ms);
+  }
+  margins.failed_saves = failed_saves(job, progress);
   return margins;
 }
 
@@ -160,6 +172,8 @@ JobView make_job_view(const core::State& state, JobId id, const JobProgress& pro
     view.workers.push_back(make_worker_view(it->second, progress));
   }
   view.margins = make_margins(job, view, progress, now_ms);
+  view.storage = {job.storage_waited_ms + view.margins->storage_ms, job.storage_errors_directory,
+                  job.storage_errors_worker};
   return view;
 }
 

@@ -21,7 +21,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StandbyView, wanted, ready, load
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobMargins, max_restarts, window_ms,
                                                 recent_restarts, hour_restarts, spares_wanted,
                                                 spares_left, quarantined, slow, still_ms,
-                                                recovering_ms, requeue_refusal, lemons)
+                                                recovering_ms, requeue_refusal, lemons, storage_ms,
+                                                failed_saves)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkerView, rank, node, pid, generation, state,
                                                 phase, step)
 

@@ -70,6 +70,13 @@ struct StragglerView {
   std::string evidence;
 };
 
+// What a job has had of storage that failed, under former controllers too.
+struct StorageView {
+  int64_t waited_ms = 0;         // without training, the present wait with it
+  int64_t errors_directory = 0;  // attempts at a generation that ended for the checkpoint directory
+  int64_t errors_worker = 0;     // likewise, for a worker that could not read
+};
+
 struct JobView {
   uint64_t job = 0;
   std::string name;
@@ -99,6 +106,7 @@ struct JobView {
   int32_t faults = 0;
   std::string owner;       // uid as text
   bool chaos = false;      // debug.chaos; of a live controller only
+  StorageView storage;     // likewise
   double step_ms = 0;      // median of the newest steps, while it is RUNNING; 0 = unknown
   std::string last_fault;  // cause of the newest recovery; "" = none
   ChosenValues chosen;     // of keys that the job file left to auto

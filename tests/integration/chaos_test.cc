@@ -245,12 +245,14 @@ TEST(Chaos, TrainingGoesOnWhereOnlyADiskOrASupervisorIsInTrouble) {
   const json report = run_endless(
       "  - {fault: full-disk, rank: 2, at_step: 10}\n"
       "  - {fault: slow-disk, rank: 1}\n"
+      "  - {fault: storage-error, rank: 3}\n"
+      "  - {fault: storage-pause, rank: 0}\n"
       "  - {fault: stop-agent, node: n1}\n"
       "  - {fault: cut-agent, node: n0}\n"
       "  - {fault: lose-messages, node: n1}\n"
       "  - {fault: kill-agent, node: n0}\n"
       "  - {fault: kill-controller}\n");
-  ASSERT_EQ(report["faults"].size(), 7U) << report.dump(1);
+  ASSERT_EQ(report["faults"].size(), 9U) << report.dump(1);
   for (const json& fault : report["faults"]) {
     EXPECT_TRUE(fault["found"].get<bool>()) << fault.dump(1);
     EXPECT_EQ(fault["blame"], "not due") << fault.dump(1);
@@ -261,6 +263,19 @@ TEST(Chaos, TrainingGoesOnWhereOnlyADiskOrASupervisorIsInTrouble) {
   EXPECT_EQ(report["after"]["restarts"], 0);
   // An agent has started the controller again.
   EXPECT_NE(report["after"]["controller"]["pid"], report["before"]["controller"]["pid"]);
+}
+
+// What the job goes on from must be looked for, and cannot: it waits, and nothing is lost for it.
+TEST(Chaos, StorageThatIsAwayIsWaitedFor) {
+  const json report = run_endless("  - {fault: storage-away, rank: 1, at_step: 10}\n");
+  ASSERT_EQ(report["faults"].size(), 1U) << report.dump(1);
+  const json& fault = report["faults"][0];
+  EXPECT_TRUE(fault["found"].get<bool>()) << fault.dump(1);
+  EXPECT_EQ(fault["blame"], "right") << fault.dump(1);
+  EXPECT_EQ(fault["lost_steps"], 0) << fault.dump(1);
+  EXPECT_GE(fault["back_ms"], kDiskTroubleMs) << fault.dump(1);
+  EXPECT_EQ(report["after"]["generation"], 2);
+  EXPECT_EQ(report["after"]["restarts"], 1) << "none for the storage";
 }
 
 // It takes seconds, in which its ranks go on.

@@ -139,6 +139,30 @@ TEST_F(SharedDirectory, OwnerSurvivesControllerRestart) {
   EXPECT_EQ(read_generation(dir_, 2)->job_uuid, uuid);
 }
 
+// An operator goes back to what an earlier job saved: the next job continues that chain.
+TEST_F(SharedDirectory, AdoptedChainIsContinued) {
+  end_first(start_first());
+  const std::string saved = dir_ + "/step-10.g1";
+  ASSERT_TRUE(make_directories(saved).ok());
+  ASSERT_TRUE(write_file_atomic(saved + "/manifest.json", "{}").ok());
+  const auto fresh = submit(first_, yaml("anew", dir_, ", resume: none"), {"--fresh"});
+  const JobId anew = job_in(fresh);
+  ASSERT_TRUE(is_running(first_, anew, 2));
+  EXPECT_EQ(read_generation(dir_, 2)->parent, 0U);
+  const auto refused = second_.hpctl({"checkpoint", "adopt", dir_, "--chain", "1"});
+  EXPECT_EQ(refused.exit_code, 1) << refused.out;
+  EXPECT_THAT(refused.err, HasSubstr("is RUNNING"));
+  end_first(anew);
+
+  const auto adopted = second_.hpctl({"checkpoint", "adopt", dir_, "--chain", "1"});
+  EXPECT_EQ(adopted.exit_code, 0) << adopted.err;
+  const JobId next = job_in(submit(second_, yaml("next", dir_)));
+  ASSERT_TRUE(is_running(second_, next, 4));
+  EXPECT_EQ(read_generation(dir_, 4)->parent, 3U);
+  EXPECT_EQ(read_generation(dir_, 4)->start_step, 10U);
+  EXPECT_EQ(read_generation(dir_, 4)->checkpoint, "step-10.g1");
+}
+
 TEST_F(SharedDirectory, EndedOwnerIsContinued) {
   end_first(start_first());
   const JobId next = job_in(submit(second_, yaml("two", dir_)));

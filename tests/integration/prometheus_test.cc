@@ -6,6 +6,7 @@
 // With HPCTL_SCREENSHOTS=DIR the pictures of docs/images are written there.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
@@ -199,6 +200,7 @@ class Prometheus : public ::testing::Test {
   void expect_restarts_and_pauses(const PrometheusServer& prometheus, JobId job,
                                   Coverage& coverage) const;
   void expect_slow_reads(const PrometheusServer& prometheus) const;
+  void expect_storage_away(const PrometheusServer& prometheus, JobId job) const;
   void expect_no_standby(const PrometheusServer& prometheus, JobId job) const;
   void expect_findings(const PrometheusServer& prometheus, JobId job) const;
   std::vector<pid_t> standbys(JobId job) const;
@@ -292,6 +294,24 @@ void Prometheus::expect_slow_reads(const PrometheusServer& prometheus) const {
   expect_clears(prometheus, "HpctlThroughputFell", "reads");
 }
 
+// The records of generations cannot be listed: the error is another one than that of a file server
+// that is away, and as little an answer.
+void Prometheus::expect_storage_away(const PrometheusServer& prometheus, JobId job) const {
+  const std::string records =
+      cluster_.status(job)["checkpoint_dir"].get<std::string>() + "/generations";
+  ASSERT_EQ(::rename(records.c_str(), (records + "-aside").c_str()), 0);
+  ASSERT_EQ(::symlink(records.c_str(), records.c_str()), 0);
+  ASSERT_TRUE(end_process(await_worker(job, 0)));
+  expect_fires(prometheus, "HpctlStorageAway", "reads");
+  ASSERT_EQ(::unlink(records.c_str()), 0);
+  ASSERT_EQ(::rename((records + "-aside").c_str(), records.c_str()), 0);
+  expect_clears(prometheus, "HpctlStorageAway", "reads");
+  EXPECT_TRUE(until([&] {
+    return prometheus.has_data(
+        "hpctl_job_storage_errors_total{name=\"reads\",kind=\"directory\"} > 0");
+  }));
+}
+
 // Processes of the trainer that are no ranks; there is no other job of it.
 std::vector<pid_t> Prometheus::standbys(JobId job) const {
   const json status = cluster_.status(job);
@@ -373,6 +393,7 @@ TEST_F(Prometheus, ShowsAJobAndItsFaults) {
   inject(reader, "nan-gradient");
   expect_fired(prometheus, "HpctlHardwareFaultSuspected", "reads");
   expect_slow_reads(prometheus);
+  expect_storage_away(prometheus, reader);
   EXPECT_EQ(cluster_.hpctl({"cancel", to_string(reader)}).exit_code, 0);
   EXPECT_EQ(cluster_.wait_for_end(reader, kLong), "CANCELLED");
   expect_no_standby(prometheus, job);

@@ -26,6 +26,11 @@ Outcome commit_checkpoint(const std::string& checkpoint_dir, Manifest base,
 // After a failed save: removes step-N.gG unless it has a manifest. Missing is fine.
 Outcome abandon_checkpoint(const std::string& checkpoint_dir, const CheckpointRef& checkpoint);
 
+// Removes what has this name, manifest first: a crash leaves a partial save, which no job resumes
+// from. Missing is fine. Of a symbolic link only the link goes. Whether it may go is for the caller
+// to find out.
+Outcome delete_checkpoint(const std::string& checkpoint_dir, const std::string& name);
+
 struct RetentionOrder {
   uint64_t generation = 0;  // whose record must be the newest; otherwise nothing happens
   int64_t keep = 1;         // >= 1

@@ -9,6 +9,7 @@
 
 #include "common/base/lineage.h"
 #include "common/base/result.h"
+#include "trainer/checkpoint/chains.h"
 #include "trainer/checkpoint/manifest.h"
 
 namespace hpctl {
@@ -16,22 +17,31 @@ namespace hpctl {
 enum class CheckpointState {
   kValid,       // complete and on the surviving history
   kStale,       // complete, but a later generation started before it
+  kForeign,     // complete and valid on a chain that is not the newest: no job resumes from it
   kIncomplete,  // no manifest: interrupted, or being written now
   kDamaged,     // manifest unreadable, a file missing or cut, or recorded as damaged
 };
-const char* to_string(CheckpointState state);  // "valid", "stale", "incomplete", "damaged"
+const char* to_string(CheckpointState state);  // "valid", "stale", "foreign", "incomplete", ...
 
 struct CheckpointListing {
   CheckpointRef ref;
   CheckpointState state = CheckpointState::kIncomplete;
   std::string detail;           // one line, "" when valid
-  uint64_t bytes = 0;           // of the shard files, from the manifest
+  uint64_t bytes = 0;           // of all its files, as they are now
+  uint64_t chain = 0;           // its chain (trainer/checkpoint/chains.h); 0 = of no record
   int32_t world_size = 0;       // 0 = unknown
   int64_t created_wall_ms = 0;  // 0 = unknown
 };
 
-// All step-N.gG directories, ascending. Looks at manifests and file sizes, not at contents.
+// All step-N.gG directories of all chains, ascending. Looks at manifests and file sizes, not at
+// contents.
 Result<std::vector<CheckpointListing>> list_checkpoint_states(const std::string& checkpoint_dir);
+// Likewise where the records have been read.
+Result<std::vector<CheckpointListing>> list_checkpoint_states(
+    const std::string& checkpoint_dir, const std::vector<CheckpointChain>& chains);
+
+// The one that a resume takes: the newest valid one. nullptr: none is valid.
+const CheckpointListing* find_resumed(const std::vector<CheckpointListing>& listings);
 
 // `path` is a step-N.gG directory, or a checkpoint directory whose newest valid checkpoint is
 // meant. Returns the step directory's path. kNotFound with the remedy otherwise.

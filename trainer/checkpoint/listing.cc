@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "common/base/file.h"
@@ -14,11 +15,50 @@
 namespace hpctl {
 namespace {
 
-CheckpointListing look_at(const std::string& checkpoint_dir, const CheckpointRef& ref,
-                          const std::vector<GenerationRecord>& chain) {
+// What lies there, whether or not the manifest names it. A file that goes meanwhile counts nothing.
+Result<uint64_t> bytes_of_files(const std::string& step_dir) {
+  HP_TRY_ASSIGN(const auto names, list_directory_if_there(step_dir));
+  uint64_t bytes = 0;
+  for (const std::string& name : names) {
+    const std::string path = step_dir + "/" + name;
+    struct stat st {};
+    if (::lstat(path.c_str(), &st) == 0) {
+      bytes += static_cast<uint64_t>(st.st_size);
+    } else if (errno != ENOENT) {
+      return errno_error("cannot read the size of " + path);
+    }
+  }
+  return bytes;
+}
+
+// Of a checkpoint whose files are whole. `lineage`: the chain that it belongs to.
+void judge_by_lineage(CheckpointListing& listing, const std::vector<GenerationRecord>& lineage,
+                      bool is_newest_chain) {
+  for (const GenerationRecord& record : lineage) {
+    const auto& damaged = record.damaged;
+    if (std::find(damaged.begin(), damaged.end(), listing.ref.name()) == damaged.end()) continue;
+    listing.state = CheckpointState::kDamaged;
+    listing.detail = "recorded as damaged by generation " + std::to_string(record.generation);
+    return;
+  }
+  if (!valid_by_lineage(listing.ref, lineage)) {
+    listing.state = CheckpointState::kStale;
+    listing.detail =
+        "not on the surviving history of generation " + std::to_string(lineage.front().generation);
+    return;
+  }
+  listing.state = is_newest_chain ? CheckpointState::kValid : CheckpointState::kForeign;
+  if (!is_newest_chain) listing.detail = "of the chain of " + job_of(lineage.front());
+}
+
+Result<CheckpointListing> look_at(const std::string& checkpoint_dir, const CheckpointRef& ref,
+                                  const std::vector<CheckpointChain>& chains) {
   CheckpointListing listing;
   listing.ref = ref;
+  const CheckpointChain* const chain = find_chain_of(chains, ref.generation);
+  listing.chain = chain == nullptr ? 0 : chain->number();
   const std::string step_dir = checkpoint_dir + "/" + ref.name();
+  HP_TRY_ASSIGN(listing.bytes, bytes_of_files(step_dir));
   const auto manifest = read_manifest(step_dir);
   if (!manifest.ok()) {
     const bool missing = manifest.error().code == ErrorCode::kNotFound;
@@ -29,25 +69,18 @@ CheckpointListing look_at(const std::string& checkpoint_dir, const CheckpointRef
   }
   listing.world_size = manifest->world_size;
   listing.created_wall_ms = manifest->created_wall_ms;
-  listing.state = CheckpointState::kValid;
   for (const ShardFile& file : manifest->files) {
-    listing.bytes += file.bytes;
     const auto size = check_shard_size(step_dir, file);
-    if (size.ok() || listing.state == CheckpointState::kDamaged) continue;
+    if (size.ok()) continue;
     listing.state = CheckpointState::kDamaged;
     listing.detail = size.error().message;
-  }
-  if (listing.state == CheckpointState::kDamaged || valid_by_lineage(ref, chain)) return listing;
-  for (const GenerationRecord& record : chain) {
-    const auto& damaged = record.damaged;
-    if (std::find(damaged.begin(), damaged.end(), ref.name()) == damaged.end()) continue;
-    listing.state = CheckpointState::kDamaged;
-    listing.detail = "recorded as damaged by generation " + std::to_string(record.generation);
     return listing;
   }
-  listing.state = CheckpointState::kStale;
-  listing.detail =
-      "not on the surviving history of generation " + std::to_string(chain.front().generation);
+  const bool is_recorded = chain != nullptr;
+  const CheckpointChain none{};
+  const CheckpointChain& newest = chains.empty() ? none : chains.front();
+  judge_by_lineage(listing, is_recorded ? chain->records : newest.records,
+                   !is_recorded || chain == &newest);
   return listing;
 }
 
@@ -59,6 +92,8 @@ const char* to_string(CheckpointState state) {
       return "valid";
     case CheckpointState::kStale:
       return "stale";
+    case CheckpointState::kForeign:
+      return "foreign";
     case CheckpointState::kIncomplete:
       return "incomplete";
     case CheckpointState::kDamaged:
@@ -68,18 +103,30 @@ const char* to_string(CheckpointState state) {
 }
 
 Result<std::vector<CheckpointListing>> list_checkpoint_states(const std::string& checkpoint_dir) {
-  HP_TRY_ASSIGN(const auto names, list_directory(checkpoint_dir));
   HP_TRY_ASSIGN(const auto records, read_lineage(checkpoint_dir));
-  const auto chain = chain_of_newest(records);
+  return list_checkpoint_states(checkpoint_dir, find_chains(records));
+}
+
+Result<std::vector<CheckpointListing>> list_checkpoint_states(
+    const std::string& checkpoint_dir, const std::vector<CheckpointChain>& chains) {
+  HP_TRY_ASSIGN(const auto names, list_directory(checkpoint_dir));
   std::vector<CheckpointListing> listings;
   for (const std::string& name : names) {
-    if (const auto ref = parse_checkpoint_name(name)) {
-      listings.push_back(look_at(checkpoint_dir, *ref, chain));
-    }
+    const auto ref = parse_checkpoint_name(name);
+    if (!ref) continue;
+    HP_TRY_ASSIGN(CheckpointListing listing, look_at(checkpoint_dir, *ref, chains));
+    listings.push_back(std::move(listing));
   }
   std::sort(listings.begin(), listings.end(),
             [](const auto& a, const auto& b) { return a.ref < b.ref; });
   return listings;
+}
+
+const CheckpointListing* find_resumed(const std::vector<CheckpointListing>& listings) {
+  const auto found = std::find_if(listings.rbegin(), listings.rend(), [](const auto& listing) {
+    return listing.state == CheckpointState::kValid;
+  });
+  return found == listings.rend() ? nullptr : &*found;
 }
 
 namespace {

@@ -7,9 +7,11 @@
 // The lineage is read again before every deletion: a controller whose job has a newer generation,
 // because another controller has taken over, stops deleting. So does one that does not see the
 // record of its own generation: its view of the directory is broken.
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <optional>
 #include <set>
@@ -46,16 +48,11 @@ bool recorded_as_damaged(const std::vector<GenerationRecord>& chain, const std::
   });
 }
 
-Outcome delete_checkpoint(const std::string& checkpoint_dir, const std::string& name) {
-  const std::string step_dir = checkpoint_dir + "/" + name;
-  const std::string manifest = step_dir + "/" + kManifestName;
-  HP_FAILPOINT("checkpoint.delete.before_manifest");
-  if (::unlink(manifest.c_str()) != 0 && errno != ENOENT) {
-    return with_disk_remedy(errno_error("cannot remove " + manifest));
-  }
-  HP_TRY(sync_directory(step_dir));
-  HP_FAILPOINT("checkpoint.delete.manifest_gone");
-  return remove_tree(step_dir);
+Result<bool> is_symbolic_link(const std::string& path) {
+  struct stat st {};
+  if (::lstat(path.c_str(), &st) == 0) return S_ISLNK(st.st_mode);
+  if (errno == ENOENT) return false;
+  return errno_error("cannot look at " + path);
 }
 
 // "No" only by a listing: an answer about the manifest's name alone may come from a cache. False as
@@ -188,6 +185,20 @@ Result<bool> is_proven(const std::string& checkpoint_dir, const CheckpointRef& c
 }
 
 }  // namespace
+
+Outcome delete_checkpoint(const std::string& checkpoint_dir, const std::string& name) {
+  const std::string step_dir = checkpoint_dir + "/" + name;
+  HP_TRY_ASSIGN(const bool is_link, is_symbolic_link(step_dir));
+  if (is_link) return remove_tree(step_dir);
+  const std::string manifest = step_dir + "/" + kManifestName;
+  HP_FAILPOINT("checkpoint.delete.before_manifest");
+  if (::unlink(manifest.c_str()) != 0 && errno != ENOENT) {
+    return with_disk_remedy(errno_error("cannot remove " + manifest));
+  }
+  HP_TRY(sync_directory(step_dir));
+  HP_FAILPOINT("checkpoint.delete.manifest_gone");
+  return remove_tree(step_dir);
+}
 
 Result<RetentionReport> delete_older_checkpoints(const std::string& checkpoint_dir,
                                                  const RetentionOrder& order) {

@@ -318,6 +318,11 @@ MemoryPlan plan_memory(const PlanSetting& setting, const std::vector<Block>& blo
   return plan;
 }
 
+double checkpoint_bytes(const std::vector<Block>& blocks) {
+  constexpr double kKinds = 3;  // parameters, two moments
+  return kKinds * kFp32 * elements_of(blocks, 1);
+}
+
 double most_memory(const PlanSetting& setting, const std::vector<Block>& blocks) {
   const auto on = [&](int32_t nodes) {
     PlanSetting s = setting;

@@ -62,7 +62,14 @@ void hang_if_ordered(uint64_t generation) {
   }
 }
 
-std::atomic<int64_t> g_disk_is_full_until_ms{0};
+// Of the thread that writes checkpoints.
+struct DiskFailure {
+  InjectedFault fault;
+  int err;
+  std::atomic<int64_t> until_ms{0};
+};
+std::array<DiskFailure, 2> g_disk_failures{
+    {{InjectedFault::kFullDisk, ENOSPC}, {InjectedFault::kStorageError, EIO}}};
 // Of the training thread.
 int64_t g_is_slow_until_ms = 0;
 int64_t g_slow_steps_left = 0;
@@ -104,16 +111,21 @@ std::optional<PeerTrouble> take_ordered_trouble(uint64_t generation) {
 }
 
 Outcome suffer_ordered_disk(uint64_t generation) {
-  if (take_order(InjectedFault::kSlowDisk, generation)) {
-    log_warning("a fault on purpose: the disk is slow for this rank");
-    std::this_thread::sleep_for(std::chrono::milliseconds(kDiskTroubleMs));
+  for (const InjectedFault slow : {InjectedFault::kSlowDisk, InjectedFault::kStoragePause}) {
+    if (!take_order(slow, generation)) continue;
+    log_warning(std::string("a fault on purpose: this rank suffers ") + traits_of(slow).thing);
+    std::this_thread::sleep_for(std::chrono::milliseconds(traits_of(slow).lasts_ms));
   }
-  if (take_order(InjectedFault::kFullDisk, generation)) {
-    log_warning("a fault on purpose: the disk is full for this rank");
-    g_disk_is_full_until_ms = monotonic_ms() + kDiskTroubleMs;
+  for (DiskFailure& failure : g_disk_failures) {
+    if (take_order(failure.fault, generation)) {
+      log_warning(std::string("a fault on purpose: this rank suffers ") +
+                  traits_of(failure.fault).thing);
+      failure.until_ms = monotonic_ms() + kDiskTroubleMs;
+    }
+    if (monotonic_ms() >= failure.until_ms) continue;
+    return errno_error("cannot write a checkpoint, on purpose", failure.err);
   }
-  if (monotonic_ms() >= g_disk_is_full_until_ms) return Ok{};
-  return errno_error("cannot write a checkpoint, on purpose", ENOSPC);
+  return Ok{};
 }
 
 void suffer_ordered_slowness(uint64_t generation, std::chrono::nanoseconds computed) {

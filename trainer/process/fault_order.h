@@ -24,8 +24,9 @@ bool is_flip_ordered(uint64_t generation);
 // cut-peers).
 std::optional<PeerTrouble> take_ordered_trouble(uint64_t generation);
 
-// On the thread that writes this rank's part of a checkpoint, before it does. slow-disk: returns
-// when the time is over. full-disk: an error, as of write(2).
+// On the thread that writes this rank's part of a checkpoint, before it does. slow-disk and
+// storage-pause: returns when the time is over. full-disk and storage-error: an error, as of
+// write(2).
 Outcome suffer_ordered_disk(uint64_t generation);
 
 // In the middle of a step. oom-worker: takes memory until the kernel ends it; where no cgroup sets

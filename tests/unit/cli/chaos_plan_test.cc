@@ -72,7 +72,9 @@ TEST(ChaosPlan, MistakesAreToldWithLineCauseAndRemedy) {
             "kill-agent, kill-holder, kill-controller, hang-worker, exit-worker, nan-gradient, "
             "corrupt-checkpoint, stop-agent, cut-agent, stop-holder, oom-worker, full-disk, "
             "slow-disk, flip-parameter, slow-worker, delay-messages, lose-messages, "
-            "delay-collectives, lose-collectives, cut-peers; found \"kil-worker\"\n");
+            "delay-collectives, lose-collectives, cut-peers, storage-error, storage-pause, "
+            "storage-away; found "
+            "\"kil-worker\"\n");
   EXPECT_EQ(mistakes("fautls: []\n"),
             "p.yaml:1:1: unknown key \"fautls\"; did you mean \"faults\"?\n");
   EXPECT_EQ(mistakes("seed: 1\n"),

@@ -94,6 +94,18 @@ TEST(ChaosReport, ADiskIsFoundFullAndIsBackWithACheckpoint) {
   EXPECT_FALSE(judged(InjectedFault::kFullDisk, 2, "n1", {}).found);
 }
 
+TEST(ChaosReport, StorageIsFoundAsADiskIs) {
+  std::vector<EventView> after = {noted(300, core::kSavesFail), noted(6'000, core::kSavesWork)};
+  const FaultResult error = judged(InjectedFault::kStorageError, 2, "n1", after);
+  EXPECT_TRUE(error.found);
+  EXPECT_EQ(error.blame, Blame::kNotDue);
+  EXPECT_EQ(error.back_ms, 6'000);
+  after = {told(12, kStoragePauseMs - 40, "CheckpointCommitted", "")};
+  EXPECT_FALSE(judged(InjectedFault::kStoragePause, 2, "n1", after).found) << "begun before";
+  after.push_back(told(13, kStoragePauseMs + 40, "CheckpointCommitted", ""));
+  EXPECT_EQ(judged(InjectedFault::kStoragePause, 2, "n1", after).back_ms, kStoragePauseMs + 40);
+}
+
 TEST(ChaosReport, ASlowDiskIsJudgedByTheCheckpointAfterIt) {
   std::vector<EventView> after = {told(11, 200, "CheckpointCommitted", "")};
   EXPECT_FALSE(judged(InjectedFault::kSlowDisk, 2, "n1", after).found) << "begun before";

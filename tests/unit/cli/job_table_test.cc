@@ -196,8 +196,8 @@ TEST(JobSummaryWire, ComesBackAndIsBounded) {
 
   EXPECT_FALSE(back.margins) << "an older release";
   JobSummary told = summary;
-  told.margins =
-      JobMargins{20, 3'600'000, 3, 2, 4, 1, {"n1", "n2"}, {"n9"}, 17, 18, "no", {"n3", "n4"}};
+  told.margins = JobMargins{20,   3'600'000,    3,  2, 4, 1, {"n1", "n2"}, {"n9"}, 17, 18,
+                            "no", {"n3", "n4"}, 19, 5};
   v1::JobSummary wire_told;
   fill(told, wire_told);
   const JobMargins margins = to_job_summary(wire_told).margins.value();
@@ -213,6 +213,8 @@ TEST(JobSummaryWire, ComesBackAndIsBounded) {
   EXPECT_EQ(margins.recovering_ms, 18);
   EXPECT_EQ(margins.requeue_refusal, "no");
   EXPECT_EQ(margins.lemons, (std::vector<std::string>{"n3", "n4"}));
+  EXPECT_EQ(margins.storage_ms, 19);
+  EXPECT_EQ(margins.failed_saves, 5U);
   wire_told.mutable_margins()->set_recent_restarts(-1);
   wire_told.mutable_margins()->set_still_ms(INT64_MIN);
   wire_told.mutable_margins()->set_quarantined(std::string(1U << 20, ','));

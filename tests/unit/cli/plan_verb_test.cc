@@ -10,6 +10,7 @@
 
 #include "common/base/file.h"
 #include "common/base/json.h"
+#include "hpctl/checkpoint_room.h"
 #include "tests/support/command_run.h"
 #include "tests/support/temporary_directory.h"
 
@@ -228,6 +229,72 @@ TEST_F(PlanVerb, WhatStandbysHoldIsTold) {
   EXPECT_EQ(standbys["bytes_per_node"], 3 * 60.0 * (1 << 20));
   more_ = "recovery: {standbys: 0}\n";
   EXPECT_THAT(plan("tiny", {}).out, ::testing::Not(HasSubstr("standby")));
+}
+
+TEST_F(PlanVerb, RoomForCheckpointsIsTold) {
+  const std::string saved = dir_ / "saved";
+  more_ = "checkpoint: {dir: " + saved + ", keep: 4}\n";
+  const CommandRun text = plan("tiny", {});
+  EXPECT_THAT(text.out, HasSubstr("5 at most at a time"));
+  EXPECT_THAT(text.out, Not(HasSubstr("WARNING")));
+  const json room = json::parse(plan("tiny", {"--json"}).out)["checkpoints"];
+  EXPECT_EQ(room["directory"], saved);
+  EXPECT_EQ(room["most"], 5);
+  EXPECT_EQ(room["bytes"], 5 * room["bytes_each"].get<double>());
+  EXPECT_EQ(room["fits"], true);
+  const auto available = static_cast<double>(std::filesystem::space(dir_.path()).available);
+  EXPECT_GT(room["free_bytes"], available / 2) << "another process may use some meanwhile";
+  EXPECT_LT(room["free_bytes"], available * 2);
+
+  // Two that a job before it saved need no new room.
+  for (const char* name : {"step-10.g1", "step-20.g1"}) {
+    ASSERT_TRUE(make_directories(saved + "/" + name).ok());
+    ASSERT_TRUE(write_file_atomic(saved + "/" + name + "/manifest.json", "{}").ok());
+  }
+  const json continued = json::parse(plan("tiny", {"--json"}).out)["checkpoints"];
+  EXPECT_EQ(continued["stored"], 2);
+  EXPECT_EQ(continued["bytes"], 3 * room["bytes_each"].get<double>());
+
+  more_ = "checkpoint: {dir: " + saved + ", keep: 4, every_steps: 2, keep_every: 4}\n";
+  EXPECT_EQ(json::parse(plan("tiny", {"--json"}).out)["checkpoints"]["most"], 7) << "steps 4, 8";
+}
+
+TEST_F(PlanVerb, MissingRoomIsAWarning) {
+  more_ = "checkpoint: {dir: " + dir_ / "saved" + ", keep: 1000000}\n";
+  const CommandRun text = plan("llama3-8b", {"--gpu", "h200"});
+  EXPECT_EQ(text.status, 0) << "the job may run: " << text.err;
+  EXPECT_THAT(text.out, HasSubstr("WARNING: " + dir_ / "saved" + " has "));
+  EXPECT_THAT(text.out, HasSubstr(" free, and 1000001 checkpoints of 89.7"));
+  EXPECT_THAT(text.out, HasSubstr("choose another checkpoint.dir.\n"));
+  const json room = json::parse(plan("llama3-8b", {"--json"}).out)["checkpoints"];
+  EXPECT_EQ(room["fits"], false);
+  EXPECT_NEAR(room["bytes_each"].get<double>(), 12 * 8.03e9, 1e8);
+}
+
+TEST_F(PlanVerb, RoomOfAMissingFileSystemIsUnknown) {
+  more_ = "checkpoint: {dir: /no-such-mount/run, keep: 1000000}\n";
+  const json room = json::parse(plan("llama3-8b", {"--json"}).out)["checkpoints"];
+  EXPECT_TRUE(room["free_bytes"].is_null());
+  EXPECT_EQ(room["fits"], true) << "nothing is known against it";
+}
+
+TEST(CheckpointRoom, QuotaLeavesWhatItsSmallerLimitLeaves) {
+  EXPECT_EQ(left_of_quota(0, 0, 5), std::nullopt);
+  EXPECT_EQ(left_of_quota(100, 0, 1024), 99 * 1024.0);
+  EXPECT_EQ(left_of_quota(100, 50, 1024), 49 * 1024.0) << "the soft one, after its grace period";
+  EXPECT_EQ(left_of_quota(0, 50, 1024), 49 * 1024.0);
+  EXPECT_EQ(left_of_quota(100, 0, 200 * 1024), 0.0);
+  CheckpointRoom room;
+  room.directory = "/scratch/run";
+  room.each = 1 << 30;
+  room.most = 6;
+  room.free = 1e15;
+  room.quota = 2.5 * (1 << 30);
+  EXPECT_FALSE(room.fits());
+  EXPECT_EQ(describe_missing_room(room, {}),
+            "/scratch/run: the quota leaves 2.50 GiB, and 6 checkpoints of 1.00 GiB need 6.00 GiB "
+            "(checkpoint.keep 5, and one being written); free some space, keep fewer, or choose "
+            "another checkpoint.dir");
 }
 
 TEST_F(PlanVerb, BadWordsAreStatus2) {

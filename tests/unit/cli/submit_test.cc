@@ -21,6 +21,7 @@ namespace hpctl::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr const char* kCommandJob = "name: c\nworkload: {command: [sh, -c, 'true']}\n";
 
@@ -284,6 +285,20 @@ TEST_F(Submit, DataAndDirectoriesAreCheckedHere) {
   EXPECT_THAT(submit("name: c\nworkload: {command: [python3, trian.py]}\n").err,
               HasSubstr("workload.command: " + home_.directory() + "/trian.py is missing"));
   EXPECT_EQ(submit("name: c\nworkload: {command: [python3, nope.py]}\n").exit_code, kExitOk);
+}
+
+TEST_F(Submit, MissingRoomForCheckpointsIsAWarning) {
+  ScriptedController controller(home_.paths());
+  write(home_.directory() + "/text", "enough text for one sample");
+  const CommandResult few = submit(train_job("text"));
+  EXPECT_EQ(few.exit_code, kExitOk) << few.err;
+  EXPECT_THAT(few.err, Not(HasSubstr("warning")));
+  const CommandResult many =
+      submit(train_job("text") + "checkpoint: {dir: saved, keep: 1000000}\n");
+  EXPECT_EQ(many.exit_code, kExitOk) << many.err;
+  EXPECT_THAT(many.err, HasSubstr("hpctl: warning: " + home_.directory() + "/saved has "));
+  EXPECT_THAT(many.err, HasSubstr(" free, and 1000001 checkpoints of "));
+  EXPECT_EQ(controller.submits().size(), 2U);
 }
 
 TEST_F(Submit, ACheckpointOfAnotherModelIsRefusedHere) {

@@ -126,11 +126,18 @@ TEST(Metrics, TellHowAJobEnded) {
   view.name = "t";
   view.state = "RECOVERING";
   view.restarts = 4;
+  view.storage = {61'500, 3, 2};
+  view.margins.emplace().storage_ms = 1'500;
   view.nodes.push_back({"n0", "active", "up", "i-0", "b-0", 10, 11, "", {}});
   (*metrics)->job(view);
   std::string text = http_get((*metrics)->port(), "/metrics");
   EXPECT_THAT(text, HasSubstr("# TYPE hpctl_job_restarts_total counter\n"));
   EXPECT_THAT(text, HasSubstr(R"(hpctl_job_restarts_total{job="3",name="t"} 4)"));
+  const std::string storage = R"(hpctl_job_storage_)";
+  EXPECT_THAT(text, HasSubstr(storage + R"(away_seconds{job="3",name="t"} 1.5)"));
+  EXPECT_THAT(text, HasSubstr(storage + R"(wait_seconds_total{job="3",name="t"} 61)"));
+  EXPECT_THAT(text, HasSubstr(storage + R"(errors_total{job="3",name="t",kind="directory"} 3)"));
+  EXPECT_THAT(text, HasSubstr(storage + R"(errors_total{job="3",name="t",kind="worker"} 2)"));
   EXPECT_THAT(text, HasSubstr("hpctl_build_info{version=\""));
   EXPECT_THAT(text, Not(HasSubstr("hpctl_job_ended_timestamp_seconds")));
   view.state = "FAILED";

@@ -302,6 +302,36 @@ TEST(StatusFiles, WhatAJobHasLeft) {
   EXPECT_EQ(view.margins->recovering_ms, 5'000);
 }
 
+TEST(StatusFiles, WaitForStorageAndFailedSaves) {
+  core::Job job;
+  job.id = JobId{3};
+  job.spec.train = TrainSpec{};
+  job.state = core::JobState::kRunning;
+  job.storage_waited_ms = 40'000;
+  job.storage_errors_directory = 2;
+  job.storage_errors_worker = 1;
+  core::State state = one_job(job);
+  constexpr int64_t kNow = 100'000'000;
+  JobProgress progress;
+  progress.ranks[0].report.figures.emplace().saves_without_room = 6;
+  JobView view = make_job_view(state, job.id, progress, "n0", kNow);
+  EXPECT_EQ(view.margins->failed_saves, 6U);
+  EXPECT_EQ(view.margins->storage_ms, 0);
+  EXPECT_EQ(view.storage.waited_ms, 40'000);
+
+  state.jobs[job.id].state = core::JobState::kRecovering;
+  state.jobs[job.id].storage_since_ms = kNow - 7'000;
+  view = make_job_view(state, job.id, progress, "n0", kNow);
+  EXPECT_EQ(view.margins->failed_saves, 0U) << "what rank 0 told before";
+  EXPECT_EQ(view.margins->storage_ms, 7'000);
+  EXPECT_EQ(view.storage.waited_ms, 47'000);
+  EXPECT_EQ(view.storage.errors_directory, 2);
+  EXPECT_EQ(view.storage.errors_worker, 1);
+  const auto back = job_view_from_json(to_json_text(view));
+  ASSERT_TRUE(back.ok() && back->margins) << back.error().message;
+  EXPECT_EQ(back->margins->storage_ms, 7'000);
+}
+
 TEST(StatusFiles, ASnapshotNamesRanksOfAFormerGeneration) {
   JobView view = sample();
   view.generation = 2;

@@ -37,6 +37,41 @@ TEST_F(Recovery, FirstGenerationRunsWithoutStopping) {
   EXPECT_EQ(shell.slot(id, 3).state, SlotState::kRunning);
 }
 
+// For the metrics of storage: how long a job waited in all, and for whom.
+TEST_F(Recovery, WaitForStorageIsCounted) {
+  shell.exit_worker(id, 2, kExitStorage, 0, 17, "cannot read /data: Input/output error");
+  const int64_t since_ms = job().storage_since_ms;
+  EXPECT_GT(since_ms, 0);
+  EXPECT_EQ(job().storage_errors_worker, 1);
+  shell.settle_kind("StopWorkers");
+  shell.pass(1000);
+  const auto search = shell.open(ActionKind::kFindCheckpoint);
+  ASSERT_EQ(search.size(), 1U);
+  shell.feed(ActionFailed{search[0]->id, id, "", "cannot list /ckpt: Stale file handle", false});
+  EXPECT_EQ(job().storage_errors_directory, 1);
+  EXPECT_EQ(job().storage_waited_ms, 0) << "the present wait is not over";
+  shell.restart();
+  shell.pass(40'000);
+  shell.settle();
+  shell.progress(id, 18);
+  ASSERT_EQ(job().state, JobState::kRunning);
+  EXPECT_EQ(job().storage_since_ms, 0);
+  EXPECT_EQ(job().storage_waited_ms, job().running_since_ms - since_ms);
+  EXPECT_GT(job().storage_waited_ms, 40'000);
+
+  // Another one, which the end of the job ends.
+  const int64_t before_ms = job().storage_waited_ms;
+  shell.exit_worker(id, 2, kExitStorage, 0, 18, "cannot read /data: Input/output error");
+  shell.settle_kind("StopWorkers");
+  shell.pass(5000);
+  shell.feed(CancelRequested{id});
+  shell.settle();
+  ASSERT_TRUE(has_ended(job().state));
+  EXPECT_EQ(job().storage_since_ms, 0);
+  EXPECT_GE(job().storage_waited_ms, before_ms + 5000);
+  EXPECT_EQ(job().storage_errors_worker, 2);
+}
+
 // Whether the orders that are open ask for stacks.
 std::vector<bool> stacks_asked(const FakeShell& shell) {
   std::vector<bool> asked;

@@ -19,6 +19,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr int64_t kNow = 1'795'000'000'000;
 constexpr int64_t kHour = 3'600'000;
@@ -156,6 +157,35 @@ TEST(JobWatch, RestartsWithinAnHour) {
   EXPECT_THAT(look(job), IsEmpty());
   job.summary.margins->hour_restarts = kRestartsOften;
   EXPECT_THAT(words(look(job)), ElementsAre("warn restarts_often"));
+}
+
+TEST(JobWatch, StorageThatIsAway) {
+  JobSnapshot job = healthy();
+  job.summary.state = "RECOVERING";
+  job.summary.reason = "waiting for storage: cannot read /data/tokens.bin: Stale file handle";
+  job.summary.margins->storage_ms = kStorageAwayMs - 1;
+  EXPECT_THAT(look(job), IsEmpty());
+  job.summary.margins->storage_ms = kStorageAwayMs;
+  const auto found = look(job);
+  ASSERT_THAT(words(found), ElementsAre("warn storage_away"));
+  EXPECT_EQ(found[0].what,
+            "storage does not answer: it has waited for 1 min 00 s: waiting for storage: cannot "
+            "read /data/tokens.bin: Stale file handle");
+  EXPECT_EQ(found[0].since_ms, kNow - kStorageAwayMs);
+  job.summary.margins->storage_ms = kStorageAwayForLongMs;
+  EXPECT_THAT(words(look(job)), ElementsAre("critical storage_away"));
+  job.summary.state = "FAILED";
+  for (const std::string& word : words(look(job))) EXPECT_THAT(word, Not(HasSubstr("storage")));
+}
+
+TEST(JobWatch, SavesThatFail) {
+  JobSnapshot job = healthy();
+  job.summary.margins->failed_saves = kFailedSaves - 1;
+  EXPECT_THAT(look(job), IsEmpty()) << "they are tried again within a minute";
+  job.summary.margins->failed_saves = kFailedSaves;
+  const auto found = look(job);
+  ASSERT_THAT(words(found), ElementsAre("critical storage_away"));
+  EXPECT_THAT(found[0].what, HasSubstr("5 saves in a row failed"));
 }
 
 TEST(JobWatch, SparesNodesAndRequeue) {
