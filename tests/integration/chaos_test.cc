@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "common/base/file.h"
+#include "common/base/injected_fault.h"
 #include "common/base/rng.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
