@@ -373,7 +373,7 @@ TEST_F(CheckpointChains, AdoptMakesAChainTheOneThatIsResumed) {
   // The next job continues it, and its retention leaves the other chain alone.
   record(4, 3, "next", 20, "step-20.g1");
   ASSERT_TRUE(save_synthetic({dir_.path(), {30, 4}, 2, 1, 0, {}}).ok());
-  ASSERT_TRUE(keep_newest(dir_.path(), 1, 4).ok());
+  ASSERT_TRUE(delete_older_checkpoints(dir_.path(), {.generation = 4}).ok());
   EXPECT_EQ(checkpoints(), (std::vector<std::string>{"step-2.g2", "step-4.g2", "step-30.g4"}));
 
   EXPECT_EQ(call("adopt", {"--chain", "2"}).status, 0);
