@@ -30,6 +30,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/log_writer.h"
 #include "common/base/packet_socket.h"
 #include "common/base/random_hex.h"
 
@@ -38,6 +39,7 @@ namespace {
 
 // After SIGTERM to the holder: a last checkpoint, within Slurm's KillWait (30 s by default).
 constexpr uint32_t kTerminationGraceMs = 25'000;
+constexpr int64_t kLastLogsMs = 2'000;  // of the log writer, which may be stuck
 constexpr int64_t kSweepTimeoutMs = 5'000;
 constexpr int64_t kFirstSignOfLifeMs = 10'000;  // of a new agent process
 
@@ -82,7 +84,7 @@ class Holder {
         boot_id_(new_boot_id()),
         memory_(boot_id_, static_cast<uint64_t>(::getpid())),
         workers_(
-            loop_, options.node, boot_id_, options.ping_times,
+            loop_, logs_, options.node, boot_id_, options.ping_times,
             [this](Exited record, const Worker& worker) {
               worker_ended(std::move(record), worker);
             },
@@ -98,6 +100,8 @@ class Holder {
   void open_probe_port();
   Outcome start_guardian();
   Outcome start_agent();
+  void start_logs();
+  void log_writer_ended();
   void start_what_is_due();
   void kept_ended(Kept& kept, const std::string& what);
   void agent_ended();
@@ -143,6 +147,10 @@ class Holder {
   std::optional<PacketSocket> agent_socket_;
   agent::SignsOfLife agent_signs_;
   std::optional<ProbePort> probe_port_;
+  LogWriter logs_;
+  agent::RespawnPolicy logs_policy_{options_.max_short_lives};
+  int64_t logs_started_ms_ = 0;
+  int64_t start_logs_at_ms_ = 0;  // due start while no log writer runs; INT64_MAX = given up
 
   WorkerTable workers_;
   StackTaker stacks_;
@@ -153,6 +161,7 @@ class Holder {
 // ---- life of the node ---------------------------------------------------------------------------
 
 int Holder::run() {
+  start_logs();
   open_probe_port();
   loop_.add(signals_.get(), EPOLLIN, [this](uint32_t) { on_signal(); });
   if (const auto started = start_guardian(); !started.ok()) {
@@ -224,9 +233,27 @@ Outcome Holder::start_agent() {
   return Ok{};
 }
 
-void Holder::start_what_is_due() {
-  if (exit_code_) return;
+// Without one the node is as good; its workers have no logs.
+void Holder::start_logs() {
+  logs_started_ms_ = clock_.monotonic_ms();
+  start_logs_at_ms_ = INT64_MAX;
+  if (const auto started = logs_.start(); !started.ok()) {
+    log_error(started.error().message);
+    log_writer_ended();
+  }
+}
+
+void Holder::log_writer_ended() {
   const int64_t now = clock_.monotonic_ms();
+  const auto pause = logs_policy_.pause_after(now - logs_started_ms_);
+  if (!pause) return log_error("the log writer cannot be kept alive; the workers have no logs now");
+  start_logs_at_ms_ = now + *pause;
+}
+
+void Holder::start_what_is_due() {
+  const int64_t now = clock_.monotonic_ms();
+  if (now >= start_logs_at_ms_) start_logs();
+  if (exit_code_) return;
   if (!guardian_.process && now >= guardian_.start_at_ms) {
     if (const auto started = start_guardian(); !started.ok()) {
       log_error(started.error().message);
@@ -303,6 +330,10 @@ void Holder::reap_children() {
       if (guardian_.process && guardian_.process->pid == info.si_pid) {
         log_warning("guardian process ended; starting another");
         kept_ended(guardian_, "guardian");
+      }
+      if (logs_.has_ended(info.si_pid)) {
+        log_warning("log writer process ended; starting another");
+        log_writer_ended();
       }
     }
   }
@@ -458,6 +489,7 @@ void Holder::finish_end() {
     ::kill(guardian_.process->pid, SIGKILL);
     ::waitpid(guardian_.process->pid, nullptr, 0);
   }
+  logs_.finish(kLastLogsMs);
   log_info("holder of node " + options_.node + " ended");
 }
 
@@ -466,6 +498,7 @@ int64_t Holder::next_timeout_ms() const {
   if (agent_.process) next = std::min(next, agent_signs_.look_at_ms());
   if (!exit_code_ && !agent_.process) next = std::min(next, agent_.start_at_ms);
   if (!exit_code_ && !guardian_.process) next = std::min(next, guardian_.start_at_ms);
+  next = std::min(next, start_logs_at_ms_);
   if (next == INT64_MAX) return -1;
   return std::max<int64_t>(0, next - clock_.monotonic_ms());
 }

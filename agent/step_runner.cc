@@ -35,7 +35,7 @@ void StepRunner::start(std::vector<Step> steps, const StepPlace& place, bool go_
   go_on_after_failure_ = go_on_after_failure;
   failures_.clear();
   finished_ = std::move(finished);
-  log_ = std::make_unique<RankLog>(place_.log_path);
+  log_ = std::make_unique<RankLog>(logs_, place_.log_path);
   start_next();
 }
 

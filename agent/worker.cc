@@ -102,7 +102,7 @@ Result<std::unique_ptr<Worker>> start_worker(const Spawn& request, uint64_t inca
   const bool is_standby = request.rank < 0;
   take_part(*worker, request, is_standby ? WorkerPart::kIdle : WorkerPart::kMember);
   worker->mark = worker_mark(place.boot_id, incarnation);
-  worker->log = std::make_unique<RankLog>(request.log_path);
+  worker->log = std::make_unique<RankLog>(*place.logs, request.log_path);
   HP_TRY_ASSIGN(const UniqueFd log_end, worker->log->make_pipe());
   HP_TRY_ASSIGN(const UniqueFd workload, make_workload(request.workload));
   HP_TRY_ASSIGN(worker->progress, make_progress_page());

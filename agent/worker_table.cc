@@ -63,7 +63,7 @@ Result<const Worker*> WorkerTable::start(const Spawn& request) {
     return Error{ErrorCode::kFailedPrecondition, refusal};
   }
   oom_kills_.forget();
-  WorkerPlace place{node_, boot_id_, -1};
+  WorkerPlace place{node_, boot_id_, -1, &logs_};
   if (request.rank >= 0) {
     UniqueFd& arena = arenas_[request.local_rank];
     if (!arena.valid()) {

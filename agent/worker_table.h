@@ -32,9 +32,10 @@ class WorkerTable {
   // no member has ended.
   using Changed = std::function<void(const Worker& worker)>;
 
-  WorkerTable(EventLoop& loop, std::string node, std::string boot_id, PingTimes ping_times,
+  WorkerTable(EventLoop& loop, LogWriter& logs, std::string node, std::string boot_id, PingTimes ping_times,
               Ended ended, Changed changed)
       : loop_(loop),
+        logs_(logs),
         node_(std::move(node)),
         boot_id_(std::move(boot_id)),
         ping_times_(ping_times),
@@ -82,6 +83,7 @@ class WorkerTable {
   static bool can_be_asked(const Worker& worker);
 
   EventLoop& loop_;
+  LogWriter& logs_;
   const std::string node_;
   const std::string boot_id_;
   const PingTimes ping_times_;
