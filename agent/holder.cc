@@ -53,6 +53,11 @@ std::string new_boot_id() {
 // back: a mount is away, or an upgrade is under way. The controller counts attempts.
 bool is_permanent(ErrorCode code) { return code == ErrorCode::kInvalidArgument; }
 
+void log_failed_exec(const SpawnedProcess& process) {
+  const auto outcome = process.exec_outcome();
+  if (outcome && !outcome->ok()) log_error(outcome->error().message);
+}
+
 WorkerState state_of(const Worker& worker) {
   return {worker.incarnation,
           worker.generation,
@@ -85,6 +90,9 @@ class Holder {
         memory_(boot_id_, static_cast<uint64_t>(::getpid())),
         workers_(
             loop_, logs_, options.node, boot_id_, options.ping_times,
+            [this](const Worker& worker, const Outcome& outcome) {
+              worker_started(worker, outcome);
+            },
             [this](Exited record, const Worker& worker) {
               worker_ended(std::move(record), worker);
             },
@@ -127,6 +135,8 @@ class Holder {
   // Workers.
   std::string refusal_of(const Spawn& request) const;
   Result<const Worker*> start(const Spawn& request);
+  void refuse(uint64_t generation, int32_t rank, const Error& error);
+  void worker_started(const Worker& worker, const Outcome& outcome);
   void worker_ended(Exited record, const Worker& worker);
   void worker_changed(const Worker& worker);
   void begin_end(int exit_code, uint32_t grace_ms, const std::string& why);
@@ -210,7 +220,7 @@ Outcome Holder::start_guardian() {
   plan.directory = "/";
   plan.descriptors = {STDERR_FILENO, STDERR_FILENO, STDERR_FILENO, read_end.get(), lock_.get()};
   plan.die_with_parent = false;
-  HP_TRY_ASSIGN(guardian_.process, spawn_process(plan));
+  HP_TRY_ASSIGN(guardian_.process, start_process(plan));
   guardian_.started_ms = clock_.monotonic_ms();
   return Ok{};
 }
@@ -223,7 +233,7 @@ Outcome Holder::start_agent() {
   plan.env = environment_with({});
   const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   plan.descriptors = {null.get(), STDERR_FILENO, STDERR_FILENO, pair.second.get()};
-  HP_TRY_ASSIGN(agent_.process, spawn_process(plan));
+  HP_TRY_ASSIGN(agent_.process, start_process(plan));
   agent_.started_ms = clock_.monotonic_ms();
   agent_signs_.seen(agent_.started_ms, kFirstSignOfLifeMs);
   agent_socket_.emplace(std::move(pair.first));
@@ -271,6 +281,7 @@ void Holder::start_what_is_due() {
 }
 
 void Holder::kept_ended(Kept& kept, const std::string& what) {
+  if (kept.process) log_failed_exec(*kept.process);
   kept.process.reset();
   if (exit_code_) return;
   const int64_t now = clock_.monotonic_ms();
@@ -296,6 +307,7 @@ void Holder::agent_ended() {
   read_agent();  // what it sent before it died counts: above all reports to keep
   if (agent_socket_) loop_.remove(agent_socket_->fd());
   agent_socket_.reset();
+  log_failed_exec(ended);
   if (!exit_code_) {
     log_warning("agent process " + std::to_string(ended.pid) + " ended (" +
                 (WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status))
@@ -379,20 +391,27 @@ void Holder::send_state(const Worker& worker) {
 void Holder::greet() {
   memory_.tell([this](const ToAgent& message) { send(message); },
                [this] {
-                 for (const auto& [pid, worker] : workers_.living()) send_state(*worker);
+                 for (const auto& [pid, worker] : workers_.living()) {
+                   if (!worker->is_starting()) send_state(*worker);
+                 }
                });
 }
 
 void Holder::on(const Spawn& request) {
   const Result<const Worker*> started = start(request);
-  if (!started.ok()) {
-    const Error& error = started.error();
-    log_error("rank " + std::to_string(request.rank) + ": " + error.message);
-    const uint8_t permanent = is_permanent(error.code) ? 1 : 0;
-    send(SpawnFailed{request.generation, request.rank, permanent, error.message});
-    return;
-  }
-  send_state(**started);
+  if (!started.ok()) return refuse(request.generation, request.rank, started.error());
+  if (*started != nullptr) send_state(**started);
+}
+
+void Holder::refuse(uint64_t generation, int32_t rank, const Error& error) {
+  log_error("rank " + std::to_string(rank) + ": " + error.message);
+  send(SpawnFailed{generation, rank, static_cast<uint8_t>(is_permanent(error.code) ? 1 : 0),
+                   error.message});
+}
+
+void Holder::worker_started(const Worker& worker, const Outcome& outcome) {
+  if (!outcome.ok()) return refuse(worker.generation, worker.rank, outcome.error());
+  send_state(worker);
 }
 
 void Holder::on(const Kill& request) {

@@ -117,7 +117,7 @@ Result<std::unique_ptr<Worker>> start_worker(const Spawn& request, uint64_t inca
   plan.directory = request.directory;
   plan.oom_score_increase = kOomScoreAboveAgent;
   plan.traceable = true;  // by hpstacks
-  HP_TRY_ASSIGN(plan.program, find_program(request.argv.front(), plan.env));
+  plan.program = request.argv.front();
   static_assert(kWorkloadFd == 3 && kProgressFd == 4 && kArenaFd == 5 && kControlFd == 6);
   plan.descriptors = {
       null.get(),     log_end.get(),          log_end.get(),
@@ -129,7 +129,7 @@ Result<std::unique_ptr<Worker>> start_worker(const Spawn& request, uint64_t inca
     control_end = std::move(pair.second);
     plan.descriptors.push_back(control_end.get());
   }
-  HP_TRY_ASSIGN(worker->process, spawn_process(plan));
+  HP_TRY_ASSIGN(worker->process, start_process(plan));
   begin_log(*worker, request, place.node);
   return worker;
 }

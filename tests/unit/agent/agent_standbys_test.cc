@@ -112,6 +112,7 @@ TEST_F(WithStandbys, ASpareThatIsUnfitSaysSo) {
 TEST_F(WithStandbys, SurvivorsStayAndAStandbyTakesThePlaceOfTheDead) {
   const v1::ActionDone first = start_trainer(1, 1);
   EXPECT_GT(told(1).memory_bytes(), 0U);
+  ASSERT_TRUE(eventually([&] { return !standbys().empty(); }));
   const uint64_t standby = standbys().front();
   ::kill(static_cast<pid_t>(first.workers(1).pid()), SIGKILL);
   EXPECT_EQ(exited().signal(), SIGKILL);

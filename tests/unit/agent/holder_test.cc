@@ -2,11 +2,13 @@
 // The holder with real workers and a stand-in for the agent proper: child environment, exits that
 // are never lost, restarts of the agent, and that nothing survives the holder.
 #include <map>
+#include <set>
 
 #include "agent/progress_view.h"
 #include "agent/worker_mark.h"
 #include "tests/support/memory_cgroup.h"
 #include "tests/support/promise.h"
+#include "tests/support/stalled_mount.h"
 #include "tests/unit/agent/holder_fixture.h"
 
 namespace hpctl::holder {
@@ -349,6 +351,53 @@ TEST_F(HolderTest, StalledLogDirectoryDoesNotStopTheHolder) {
   EXPECT_GE(text->size(), 5'000 * 100U);
   EXPECT_TRUE(await_end(writer)) << broken_promise("leftover");
   EXPECT_NE(text_of(log_path(1)).find("generation 2 rank 1"), std::string::npos);
+}
+
+// The holder waited for the exec of a program on a file server, and was taken for hung.
+TEST_F(HolderTest, StalledExecDoesNotStopTheHolder) {
+  start_holder();
+  const std::string directory = home_.path() + "/mount";
+  ASSERT_TRUE(make_directories(directory).ok());
+  test::StalledMount mount(directory);
+  if (!mount.mounted()) GTEST_SKIP() << "needs root and /dev/fuse: this machine lets us not mount";
+  Spawn stalled = worker(1, 0, {});
+  stalled.argv = {directory + "/hptrain"};
+  tell(stalled);
+  Spawn standing = worker(1, 2, {});
+  standing.directory = directory;
+  tell(standing);
+  EXPECT_EQ(spawn(worker(1, 1, {"hang"})).rank, 1) << "the next order is carried out";
+  // The next agent repeats the order, and the answer comes when there is one.
+  ::kill(agent_pid_, SIGKILL);
+  accept_agent();
+  EXPECT_EQ(greeted<WorkerState>().size(), 1U) << "what has not begun is not there yet";
+  tell(stalled);
+  EXPECT_EQ(spawn(worker(1, 3, {"hang"})).rank, 3) << "it has read the order before";
+  mount.end();
+  std::set<int32_t> failed;
+  for (int i = 0; i < 2; ++i) {
+    const SpawnFailed answer = expect<SpawnFailed>();
+    EXPECT_EQ(answer.permanent, 0) << answer.reason;
+    failed.insert(answer.rank);
+  }
+  EXPECT_EQ(failed, (std::set<int32_t>{0, 2}));
+  EXPECT_GT(spawn(worker(1, 0, {"hang"})).pid, 0U) << "nothing stands in the way";
+}
+
+TEST_F(HolderTest, WorkerKilledBeforeItsExecIsReportedOnce) {
+  start_holder();
+  const std::string directory = home_.path() + "/mount";
+  ASSERT_TRUE(make_directories(directory).ok());
+  test::StalledMount mount(directory);
+  if (!mount.mounted()) GTEST_SKIP() << "needs root and /dev/fuse: this machine lets us not mount";
+  Spawn stalled = worker(1, 0, {});
+  stalled.argv = {directory + "/hptrain"};
+  tell(stalled);
+  tell(Kill{1, 0, 600'000, 0});  // it cannot leave its generation by itself
+  EXPECT_EQ(expect<WorkerState>().rank, 0);
+  const Exited ended = expect<Exited>();
+  EXPECT_EQ(ended.signal, SIGKILL);
+  EXPECT_EQ(ended.by_request, 1);
 }
 
 TEST_F(HolderTest, LogWriterThatDiesIsReplaced) {
