@@ -49,7 +49,7 @@ constexpr size_t kReasonBytes = 1'024;
 
 class Agent {
  public:
-  Agent(const AgentOptions& options, PacketSocket holder, HolderMemory memory);
+  Agent(const AgentOptions& options, LogWriter& logs, PacketSocket holder, HolderMemory memory);
   int run();
 
  private:
@@ -110,7 +110,8 @@ class Agent {
   bool finished_ = false;
 };
 
-Agent::Agent(const AgentOptions& options, PacketSocket holder, HolderMemory memory)
+Agent::Agent(const AgentOptions& options, LogWriter& logs, PacketSocket holder,
+             HolderMemory memory)
     : options_(options),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       hello_(memory.hello),
@@ -118,7 +119,7 @@ Agent::Agent(const AgentOptions& options, PacketSocket holder, HolderMemory memo
       place_(make_place(options)),
       envelope_(envelope(options.job.value, options.node, hello_.boot_id)),
       supervisor_(hello_.generation_seen, hello_.ended_through),
-      preparation_(loop_, place_, hello_.boot_id),
+      preparation_(loop_, logs, place_, hello_.boot_id),
       pages_(reported_before(hello_)),
       reports_(
           envelope_, hello_.last_report, reported_before(hello_),
@@ -476,13 +477,17 @@ void Agent::end_node(int exit_code, uint32_t grace_ms, const std::string& reason
 
 int run_agent(const AgentOptions& options) {
   std::signal(SIGPIPE, SIG_IGN);
+  LogWriter logs;  // forked here, while there is one thread
+  if (const auto started = logs.start(); !started.ok()) {
+    log_warning(started.error().message + "; hooks have no log");
+  }
   PacketSocket holder{UniqueFd(holder::kAgentSocketFd)};
   auto memory = read_memory(holder);
   if (!memory.ok()) {
     log_error(memory.error().message);
     return 1;
   }
-  Agent agent(options, std::move(holder), std::move(memory).value());
+  Agent agent(options, logs, std::move(holder), std::move(memory).value());
   return agent.run();
 }
 

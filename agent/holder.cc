@@ -30,6 +30,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/log_writer.h"
 #include "common/base/packet_socket.h"
 #include "common/base/random_hex.h"
 
@@ -38,6 +39,7 @@ namespace {
 
 // After SIGTERM to the holder: a last checkpoint, within Slurm's KillWait (30 s by default).
 constexpr uint32_t kTerminationGraceMs = 25'000;
+constexpr int64_t kLastLogsMs = 2'000;  // of the log writer, which may be stuck
 constexpr int64_t kSweepTimeoutMs = 5'000;
 constexpr int64_t kFirstSignOfLifeMs = 10'000;  // of a new agent process
 
@@ -50,6 +52,11 @@ std::string new_boot_id() {
 // A file that is no program will be none at the next attempt either. One that is not there may be
 // back: a mount is away, or an upgrade is under way. The controller counts attempts.
 bool is_permanent(ErrorCode code) { return code == ErrorCode::kInvalidArgument; }
+
+void log_failed_exec(const SpawnedProcess& process) {
+  const auto outcome = process.exec_outcome();
+  if (outcome && !outcome->ok()) log_error(outcome->error().message);
+}
 
 WorkerState state_of(const Worker& worker) {
   return {worker.incarnation,
@@ -82,7 +89,10 @@ class Holder {
         boot_id_(new_boot_id()),
         memory_(boot_id_, static_cast<uint64_t>(::getpid())),
         workers_(
-            loop_, options.node, boot_id_, options.ping_times,
+            loop_, logs_, options.node, boot_id_, options.ping_times,
+            [this](const Worker& worker, const Outcome& outcome) {
+              worker_started(worker, outcome);
+            },
             [this](Exited record, const Worker& worker) {
               worker_ended(std::move(record), worker);
             },
@@ -98,6 +108,8 @@ class Holder {
   void open_probe_port();
   Outcome start_guardian();
   Outcome start_agent();
+  void start_logs();
+  void log_writer_ended();
   void start_what_is_due();
   void kept_ended(Kept& kept, const std::string& what);
   void agent_ended();
@@ -123,6 +135,8 @@ class Holder {
   // Workers.
   std::string refusal_of(const Spawn& request) const;
   Result<const Worker*> start(const Spawn& request);
+  void refuse(uint64_t generation, int32_t rank, const Error& error);
+  void worker_started(const Worker& worker, const Outcome& outcome);
   void worker_ended(Exited record, const Worker& worker);
   void worker_changed(const Worker& worker);
   void begin_end(int exit_code, uint32_t grace_ms, const std::string& why);
@@ -143,6 +157,10 @@ class Holder {
   std::optional<PacketSocket> agent_socket_;
   agent::SignsOfLife agent_signs_;
   std::optional<ProbePort> probe_port_;
+  LogWriter logs_;
+  agent::RespawnPolicy logs_policy_{options_.max_short_lives};
+  int64_t logs_started_ms_ = 0;
+  int64_t start_logs_at_ms_ = 0;  // due start while no log writer runs; INT64_MAX = given up
 
   WorkerTable workers_;
   StackTaker stacks_;
@@ -153,6 +171,7 @@ class Holder {
 // ---- life of the node ---------------------------------------------------------------------------
 
 int Holder::run() {
+  start_logs();
   open_probe_port();
   loop_.add(signals_.get(), EPOLLIN, [this](uint32_t) { on_signal(); });
   if (const auto started = start_guardian(); !started.ok()) {
@@ -201,7 +220,7 @@ Outcome Holder::start_guardian() {
   plan.directory = "/";
   plan.descriptors = {STDERR_FILENO, STDERR_FILENO, STDERR_FILENO, read_end.get(), lock_.get()};
   plan.die_with_parent = false;
-  HP_TRY_ASSIGN(guardian_.process, spawn_process(plan));
+  HP_TRY_ASSIGN(guardian_.process, start_process(plan));
   guardian_.started_ms = clock_.monotonic_ms();
   return Ok{};
 }
@@ -214,7 +233,7 @@ Outcome Holder::start_agent() {
   plan.env = environment_with({});
   const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   plan.descriptors = {null.get(), STDERR_FILENO, STDERR_FILENO, pair.second.get()};
-  HP_TRY_ASSIGN(agent_.process, spawn_process(plan));
+  HP_TRY_ASSIGN(agent_.process, start_process(plan));
   agent_.started_ms = clock_.monotonic_ms();
   agent_signs_.seen(agent_.started_ms, kFirstSignOfLifeMs);
   agent_socket_.emplace(std::move(pair.first));
@@ -224,9 +243,27 @@ Outcome Holder::start_agent() {
   return Ok{};
 }
 
-void Holder::start_what_is_due() {
-  if (exit_code_) return;
+// Without one the node is as good; its workers have no logs.
+void Holder::start_logs() {
+  logs_started_ms_ = clock_.monotonic_ms();
+  start_logs_at_ms_ = INT64_MAX;
+  if (const auto started = logs_.start(); !started.ok()) {
+    log_error(started.error().message);
+    log_writer_ended();
+  }
+}
+
+void Holder::log_writer_ended() {
   const int64_t now = clock_.monotonic_ms();
+  const auto pause = logs_policy_.pause_after(now - logs_started_ms_);
+  if (!pause) return log_error("the log writer cannot be kept alive; the workers have no logs now");
+  start_logs_at_ms_ = now + *pause;
+}
+
+void Holder::start_what_is_due() {
+  const int64_t now = clock_.monotonic_ms();
+  if (now >= start_logs_at_ms_) start_logs();
+  if (exit_code_) return;
   if (!guardian_.process && now >= guardian_.start_at_ms) {
     if (const auto started = start_guardian(); !started.ok()) {
       log_error(started.error().message);
@@ -244,6 +281,7 @@ void Holder::start_what_is_due() {
 }
 
 void Holder::kept_ended(Kept& kept, const std::string& what) {
+  if (kept.process) log_failed_exec(*kept.process);
   kept.process.reset();
   if (exit_code_) return;
   const int64_t now = clock_.monotonic_ms();
@@ -269,6 +307,7 @@ void Holder::agent_ended() {
   read_agent();  // what it sent before it died counts: above all reports to keep
   if (agent_socket_) loop_.remove(agent_socket_->fd());
   agent_socket_.reset();
+  log_failed_exec(ended);
   if (!exit_code_) {
     log_warning("agent process " + std::to_string(ended.pid) + " ended (" +
                 (WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status))
@@ -303,6 +342,10 @@ void Holder::reap_children() {
       if (guardian_.process && guardian_.process->pid == info.si_pid) {
         log_warning("guardian process ended; starting another");
         kept_ended(guardian_, "guardian");
+      }
+      if (logs_.has_ended(info.si_pid)) {
+        log_warning("log writer process ended; starting another");
+        log_writer_ended();
       }
     }
   }
@@ -348,20 +391,27 @@ void Holder::send_state(const Worker& worker) {
 void Holder::greet() {
   memory_.tell([this](const ToAgent& message) { send(message); },
                [this] {
-                 for (const auto& [pid, worker] : workers_.living()) send_state(*worker);
+                 for (const auto& [pid, worker] : workers_.living()) {
+                   if (!worker->is_starting()) send_state(*worker);
+                 }
                });
 }
 
 void Holder::on(const Spawn& request) {
   const Result<const Worker*> started = start(request);
-  if (!started.ok()) {
-    const Error& error = started.error();
-    log_error("rank " + std::to_string(request.rank) + ": " + error.message);
-    const uint8_t permanent = is_permanent(error.code) ? 1 : 0;
-    send(SpawnFailed{request.generation, request.rank, permanent, error.message});
-    return;
-  }
-  send_state(**started);
+  if (!started.ok()) return refuse(request.generation, request.rank, started.error());
+  if (*started != nullptr) send_state(**started);
+}
+
+void Holder::refuse(uint64_t generation, int32_t rank, const Error& error) {
+  log_error("rank " + std::to_string(rank) + ": " + error.message);
+  send(SpawnFailed{generation, rank, static_cast<uint8_t>(is_permanent(error.code) ? 1 : 0),
+                   error.message});
+}
+
+void Holder::worker_started(const Worker& worker, const Outcome& outcome) {
+  if (!outcome.ok()) return refuse(worker.generation, worker.rank, outcome.error());
+  send_state(worker);
 }
 
 void Holder::on(const Kill& request) {
@@ -458,6 +508,7 @@ void Holder::finish_end() {
     ::kill(guardian_.process->pid, SIGKILL);
     ::waitpid(guardian_.process->pid, nullptr, 0);
   }
+  logs_.finish(kLastLogsMs);
   log_info("holder of node " + options_.node + " ended");
 }
 
@@ -466,6 +517,7 @@ int64_t Holder::next_timeout_ms() const {
   if (agent_.process) next = std::min(next, agent_signs_.look_at_ms());
   if (!exit_code_ && !agent_.process) next = std::min(next, agent_.start_at_ms);
   if (!exit_code_ && !guardian_.process) next = std::min(next, guardian_.start_at_ms);
+  next = std::min(next, start_logs_at_ms_);
   if (next == INT64_MAX) return -1;
   return std::max<int64_t>(0, next - clock_.monotonic_ms());
 }

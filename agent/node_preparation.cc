@@ -19,8 +19,9 @@ Step shell_step(const std::string& name, const std::string& line, uint32_t timeo
 
 }  // namespace
 
-NodePreparation::NodePreparation(EventLoop& loop, const NodePlace& place, std::string boot_id)
-    : place_(place), boot_id_(std::move(boot_id)), runner_(loop) {}
+NodePreparation::NodePreparation(EventLoop& loop, LogWriter& logs, const NodePlace& place,
+                                 std::string boot_id)
+    : place_(place), boot_id_(std::move(boot_id)), runner_(loop, logs) {}
 
 std::string NodePreparation::mark_path() const {
   return place_.job_directory + "/nodes/" + place_.node + "/prepared";

@@ -31,7 +31,7 @@ class NodePreparation {
  public:
   using Ready = std::function<void(const v1::StartWorkers& start, const Unfitness& unfit)>;
 
-  NodePreparation(EventLoop& loop, const NodePlace& place, std::string boot_id);
+  NodePreparation(EventLoop& loop, LogWriter& logs, const NodePlace& place, std::string boot_id);
 
   // True when there is nothing to prepare any more. Otherwise keeps `start`, begins the steps
   // unless they run already, and calls `ready` later.

@@ -3,9 +3,9 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -30,6 +30,7 @@ struct ChildFailure {
 
 // All that the child touches, made before the fork.
 struct Prepared {
+  std::vector<std::string> programs;  // where it may be, in this order
   std::vector<char*> argv;
   std::vector<char*> env;
   std::vector<UniqueFd> sources;  // numbered above every target, so that dup2 overwrites none
@@ -47,8 +48,26 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return result;
 }
 
+// As execvp looks for it.
+std::vector<std::string> places_of(const std::string& program,
+                                   const std::vector<std::string>& env) {
+  if (program.find('/') != std::string::npos) return {program};
+  std::string_view path = "/usr/local/bin:/usr/bin:/bin";
+  for (const std::string& entry : env) {
+    if (entry.starts_with("PATH=")) path = std::string_view(entry).substr(5);
+  }
+  std::vector<std::string> places;
+  for (size_t begin = 0; begin <= path.size();) {
+    const size_t end = std::min(path.find(':', begin), path.size());
+    places.push_back(std::string(path.substr(begin, end - begin)) + "/" + program);
+    begin = end + 1;
+  }
+  return places;
+}
+
 Result<Prepared> prepare(const SpawnPlan& plan) {
   Prepared prepared;
+  prepared.programs = places_of(plan.program, plan.env);
   prepared.argv = pointers(plan.argv);
   prepared.env = pointers(plan.env);
   prepared.parent = ::getpid();
@@ -61,6 +80,7 @@ Result<Prepared> prepare(const SpawnPlan& plan) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error("cannot create a pipe");
   prepared.error_read.reset(ends[0]);
+  if (::fcntl(ends[0], F_SETFL, O_NONBLOCK) != 0) return errno_error("cannot set up a pipe");
   const UniqueFd low_end(ends[1]);
   prepared.error_write.reset(::fcntl(low_end.get(), F_DUPFD_CLOEXEC, first_free));
   if (!prepared.error_write.valid()) return errno_error("cannot duplicate a pipe");
@@ -108,9 +128,6 @@ void reset_signals() {
       ::close(fd);
     }
   }
-  if (!plan.directory.empty() && ::chdir(plan.directory.c_str()) != 0) {
-    fail_in_child(error_fd, ChildStep::kDirectory);
-  }
   const auto count = static_cast<int>(prepared.sources.size());
   for (int target = 0; target < count; ++target) {
     if (::dup2(prepared.sources[target].get(), target) < 0) {
@@ -119,16 +136,30 @@ void reset_signals() {
   }
   if (error_fd > count) ::close_range(count, error_fd - 1, 0);
   ::close_range(error_fd + 1, ~0U, 0);
-  ::execve(plan.program.c_str(), prepared.argv.data(), prepared.env.data());
+  // From here on the file system may keep it waiting, and it has nothing of its parent's any more.
+  if (!plan.directory.empty() && ::chdir(plan.directory.c_str()) != 0) {
+    fail_in_child(error_fd, ChildStep::kDirectory);
+  }
+  int error = ENOENT;
+  for (const std::string& program : prepared.programs) {
+    ::execve(program.c_str(), prepared.argv.data(), prepared.env.data());
+    if (errno != ENOENT && errno != ENOTDIR) error = errno;
+    if (errno != ENOENT && errno != ENOTDIR && errno != EACCES) break;
+  }
+  errno = error;
   fail_in_child(error_fd, ChildStep::kExec);
 }
 
-Error describe(const SpawnPlan& plan, const ChildFailure& failure) {
+Error describe(const SpawnedProcess& plan, const ChildFailure& failure) {
   if (failure.step == ChildStep::kDirectory) {
     return errno_error("cannot enter working directory " + plan.directory, failure.error);
   }
   if (failure.step == ChildStep::kDescriptors) {
     return errno_error("cannot set up descriptors of " + plan.program, failure.error);
+  }
+  if (failure.error == ENOENT && plan.program.find('/') == std::string::npos) {
+    return {ErrorCode::kNotFound, "cannot find program " + plan.program +
+                                      " in PATH; give its full path or extend PATH in env.set"};
   }
   Error error = errno_error("cannot execute " + plan.program, failure.error);
   if (failure.error == ENOEXEC) {
@@ -140,7 +171,19 @@ Error describe(const SpawnPlan& plan, const ChildFailure& failure) {
 
 }  // namespace
 
-Result<SpawnedProcess> spawn_process(const SpawnPlan& plan) {
+std::optional<Outcome> SpawnedProcess::exec_outcome() const {
+  if (!exec_pipe.valid()) return std::nullopt;
+  ChildFailure failure{};
+  ssize_t n = 0;
+  do {
+    n = ::read(exec_pipe.get(), &failure, sizeof(failure));
+  } while (n < 0 && errno == EINTR);
+  if (n < 0 && errno == EAGAIN) return std::nullopt;
+  if (n == static_cast<ssize_t>(sizeof(failure))) return Outcome(describe(*this, failure));
+  return Outcome(Ok{});
+}
+
+Result<SpawnedProcess> start_process(const SpawnPlan& plan) {
   HP_TRY_ASSIGN(Prepared prepared, prepare(plan));
   const pid_t pid = ::fork();
   if (pid < 0) {
@@ -151,19 +194,8 @@ Result<SpawnedProcess> spawn_process(const SpawnPlan& plan) {
   if (pid == 0) run_child(plan, prepared);
   // Also from here, so that the group exists whichever of the two runs first.
   ::setpgid(pid, pid);
-  prepared.error_write.reset();
-  ChildFailure failure{};
-  ssize_t n = 0;
-  do {
-    n = ::read(prepared.error_read.get(), &failure, sizeof(failure));
-  } while (n < 0 && errno == EINTR);
-  if (n == static_cast<ssize_t>(sizeof(failure))) {
-    ::waitpid(pid, nullptr, 0);
-    return describe(plan, failure);
-  }
-  SpawnedProcess process;
-  process.pid = pid;
-  process.pidfd = open_pidfd(pid);
+  SpawnedProcess process{pid, open_pidfd(pid), std::move(prepared.error_read), plan.program,
+                         plan.directory};
   if (!process.pidfd.valid()) {
     const Error error = errno_error("cannot watch process " + std::to_string(pid));
     ::kill(pid, SIGKILL);
@@ -173,7 +205,24 @@ Result<SpawnedProcess> spawn_process(const SpawnPlan& plan) {
   return process;
 }
 
-Result<HeardProcess> spawn_heard(std::vector<std::string> argv) {
+Result<SpawnedProcess> spawn_process(const SpawnPlan& plan) {
+  HP_TRY_ASSIGN(SpawnedProcess process, start_process(plan));
+  pollfd known{process.exec_pipe.get(), POLLIN, 0};
+  while (::poll(&known, 1, -1) < 0 && errno == EINTR) {
+  }
+  const std::optional<Outcome> outcome = process.exec_outcome();
+  process.exec_pipe.reset();
+  if (outcome && !outcome->ok()) {
+    ::waitpid(process.pid, nullptr, 0);
+    return outcome->error();
+  }
+  return process;
+}
+
+namespace {
+
+Result<HeardProcess> hear(std::vector<std::string> argv,
+                          Result<SpawnedProcess> (*start)(const SpawnPlan& plan)) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error("cannot create a pipe");
   UniqueFd read_end(ends[0]);
@@ -185,28 +234,18 @@ Result<HeardProcess> spawn_heard(std::vector<std::string> argv) {
   plan.argv = std::move(argv);
   plan.env = environment_with({});
   plan.descriptors = {null.get(), write_end.get(), STDERR_FILENO};
-  HP_TRY_ASSIGN(SpawnedProcess process, spawn_process(plan));
+  HP_TRY_ASSIGN(SpawnedProcess process, start(plan));
   return HeardProcess{std::move(process), std::move(read_end)};
 }
 
-Result<std::string> find_program(const std::string& name, const std::vector<std::string>& env) {
-  if (name.find('/') != std::string::npos) return name;
-  std::string_view path = "/usr/local/bin:/usr/bin:/bin";
-  for (const std::string& entry : env) {
-    if (entry.starts_with("PATH=")) path = std::string_view(entry).substr(5);
-  }
-  for (size_t begin = 0; begin <= path.size();) {
-    const size_t end = std::min(path.find(':', begin), path.size());
-    const std::string candidate = std::string(path.substr(begin, end - begin)) + "/" + name;
-    struct stat st {};
-    if (::stat(candidate.c_str(), &st) == 0 && S_ISREG(st.st_mode) &&
-        ::access(candidate.c_str(), X_OK) == 0) {
-      return candidate;
-    }
-    begin = end + 1;
-  }
-  return Error{ErrorCode::kNotFound, "cannot find program " + name +
-                                         " in PATH; give its full path or extend PATH in env.set"};
+}  // namespace
+
+Result<HeardProcess> spawn_heard(std::vector<std::string> argv) {
+  return hear(std::move(argv), spawn_process);
+}
+
+Result<HeardProcess> start_heard(std::vector<std::string> argv) {
+  return hear(std::move(argv), start_process);
 }
 
 std::vector<std::string> environment_with(const std::vector<std::string>& changes) {

@@ -36,6 +36,7 @@ void StackTaker::take(const Kill& order, const WorkerTable& workers) {
   uint64_t generation = 0;  // at most one has members
   for (const auto& [pid, worker] : workers.living()) {
     const bool hangs = worker->part == WorkerPart::kMember && worker->kill_at_ms == 0 &&
+                       !worker->is_starting() &&
                        worker->generation <= order.generation;
     if (!hangs) continue;
     generation = worker->generation;
@@ -56,7 +57,7 @@ void StackTaker::take(const Kill& order, const WorkerTable& workers) {
 }
 
 Outcome StackTaker::start(const std::vector<std::string>& argv) {
-  HP_TRY_ASSIGN(HeardProcess heard, spawn_heard(argv));
+  HP_TRY_ASSIGN(HeardProcess heard, start_heard(argv));
   process_ = std::move(heard.process);
   output_ = std::move(heard.output);
   said_.clear();
@@ -84,6 +85,9 @@ void StackTaker::finish(bool in_time) {
   if (!in_time) {
     ::kill(process_->pid, SIGKILL);
     log_warning("hpstacks did not end in time; stacks may be missing");
+  }
+  if (const auto executed = process_->exec_outcome(); executed && !executed->ok()) {
+    log_warning("no stacks are taken: " + executed->error().message);
   }
   process_.reset();
   end_at_ms_ = INT64_MAX;

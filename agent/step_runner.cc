@@ -35,7 +35,7 @@ void StepRunner::start(std::vector<Step> steps, const StepPlace& place, bool go_
   go_on_after_failure_ = go_on_after_failure;
   failures_.clear();
   finished_ = std::move(finished);
-  log_ = std::make_unique<RankLog>(place_.log_path);
+  log_ = std::make_unique<RankLog>(logs_, place_.log_path);
   start_next();
 }
 
@@ -52,10 +52,8 @@ void StepRunner::start_next() {
   plan.env = environment_with(place_.env);
   plan.directory = place_.directory;
   plan.descriptors = {null.get(), out->get(), out->get()};
-  const auto program = find_program(step.argv.front(), plan.env);
-  if (!program.ok()) return fail(program.error().message);
-  plan.program = *program;
-  auto spawned = spawn_process(plan);
+  plan.program = step.argv.front();
+  auto spawned = start_process(plan);
   if (!spawned.ok()) return fail(spawned.error().message);
   process_ = std::move(spawned).value();
   timed_out_ = false;
@@ -76,7 +74,9 @@ void StepRunner::on_exit() {
     return;
   }
   log_->drain();
-  const std::string verdict = timed_out_
+  const std::optional<Outcome> executed = process_->exec_outcome();
+  const std::string verdict = executed && !executed->ok() ? executed->error().message
+                              : timed_out_
                                   ? "no end within " + duration_text(steps_[current_].timeout_ms)
                                   : verdict_of(status);
   const std::string last = printable_line(log_->last_line(), kLastLineBytes);

@@ -43,7 +43,7 @@ class StepRunner {
   // The steps that failed, in order; empty = all is well.
   using Finished = std::function<void(const std::vector<StepFailure>& failures)>;
 
-  explicit StepRunner(EventLoop& loop) : loop_(loop) {}
+  StepRunner(EventLoop& loop, LogWriter& logs) : loop_(loop), logs_(logs) {}
   StepRunner(const StepRunner&) = delete;
   StepRunner& operator=(const StepRunner&) = delete;
   ~StepRunner() { stop(); }
@@ -67,6 +67,7 @@ class StepRunner {
   void end();
 
   EventLoop& loop_;
+  LogWriter& logs_;
   const SystemClock clock_;
   StepPlace place_;
   std::vector<Step> steps_;

@@ -102,7 +102,7 @@ Result<std::unique_ptr<Worker>> start_worker(const Spawn& request, uint64_t inca
   const bool is_standby = request.rank < 0;
   take_part(*worker, request, is_standby ? WorkerPart::kIdle : WorkerPart::kMember);
   worker->mark = worker_mark(place.boot_id, incarnation);
-  worker->log = std::make_unique<RankLog>(request.log_path);
+  worker->log = std::make_unique<RankLog>(*place.logs, request.log_path);
   HP_TRY_ASSIGN(const UniqueFd log_end, worker->log->make_pipe());
   HP_TRY_ASSIGN(const UniqueFd workload, make_workload(request.workload));
   HP_TRY_ASSIGN(worker->progress, make_progress_page());
@@ -117,7 +117,7 @@ Result<std::unique_ptr<Worker>> start_worker(const Spawn& request, uint64_t inca
   plan.directory = request.directory;
   plan.oom_score_increase = kOomScoreAboveAgent;
   plan.traceable = true;  // by hpstacks
-  HP_TRY_ASSIGN(plan.program, find_program(request.argv.front(), plan.env));
+  plan.program = request.argv.front();
   static_assert(kWorkloadFd == 3 && kProgressFd == 4 && kArenaFd == 5 && kControlFd == 6);
   plan.descriptors = {
       null.get(),     log_end.get(),          log_end.get(),
@@ -129,7 +129,7 @@ Result<std::unique_ptr<Worker>> start_worker(const Spawn& request, uint64_t inca
     control_end = std::move(pair.second);
     plan.descriptors.push_back(control_end.get());
   }
-  HP_TRY_ASSIGN(worker->process, spawn_process(plan));
+  HP_TRY_ASSIGN(worker->process, start_process(plan));
   begin_log(*worker, request, place.node);
   return worker;
 }

@@ -39,6 +39,8 @@ struct Worker {
   std::unique_ptr<RankLog> log;
 
   pid_t pid() const { return process.pid; }
+  // Whether its program could be executed is not known yet.
+  bool is_starting() const { return process.exec_pipe.valid(); }
   // Signals the process group. Safe until the worker has been reaped: its id cannot be reused.
   void signal_group(int signal) const;
 };
@@ -47,10 +49,11 @@ struct Worker {
 struct WorkerPlace {
   std::string node;
   std::string boot_id;
-  int arena = -1;  // memfd of the local rank; a standby has none
+  int arena = -1;              // memfd of the local rank; a standby has none
+  LogWriter* logs = nullptr;   // outlives the workers
 };
 
-// Starts the worker that `request` describes, as that incarnation.
+// Starts the worker that `request` describes, as that incarnation; does not wait for the exec.
 Result<std::unique_ptr<Worker>> start_worker(const Spawn& request, uint64_t incarnation,
                                              const WorkerPlace& place);
 

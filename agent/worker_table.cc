@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -48,7 +49,8 @@ Worker* WorkerTable::idle_for(const Spawn& request) const {
   if (request.rank < 0 || !can_be_told) return nullptr;
   for (const auto& [pid, worker] : workers_) {
     const bool can_join =
-        worker->part == WorkerPart::kIdle && worker->control && worker->kill_at_ms == 0;
+        worker->part == WorkerPart::kIdle && worker->control && worker->kill_at_ms == 0 &&
+        !worker->is_starting();
     if (!can_join) continue;
     if (worker->local_rank == request.local_rank) return worker.get();
     if (worker->rank >= 0) continue;
@@ -58,12 +60,22 @@ Worker* WorkerTable::idle_for(const Spawn& request) const {
   return standby;
 }
 
+bool WorkerTable::is_starting(const Spawn& request) const {
+  return request.rank >= 0 && std::any_of(workers_.begin(), workers_.end(), [&](const auto& entry) {
+           const Worker& worker = *entry.second;
+           return worker.is_starting() && worker.kill_at_ms == 0 && worker.rank == request.rank &&
+                  worker.generation == request.generation &&
+                  worker.local_rank == request.local_rank;
+         });
+}
+
 Result<const Worker*> WorkerTable::start(const Spawn& request) {
+  if (is_starting(request)) return nullptr;  // another agent repeats the order
   if (const std::string refusal = refusal_of(request); !refusal.empty()) {
     return Error{ErrorCode::kFailedPrecondition, refusal};
   }
   oom_kills_.forget();
-  WorkerPlace place{node_, boot_id_, -1};
+  WorkerPlace place{node_, boot_id_, -1, &logs_};
   if (request.rank >= 0) {
     UniqueFd& arena = arenas_[request.local_rank];
     if (!arena.valid()) {
@@ -85,15 +97,36 @@ Result<const Worker*> WorkerTable::start(const Spawn& request) {
                 "; another is taken or started");
     end_one(*idle, 0);
   }
-  return spawn(request, place);
+  HP_TRY(spawn(request, place));
+  return nullptr;
 }
 
-Result<const Worker*> WorkerTable::spawn(const Spawn& request, const WorkerPlace& place) {
+Outcome WorkerTable::spawn(const Spawn& request, const WorkerPlace& place) {
   HP_TRY_ASSIGN(std::unique_ptr<Worker> worker, start_worker(request, ++last_incarnation_, place));
   watch(*worker);
-  const Worker* started = worker.get();
-  workers_[started->pid()] = std::move(worker);
-  return started;
+  const pid_t pid = worker->pid();
+  workers_[pid] = std::move(worker);
+  return Ok{};
+}
+
+bool WorkerTable::settle(pid_t pid) {
+  const auto found = workers_.find(pid);
+  if (found == workers_.end()) return false;
+  Worker& worker = *found->second;
+  const std::optional<Outcome> outcome = worker.process.exec_outcome();
+  if (!outcome) return true;
+  loop_.remove(worker.process.exec_pipe.get());
+  worker.process.exec_pipe.reset();
+  if (outcome->ok()) {
+    started_(worker, *outcome);
+    return true;
+  }
+  const std::unique_ptr<Worker> failed = std::move(found->second);
+  workers_.erase(found);
+  unwatch(*failed);
+  ::waitpid(pid, nullptr, 0);
+  started_(*failed, *outcome);
+  return false;
 }
 
 void WorkerTable::watch(Worker& worker) {
@@ -105,12 +138,15 @@ void WorkerTable::watch(Worker& worker) {
     loop_.remove(log->read_end());  // nobody writes any more
     log->close_pipe();
   });
+  loop_.add(worker.process.exec_pipe.get(), EPOLLIN,
+            [this, pid = worker.pid()](uint32_t) { settle(pid); });
   if (!worker.control) return;
   loop_.add(worker.control->fd(), EPOLLIN,
             [this, pid = worker.pid()](uint32_t) { read_control(pid); });
 }
 
 void WorkerTable::unwatch(Worker& worker) {
+  if (worker.is_starting()) loop_.remove(worker.process.exec_pipe.get());
   loop_.remove(worker.process.pidfd.get());
   if (worker.log->read_end() >= 0) loop_.remove(worker.log->read_end());
   if (worker.control) close_control(worker);
@@ -203,6 +239,7 @@ bool WorkerTable::reap(pid_t pid) {
   if (::waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != pid) {
     return true;
   }
+  if (!settle(pid)) return true;
   const std::unique_ptr<Worker> worker = std::move(found->second);
   workers_.erase(found);
   // Before reaping: as long as the leader is a zombie, the group's id cannot be anyone else's.
@@ -245,7 +282,7 @@ void WorkerTable::end_one(Worker& worker, uint32_t grace_ms) {
 void WorkerTable::end(const Kill& request) {
   for (const auto& [pid, worker] : workers_) {
     if (worker->part == WorkerPart::kIdle || worker->generation > request.generation) continue;
-    const bool may_stay = request.abort_ms > 0 && worker->control &&
+    const bool may_stay = request.abort_ms > 0 && worker->control && !worker->is_starting() &&
                           (worker->abort_asked || worker->kill_at_ms == 0) &&
                           !is_stopped(pid);  // such a process cannot leave
     if (!may_stay) {

@@ -25,6 +25,9 @@ namespace hpctl::holder {
 
 class WorkerTable {
  public:
+  // Called when a new process runs its program, or when that could not be executed (then the process is
+  // gone).
+  using Started = std::function<void(const Worker& worker, const Outcome& outcome)>;
   // Called when a worker's part in a generation has ended, with the record (exit_id not set). The
   // process was reaped, or has left the generation and stays.
   using Ended = std::function<void(Exited record, const Worker& worker)>;
@@ -32,16 +35,19 @@ class WorkerTable {
   // no member has ended.
   using Changed = std::function<void(const Worker& worker)>;
 
-  WorkerTable(EventLoop& loop, std::string node, std::string boot_id, PingTimes ping_times,
-              Ended ended, Changed changed)
+  WorkerTable(EventLoop& loop, LogWriter& logs, std::string node, std::string boot_id, PingTimes ping_times,
+              Started started, Ended ended, Changed changed)
       : loop_(loop),
+        logs_(logs),
         node_(std::move(node)),
         boot_id_(std::move(boot_id)),
         ping_times_(ping_times),
+        started_(std::move(started)),
         ended_(std::move(ended)),
         changed_(std::move(changed)) {}
 
-  // As Spawn has it. Refused (kFailedPrecondition) while a worker of a lower generation, of the
+  // As Spawn has it: a process that has joined, or null where one was started, of which Started
+  // will tell. Refused (kFailedPrecondition) while a worker of a lower generation, of the
   // same rank or of the same local rank takes part in one.
   Result<const Worker*> start(const Spawn& request);
   // As Kill has it.
@@ -71,7 +77,10 @@ class WorkerTable {
   std::string refusal_of(const Spawn& request) const;
   // The process that is to join for `request`, or null: there is none that idles.
   Worker* idle_for(const Spawn& request) const;
-  Result<const Worker*> spawn(const Spawn& request, const WorkerPlace& place);
+  bool is_starting(const Spawn& request) const;
+  Outcome spawn(const Spawn& request, const WorkerPlace& place);
+  // Tells of a process that starts, once, when its outcome is known. False: it is gone.
+  bool settle(pid_t pid);
   void watch(Worker& worker);
   void unwatch(Worker& worker);
   void read_control(pid_t pid);
@@ -82,9 +91,11 @@ class WorkerTable {
   static bool can_be_asked(const Worker& worker);
 
   EventLoop& loop_;
+  LogWriter& logs_;
   const std::string node_;
   const std::string boot_id_;
   const PingTimes ping_times_;
+  const Started started_;
   const Ended ended_;
   const Changed changed_;
   const SystemClock clock_;

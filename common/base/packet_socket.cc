@@ -11,7 +11,7 @@ namespace hpctl {
 namespace {
 
 // True when sent, false when the peer's queue is full.
-Result<bool> try_send(int fd, std::string_view bytes, int descriptor) {
+Result<bool> send_packet(int fd, std::string_view bytes, int descriptor) {
   iovec part{const_cast<char*>(bytes.data()), bytes.size()};
   msghdr message{};
   message.msg_iov = &part;
@@ -48,16 +48,20 @@ Result<std::pair<UniqueFd, UniqueFd>> PacketSocket::make_pair() {
 
 Outcome PacketSocket::send_now(std::string_view bytes) {
   for (;;) {
-    HP_TRY_ASSIGN(const bool sent, try_send(fd_.get(), bytes, -1));
+    HP_TRY_ASSIGN(const bool sent, send_packet(fd_.get(), bytes, -1));
     if (sent) return Ok{};
     pollfd writable{fd_.get(), POLLOUT, 0};
     ::poll(&writable, 1, -1);
   }
 }
 
+Result<bool> PacketSocket::try_send(std::string_view bytes) {
+  return send_packet(fd_.get(), bytes, -1);
+}
+
 Outcome PacketSocket::send_or_queue(std::string bytes, int descriptor) {
   if (queue_.empty()) {
-    HP_TRY_ASSIGN(const bool sent, try_send(fd_.get(), bytes, descriptor));
+    HP_TRY_ASSIGN(const bool sent, send_packet(fd_.get(), bytes, descriptor));
     if (sent) return Ok{};
   }
   Packet packet{std::move(bytes), UniqueFd()};
@@ -72,7 +76,7 @@ Outcome PacketSocket::send_or_queue(std::string bytes, int descriptor) {
 Outcome PacketSocket::flush() {
   while (!queue_.empty()) {
     const Packet& packet = queue_.front();
-    HP_TRY_ASSIGN(const bool sent, try_send(fd_.get(), packet.bytes, packet.descriptor.get()));
+    HP_TRY_ASSIGN(const bool sent, send_packet(fd_.get(), packet.bytes, packet.descriptor.get()));
     if (!sent) break;
     queue_.pop_front();
   }

@@ -34,6 +34,8 @@ class PacketSocket {
 
   // Sends, waiting while the peer's queue is full. kUnavailable when the peer is gone.
   Outcome send_now(std::string_view bytes);
+  // Sends; false when the peer's queue is full.
+  Result<bool> try_send(std::string_view bytes);
   // Sends, or keeps the packet (and a duplicate of `descriptor`, -1 = none) for flush().
   Outcome send_or_queue(std::string bytes, int descriptor = -1);
   // Sends what is queued until the peer's queue is full.

@@ -69,7 +69,7 @@ TEST_F(WithStandbys, ASpareIsPreparedAndItsProcessesWait) {
   like.mutable_preparation()->set_hook_timeout_ms(60'000);
   controller_.send(spare);
   EXPECT_EQ(told(2).loading(), 0U);
-  ASSERT_EQ(standbys().size(), 2U);
+  ASSERT_TRUE(eventually([&] { return standbys().size() == 2; }));
   EXPECT_EQ(text_of(marker("hooks")), "prepared\n");
   v1::ControllerMessage stop = stop_workers(1, 1, 0);  // a recovery: all nodes are told
   stop.mutable_stop_workers()->set_abort_ms(600'000);
@@ -112,6 +112,7 @@ TEST_F(WithStandbys, ASpareThatIsUnfitSaysSo) {
 TEST_F(WithStandbys, SurvivorsStayAndAStandbyTakesThePlaceOfTheDead) {
   const v1::ActionDone first = start_trainer(1, 1);
   EXPECT_GT(told(1).memory_bytes(), 0U);
+  ASSERT_TRUE(eventually([&] { return !standbys().empty(); }));
   const uint64_t standby = standbys().front();
   ::kill(static_cast<pid_t>(first.workers(1).pid()), SIGKILL);
   EXPECT_EQ(exited().signal(), SIGKILL);

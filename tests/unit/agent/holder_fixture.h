@@ -140,6 +140,24 @@ class HolderTest : public ::testing::Test {
     })) << text_of(children)
         << broken_promise("leftover");
   }
+  // The log of a rank, when `text` is in it.
+  std::string log_with(int32_t rank, const std::string& text) const {
+    std::string log;
+    EXPECT_TRUE(eventually([&] {
+      log = text_of(log_path(rank));
+      return log.find(text) != std::string::npos;
+    })) << log;
+    return log;
+  }
+  // The holder's log writer.
+  pid_t log_writer() const {
+    const std::string pid = std::to_string(holder_.pid());
+    std::istringstream children(text_of("/proc/" + pid + "/task/" + pid + "/children"));
+    for (pid_t child = 0; children >> child;) {
+      if (text_of("/proc/" + std::to_string(child) + "/comm") == "hp-log-writer\n") return child;
+    }
+    return -1;
+  }
   pid_t logged_pid(int32_t rank, const std::string& key) const {
     eventually([&] { return number_after(text_of(log_path(rank)), key) > 0; });
     return static_cast<pid_t>(number_after(text_of(log_path(rank)), key));

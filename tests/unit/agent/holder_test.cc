@@ -2,11 +2,13 @@
 // The holder with real workers and a stand-in for the agent proper: child environment, exits that
 // are never lost, restarts of the agent, and that nothing survives the holder.
 #include <map>
+#include <set>
 
 #include "agent/progress_view.h"
 #include "agent/worker_mark.h"
 #include "tests/support/memory_cgroup.h"
 #include "tests/support/promise.h"
+#include "tests/support/stalled_mount.h"
 #include "tests/unit/agent/holder_fixture.h"
 
 namespace hpctl::holder {
@@ -18,7 +20,7 @@ TEST_F(HolderTest, WorkerStartsInACleanEnvironment) {
   const Exited exited = expect<Exited>();
   EXPECT_EQ(exited.exit_code, 0);
   EXPECT_EQ(exited.signal, 0);
-  const std::string log = text_of(log_path(0));
+  const std::string log = log_with(0, "OMP_NUM_THREADS");
   EXPECT_NE(log.find("generation 1 rank 0 on n0"), std::string::npos) << log;
   EXPECT_EQ(number_after(log, "pgid_is_pid"), 1);
   EXPECT_EQ(number_after(log, "pdeathsig"), SIGKILL);
@@ -40,7 +42,7 @@ TEST_F(HolderTest, ACommandHasNoControlSocket) {
   command.workload.clear();
   ASSERT_GT(spawn(command).pid, 0U);
   EXPECT_EQ(expect<Exited>().exit_code, 0);
-  const std::string log = text_of(log_path(0));
+  const std::string log = log_with(0, "OMP_NUM_THREADS");
   EXPECT_NE(log.find("fds 0,1,2,3,4,5,\n"), std::string::npos) << log;
 }
 
@@ -327,6 +329,87 @@ TEST_F(HolderTest, OutputThatCannotBeWrittenDoesNotStopTheWorker) {
   EXPECT_EQ(expect<Exited>().exit_code, 0);
 }
 
+// The holder wrote the logs itself: a file server that paused for 5 s ended the node. A FIFO that
+// nobody reads stands for a file on it.
+TEST_F(HolderTest, StalledLogDirectoryDoesNotStopTheHolder) {
+  start_holder();
+  const std::string log = log_path(0);
+  ASSERT_TRUE(make_directories(home_.paths().job_logs(kJob)).ok());
+  ASSERT_EQ(::mkfifo(log.c_str(), 0600), 0);
+  spawn(worker(1, 0, {"fill", "5000", "exit", "0"}));
+  EXPECT_EQ(expect<Exited>().exit_code, 0);
+  spawn(worker(2, 1, {"exit", "7"}));
+  EXPECT_EQ(expect<Exited>().exit_code, 7);
+  const UniqueFd writer = open_pidfd(log_writer());
+  ASSERT_TRUE(writer.valid());
+  tell(End{0, 0, "done"});
+  EXPECT_EQ(holder_.wait_for_end(), 0) << "a writer that is stuck is left behind";
+  // The file server is back: nothing is lost, and nothing is left.
+  const UniqueFd file(::open(log.c_str(), O_RDONLY | O_CLOEXEC));
+  const auto text = read_all(file.get(), log, 64U << 20);
+  ASSERT_TRUE(text.ok());
+  EXPECT_GE(text->size(), 5'000 * 100U);
+  EXPECT_TRUE(await_end(writer)) << broken_promise("leftover");
+  EXPECT_NE(text_of(log_path(1)).find("generation 2 rank 1"), std::string::npos);
+}
+
+// The holder waited for the exec of a program on a file server, and was taken for hung.
+TEST_F(HolderTest, StalledExecDoesNotStopTheHolder) {
+  start_holder();
+  const std::string directory = home_.path() + "/mount";
+  ASSERT_TRUE(make_directories(directory).ok());
+  test::StalledMount mount(directory);
+  if (!mount.mounted()) GTEST_SKIP() << "needs root and /dev/fuse: this machine lets us not mount";
+  Spawn stalled = worker(1, 0, {});
+  stalled.argv = {directory + "/hptrain"};
+  tell(stalled);
+  Spawn standing = worker(1, 2, {});
+  standing.directory = directory;
+  tell(standing);
+  EXPECT_EQ(spawn(worker(1, 1, {"hang"})).rank, 1) << "the next order is carried out";
+  // The next agent repeats the order, and the answer comes when there is one.
+  ::kill(agent_pid_, SIGKILL);
+  accept_agent();
+  EXPECT_EQ(greeted<WorkerState>().size(), 1U) << "what has not begun is not there yet";
+  tell(stalled);
+  EXPECT_EQ(spawn(worker(1, 3, {"hang"})).rank, 3) << "it has read the order before";
+  mount.end();
+  std::set<int32_t> failed;
+  for (int i = 0; i < 2; ++i) {
+    const SpawnFailed answer = expect<SpawnFailed>();
+    EXPECT_EQ(answer.permanent, 0) << answer.reason;
+    failed.insert(answer.rank);
+  }
+  EXPECT_EQ(failed, (std::set<int32_t>{0, 2}));
+  EXPECT_GT(spawn(worker(1, 0, {"hang"})).pid, 0U) << "nothing stands in the way";
+}
+
+TEST_F(HolderTest, WorkerKilledBeforeItsExecIsReportedOnce) {
+  start_holder();
+  const std::string directory = home_.path() + "/mount";
+  ASSERT_TRUE(make_directories(directory).ok());
+  test::StalledMount mount(directory);
+  if (!mount.mounted()) GTEST_SKIP() << "needs root and /dev/fuse: this machine lets us not mount";
+  Spawn stalled = worker(1, 0, {});
+  stalled.argv = {directory + "/hptrain"};
+  tell(stalled);
+  tell(Kill{1, 0, 600'000, 0});  // it cannot leave its generation by itself
+  EXPECT_EQ(expect<WorkerState>().rank, 0);
+  const Exited ended = expect<Exited>();
+  EXPECT_EQ(ended.signal, SIGKILL);
+  EXPECT_EQ(ended.by_request, 1);
+}
+
+TEST_F(HolderTest, LogWriterThatDiesIsReplaced) {
+  start_holder();
+  pid_t first = -1;
+  ASSERT_TRUE(eventually([&] { return (first = log_writer()) > 0; }));
+  ::kill(first, SIGKILL);
+  ASSERT_TRUE(eventually([&] { return log_writer() > 0 && log_writer() != first; }));
+  spawn(worker(1, 0, {"print", "after", "hang"}));
+  log_with(0, "after\n");
+}
+
 size_t open_descriptors(pid_t pid) {
   return list_directory("/proc/" + std::to_string(pid) + "/fd")->size();
 }
@@ -353,7 +436,7 @@ TEST_F(HolderTest, ManyGenerationsLeakNothing) {
   spawn(worker(301, 0, {"exit", "0"}));
   tell(KeepReport{301, expect<Exited>().exit_id, 0, 0, 0, 0, "r"});
   EXPECT_TRUE(eventually([&] { return open_descriptors(holder_.pid()) <= before; }));
-  expect_children(2);  // the guardian and the agent, and no stray
+  expect_children(3);  // the guardian, the agent and the log writer, and no stray
 }
 
 // ---- stacks of a generation that hangs
@@ -416,7 +499,7 @@ TEST_F(HolderTest, StacksThatTakeTooLongAreNotWaitedFor) {
   EXPECT_EQ(expect<Exited>().signal, SIGKILL);
   EXPECT_GE(std::chrono::steady_clock::now() - ordered, std::chrono::milliseconds(kStacksLimitMs))
       << "stacks come first";
-  expect_children(2);  // the guardian and the agent: hpstacks is gone
+  expect_children(3);  // guardian, agent, log writer: hpstacks is gone
 }
 
 }  // namespace

@@ -174,10 +174,15 @@ TEST_F(HolderTest, AStandbyThatIsStoppedIsReplacedWhenItIsNeeded) {
   const auto pid = static_cast<pid_t>(standby.pid);
   ASSERT_EQ(::kill(pid, SIGSTOP), 0);
   ASSERT_TRUE(eventually([&] { return process_stat(pid, kStateField) == "T"; }));
-  EXPECT_NE(spawn(worker(1, 0, {"hang"})).incarnation, standby.incarnation);
-  const WorkerState ended = expect<WorkerState>();
-  EXPECT_EQ(ended.incarnation, standby.incarnation);
-  EXPECT_EQ(ended.part, WorkerPart::kEnded);
+  tell(worker(1, 0, {"hang"}));
+  std::map<uint64_t, WorkerPart> parts;  // in whichever order
+  for (int i = 0; i < 2; ++i) {
+    const WorkerState state = expect<WorkerState>();
+    parts[state.incarnation] = state.part;
+  }
+  EXPECT_EQ(parts.size(), 2U);
+  EXPECT_EQ(parts[standby.incarnation], WorkerPart::kEnded);
+  EXPECT_EQ(parts.rbegin()->second, WorkerPart::kMember);
 }
 
 TEST_F(HolderTest, AStandbyIsAskedWhetherItStillCouldTakePart) {

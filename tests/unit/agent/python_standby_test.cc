@@ -66,6 +66,7 @@ struct Ended {
 class PythonStandby : public ::testing::Test {
  protected:
   void SetUp() override {
+    ASSERT_TRUE(logs_.start().ok());
     ASSERT_TRUE(make_directories(directory_.path() + "/package").ok());
     put("package/__init__.py", "");
     put("package/program.py", kProgram);
@@ -92,8 +93,13 @@ class PythonStandby : public ::testing::Test {
     const auto text = read_file(directory_.path() + "/" + name);
     return text.ok() ? *text : text.error().message;
   }
+  // Until all that was printed is in its files.
+  void write_logs() {
+    logs_.finish(60'000);
+    ASSERT_TRUE(logs_.start().ok());
+  }
   // Reads what it prints to the end, then reaps it.
-  Ended end_of(holder::Worker& worker) const {
+  Ended end_of(holder::Worker& worker) {
     pollfd readable{worker.log->read_end(), POLLIN, 0};
     do {
       if (::poll(&readable, 1, 60'000) != 1) {
@@ -104,6 +110,7 @@ class PythonStandby : public ::testing::Test {
     } while (worker.log->drain());
     Ended ended;
     ::waitpid(worker.pid(), &ended.status, 0);
+    write_logs();
     const std::string log = log_of("rank-5.log");
     ended.log = log.substr(log.find("----\n") + 5);
     for (const char* name : {"/rank-5.log", "/standby-n1.log"}) {
@@ -117,7 +124,7 @@ class PythonStandby : public ::testing::Test {
     EXPECT_TRUE(worker.ok()) << worker.error().message;
     return std::move(worker).value();
   }
-  holder::WorkerPlace place_of_workers() const { return {"n1", "boot", arena_.get()}; }
+  holder::WorkerPlace place_of_workers() { return {"n1", "boot", arena_.get(), &logs_}; }
   Ended run(const v1::StartWorkers& order) {
     return end_of(*start(make_spawn(order, 0, place_), 1));
   }
@@ -133,7 +140,7 @@ class PythonStandby : public ::testing::Test {
     EXPECT_TRUE(says(*standby, "standby is ready: imported " + order.standby_imports(0) + " in "));
     return standby;
   }
-  Ended take_part(holder::Worker& standby, const v1::StartWorkers& order) const {
+  Ended take_part(holder::Worker& standby, const v1::StartWorkers& order) {
     const auto spawn = make_spawn(order, 0, place_);
     EXPECT_TRUE(spawn.ok() && spawn->python == 1);
     const auto joined = holder::join_worker(standby, *spawn, place_of_workers());
@@ -151,6 +158,7 @@ class PythonStandby : public ::testing::Test {
   }
 
   TemporaryDirectory directory_;
+  LogWriter logs_;
   NodePlace place_{42, "n1", directory_.path(), "/opt/hpctl/bin", directory_.path() + "/progress"};
   UniqueFd arena_ = holder::make_arena().value();
 };
@@ -222,6 +230,7 @@ TEST_F(PythonStandby, AModuleThatIsNotThereEndsItAtOnce) {
   ASSERT_EQ(::waitpid(standby->pid(), &status, 0), standby->pid());
   EXPECT_EQ(WEXITSTATUS(status), 1);
   standby->log->drain();
+  write_logs();
   EXPECT_NE(log_of("standby-n1.log").find("No module named 'no_such_module'"), std::string::npos);
 }
 

@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotation, the last line, and a log that is appended to.
+// Rotation, the last line, a log that is appended to, and a file server that does not answer, for
+// which a FIFO stands that nobody reads: its open() and write() block in the same way.
 #include "agent/rank_log.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <thread>
+
+#include "common/base/rotating_log.h"
 #include "tests/unit/agent/node_fixture.h"
 
 namespace hpctl {
@@ -9,12 +16,42 @@ namespace {
 
 using test::text_of;
 
-TEST(RankLog, RotatesAndKeepsTheNewestFiles) {
-  const test::TemporaryHome home;
-  const std::string path = home.path() + "/logs/rank-0.log";
-  RankLog log(path, 100);
+constexpr int64_t kLongMs = 60'000;
+constexpr size_t kHalf = kLogQueueBytes / 2;
+
+class RankLogTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(writer_.start().ok()); }
+
+  test::TemporaryHome home_;
+  LogWriter writer_;
+};
+
+// A reader of a FIFO, from its start to its end.
+class FifoReader {
+ public:
+  explicit FifoReader(const std::string& path)
+      : thread_([this, path] {
+          const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+          const auto text = read_all(fd.get(), path, SIZE_MAX);
+          if (text.ok()) text_ = *text;
+        }) {}
+  std::string text() {
+    thread_.join();
+    return text_;
+  }
+
+ private:
+  std::string text_;
+  std::thread thread_;
+};
+
+TEST_F(RankLogTest, RotatesAndKeepsTheNewestFiles) {
+  const std::string path = home_.path() + "/logs/rank-0.log";
+  RankLog log(writer_, path, 100);
   for (int i = 0; i < 50; ++i) log.line("line " + std::to_string(i) + " " + std::string(20, '.'));
-  EXPECT_EQ(list_directory(home.path() + "/logs")->size(), static_cast<size_t>(kRankLogFiles));
+  writer_.finish(kLongMs);
+  EXPECT_EQ(list_directory(home_.path() + "/logs")->size(), static_cast<size_t>(kLogFiles));
   std::string all;
   for (const char* suffix : {".2", ".1", ""}) {
     const std::string part = text_of(path + suffix);
@@ -26,16 +63,15 @@ TEST(RankLog, RotatesAndKeepsTheNewestFiles) {
   EXPECT_EQ(all.find("line 0 "), std::string::npos);
 }
 
-TEST(RankLog, AppendsToWhatEarlierGenerationsWrote) {
-  const test::TemporaryHome home;
-  const std::string path = home.path() + "/rank-0.log";
-  RankLog(path).line("first");
-  RankLog(path).line("second");
+TEST_F(RankLogTest, AppendsToWhatEarlierGenerationsWrote) {
+  const std::string path = home_.path() + "/rank-0.log";
+  RankLog(writer_, path).line("first");
+  RankLog(writer_, path).line("second");
+  writer_.finish(kLongMs);
   EXPECT_EQ(text_of(path), "first\nsecond\n");
 }
 
-TEST(RankLog, LastLineIsTheLastThatSaysSomething) {
-  const test::TemporaryHome home;
+TEST_F(RankLogTest, LastLineIsTheLastThatSaysSomething) {
   struct Case {
     std::string output;
     std::string expected;
@@ -47,7 +83,7 @@ TEST(RankLog, LastLineIsTheLastThatSaysSomething) {
                         {"\n\n", ""},
                         {std::string(5000, 'x') + "\n", std::string(300, 'x')}};
   for (const Case& one : cases) {
-    RankLog log(home.path() + "/rank-0.log");
+    RankLog log(writer_, home_.path() + "/rank-0.log");
     auto write_end = log.make_pipe();
     ASSERT_TRUE(write_end.ok());
     ASSERT_TRUE(write_all(write_end->get(), one.output, "pipe").ok());
@@ -56,6 +92,86 @@ TEST(RankLog, LastLineIsTheLastThatSaysSomething) {
     EXPECT_FALSE(log.drain()) << "end of file";
     EXPECT_EQ(log.last_line(), one.expected);
   }
+}
+
+// The holder that wrote logs itself was taken for hung after 5 s, and was killed.
+TEST_F(RankLogTest, StalledFileServerCostsOnlyCountedBytes) {
+  const std::string path = home_.path() + "/rank-0.log";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  const std::string bytes(65'535, 'x');
+  LogPiece piece{path, UINT64_MAX, 0, bytes};
+  size_t accepted = 0;
+  const auto fill = [&] { return writer_.append(piece) && ++accepted * bytes.size() > kHalf; };
+  EXPECT_TRUE(test::eventually(fill)) << "a short pause loses nothing";
+  // Nothing waits any more: so many drops would take half an hour with a wait in each.
+  for (int dropped = 0; dropped < 20'000; ++dropped) {
+    if (!writer_.append(piece)) continue;
+    ++accepted;
+    dropped = 0;
+  }
+  EXPECT_LE(accepted * bytes.size(), kLogQueueBytes + (size_t{1} << 20));
+
+  FifoReader reader(path);
+  piece.lost_bytes = 12'345;
+  piece.bytes = "it goes on\n";
+  ASSERT_TRUE(test::eventually([&] { return writer_.append(piece); }));
+  writer_.finish(kLongMs);
+  const std::string expected =
+      "[hpctl: 12345 bytes lost while the file server did not answer]\nit goes on\n";
+  const std::string text = reader.text();
+  EXPECT_EQ(text.size(), accepted * bytes.size() + expected.size());
+  EXPECT_TRUE(text.ends_with(expected)) << text.substr(text.size() - 100);
+}
+
+TEST_F(RankLogTest, LostBytesAreCountedPerLog) {
+  const std::string path = home_.path() + "/rank-0.log";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  RankLog stalled(writer_, path, UINT64_MAX);
+  const std::string bytes(65'535, 'x');
+  const LogPiece piece{path, UINT64_MAX, 0, bytes};
+  for (int dropped = 0; dropped < 20'000; ++dropped) {
+    if (writer_.append(piece)) dropped = 0;
+  }
+  stalled.line("nobody reads this");
+  FifoReader reader(path);
+  const std::string other = home_.path() + "/rank-1.log";
+  ASSERT_TRUE(test::eventually([&] { return writer_.append({other, UINT64_MAX, 0, "whole\n"}); }));
+  stalled.line("but this");
+  writer_.finish(kLongMs);
+  EXPECT_TRUE(reader.text().ends_with(
+      "[hpctl: 18 bytes lost while the file server did not answer]\nbut this\n"));
+  EXPECT_EQ(text_of(other), "whole\n");
+}
+
+TEST_F(RankLogTest, NextWriterGetsWhatTheDeadOneLeft) {
+  const std::string path = home_.path() + "/rank-0.log";
+  const pid_t first = writer_.pid();
+  ASSERT_EQ(::kill(first, SIGKILL), 0);
+  ASSERT_EQ(::waitpid(first, nullptr, 0), first);
+  RankLog(writer_, path).line("between");
+  ASSERT_TRUE(writer_.has_ended(first));
+  ASSERT_TRUE(writer_.start().ok());
+  EXPECT_NE(writer_.pid(), first);
+  RankLog(writer_, path).line("after");
+  writer_.finish(kLongMs);
+  EXPECT_EQ(text_of(path), "between\nafter\n");
+}
+
+// A mount that comes late, or is away for a moment.
+TEST_F(RankLogTest, FileThatCannotBeOpenedIsTriedAgain) {
+  const std::string directory = home_.path() + "/mount";
+  ASSERT_TRUE(write_file_atomic(directory, "not a directory yet").ok());
+  const std::string path = directory + "/rank-0.log";
+  RankLog log(writer_, path);
+  log.line("early");
+  const std::string next = home_.path() + "/rank-1.log";
+  RankLog(writer_, next).line("so the line before was tried");
+  ASSERT_TRUE(test::eventually([&] { return !text_of(next).empty(); }));
+  ASSERT_EQ(::unlink(directory.c_str()), 0);
+  EXPECT_TRUE(test::eventually([&] {
+    log.line("x");
+    return text_of(path).find(" could not be written here]\nx\n") != std::string::npos;
+  }));
 }
 
 }  // namespace
