@@ -57,7 +57,7 @@ class CalledController {
                                     [](const std::string&, const std::string&) { return false; });
     service_ = std::make_unique<ControllerService>(
         paths_, ControllerIdentity{"", "n0", "", accepts_jobs}, gate_, *loop_, *feed_, progress_,
-        *link_, [](const core::LogEntry&) {},
+        *link_, [](InjectedFault, const core::LogEntry&) {},
         [](uint32_t) { return Result<std::string>("http://page"); },
         [] { return std::vector<LemonScore>(); }, [] {});
     grpc::ServerBuilder builder;
