@@ -110,8 +110,7 @@ class Agent {
   bool finished_ = false;
 };
 
-Agent::Agent(const AgentOptions& options, LogWriter& logs, PacketSocket holder,
-             HolderMemory memory)
+Agent::Agent(const AgentOptions& options, LogWriter& logs, PacketSocket holder, HolderMemory memory)
     : options_(options),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       hello_(memory.hello),

@@ -36,8 +36,7 @@ void StackTaker::take(const Kill& order, const WorkerTable& workers) {
   uint64_t generation = 0;  // at most one has members
   for (const auto& [pid, worker] : workers.living()) {
     const bool hangs = worker->part == WorkerPart::kMember && worker->kill_at_ms == 0 &&
-                       !worker->is_starting() &&
-                       worker->generation <= order.generation;
+                       !worker->is_starting() && worker->generation <= order.generation;
     if (!hangs) continue;
     generation = worker->generation;
     ranks[worker->rank] = pid;

@@ -49,8 +49,8 @@ struct Worker {
 struct WorkerPlace {
   std::string node;
   std::string boot_id;
-  int arena = -1;              // memfd of the local rank; a standby has none
-  LogWriter* logs = nullptr;   // outlives the workers
+  int arena = -1;             // memfd of the local rank; a standby has none
+  LogWriter* logs = nullptr;  // outlives the workers
 };
 
 // Starts the worker that `request` describes, as that incarnation; does not wait for the exec.

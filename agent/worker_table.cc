@@ -48,9 +48,8 @@ Worker* WorkerTable::idle_for(const Spawn& request) const {
   const bool can_be_told = !request.workload.empty() || request.python != 0;
   if (request.rank < 0 || !can_be_told) return nullptr;
   for (const auto& [pid, worker] : workers_) {
-    const bool can_join =
-        worker->part == WorkerPart::kIdle && worker->control && worker->kill_at_ms == 0 &&
-        !worker->is_starting();
+    const bool can_join = worker->part == WorkerPart::kIdle && worker->control &&
+                          worker->kill_at_ms == 0 && !worker->is_starting();
     if (!can_join) continue;
     if (worker->local_rank == request.local_rank) return worker.get();
     if (worker->rank >= 0) continue;

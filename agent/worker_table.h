@@ -25,8 +25,8 @@ namespace hpctl::holder {
 
 class WorkerTable {
  public:
-  // Called when a new process runs its program, or when that could not be executed (then the process is
-  // gone).
+  // Called when a new process runs its program, or when that could not be executed (then the
+  // process is gone).
   using Started = std::function<void(const Worker& worker, const Outcome& outcome)>;
   // Called when a worker's part in a generation has ended, with the record (exit_id not set). The
   // process was reaped, or has left the generation and stays.
@@ -35,8 +35,8 @@ class WorkerTable {
   // no member has ended.
   using Changed = std::function<void(const Worker& worker)>;
 
-  WorkerTable(EventLoop& loop, LogWriter& logs, std::string node, std::string boot_id, PingTimes ping_times,
-              Started started, Ended ended, Changed changed)
+  WorkerTable(EventLoop& loop, LogWriter& logs, std::string node, std::string boot_id,
+              PingTimes ping_times, Started started, Ended ended, Changed changed)
       : loop_(loop),
         logs_(logs),
         node_(std::move(node)),

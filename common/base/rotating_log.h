@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// RotatingLog: a log file with a limit. PATH is renamed to PATH.1, PATH.2 when it reaches its limit;
-// the oldest goes. Bytes that cannot be written (disk full, directory gone) are dropped and counted,
-// and the log says so when it goes on. A file that cannot be opened is tried again later.
+// RotatingLog: a log file with a limit. PATH is renamed to PATH.1, PATH.2 when it reaches its
+// limit; the oldest goes. Bytes that cannot be written (disk full, directory gone) are dropped and
+// counted, and the log says so when it goes on. A file that cannot be opened is tried again later.
 //
 // Every call may block for as long as the file system does. One thread.
 #pragma once

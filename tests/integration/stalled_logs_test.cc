@@ -48,8 +48,8 @@ TEST(StalledLogs, JobTrainsToItsEndWithoutARestart) {
   // The file server is back: the logs are written, and the writers end.
   std::vector<std::future<std::string>> logs;
   for (int rank = 0; rank < kRanks; ++rank) {
-    logs.push_back(std::async(std::launch::async, text_of,
-                              cluster.paths().rank_log(stalled, Rank{rank})));
+    logs.push_back(
+        std::async(std::launch::async, text_of, cluster.paths().rank_log(stalled, Rank{rank})));
   }
   for (auto& log : logs) EXPECT_NE(log.get().find("generation 1 rank"), std::string::npos);
   cluster.stop_and_expect_no_leftovers(std::chrono::seconds(60));

@@ -28,8 +28,8 @@ class StalledMount {
     if (!server_.valid()) return;
     const std::string options =
         "fd=" + std::to_string(server_.get()) + ",rootmode=40000,user_id=0,group_id=0";
-    mounted_ = ::mount("stalled", directory_.c_str(), "fuse", MS_NOSUID | MS_NODEV,
-                       options.c_str()) == 0;
+    mounted_ =
+        ::mount("stalled", directory_.c_str(), "fuse", MS_NOSUID | MS_NODEV, options.c_str()) == 0;
     if (mounted_) greet();
   }
   StalledMount(const StalledMount&) = delete;

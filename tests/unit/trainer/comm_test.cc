@@ -150,14 +150,12 @@ TEST_P(Worlds, AllReduceAndTexts) {
 
 // A world of more ranks moves so much data that the thread sanitizer takes half a minute for it.
 class WorldsOfFew : public Worlds {};
-INSTANTIATE_TEST_SUITE_P(Sizes, WorldsOfFew,
-                         ::testing::Values(std::tuple(Carrier::kSharedMemory, 1),
-                                           std::tuple(Carrier::kSharedMemory, 2),
-                                           std::tuple(Carrier::kSharedMemory, 3),
-                                           std::tuple(Carrier::kGloo, 2),
-                                           std::tuple(Carrier::kGloo, 3),
-                                           std::tuple(Carrier::kHierarchical, 4)),
-                         name_of_world);
+INSTANTIATE_TEST_SUITE_P(
+    Sizes, WorldsOfFew,
+    ::testing::Values(std::tuple(Carrier::kSharedMemory, 1), std::tuple(Carrier::kSharedMemory, 2),
+                      std::tuple(Carrier::kSharedMemory, 3), std::tuple(Carrier::kGloo, 2),
+                      std::tuple(Carrier::kGloo, 3), std::tuple(Carrier::kHierarchical, 4)),
+    name_of_world);
 
 // More than all slots of a rank hold, and several at a time; waited for from the last to the first,
 // so that each is moved while another one is waited for.

@@ -17,8 +17,8 @@
 #include "tests/unit/trainer/comm_world.h"
 #include "tests/unit/trainer/stepped_state.h"
 #include "trainer/arch/registry.h"
-#include "trainer/state/peer_snapshots.h"
 #include "trainer/state/checkpoint_directory.h"
+#include "trainer/state/peer_snapshots.h"
 #include "trainer/state/saver.h"
 
 namespace hpctl {

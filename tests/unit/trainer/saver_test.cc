@@ -2,8 +2,8 @@
 // A save between ranks that are threads: what is written is the state that was the newest when the
 // save began, although steps go on while a thread reads it, which is what the thread sanitizer is
 // to see.
-#include "trainer/state/checkpoint_directory.h"
 #include "trainer/state/saver.h"
+#include "trainer/state/checkpoint_directory.h"
 
 #include <gtest/gtest.h>
 
