@@ -48,6 +48,15 @@ Result<std::string> confirm(const std::string& directory, const core::DamageClai
                         claim.what);
 }
 
+// What has gone away as a whole shows no damage of a part.
+Outcome check_still_there(const std::string& directory, Generation newest) {
+  if (newest == Generation{}) return Ok{};
+  const std::string record = directory + "/generations/" + to_string(newest) + ".json";
+  HP_TRY_ASSIGN(const bool there, path_exists(record));
+  if (there) return Ok{};
+  return Error{ErrorCode::kStorage, record + " has gone away"};
+}
+
 std::string port_path(const HomePaths& paths, JobId job, Generation generation) {
   return paths.rendezvous(job, generation) + ".port";
 }
@@ -100,6 +109,10 @@ core::EventBody find_checkpoint(ActionId id, const core::FindCheckpoint& action,
   auto confirmed = confirm(directory, action.claim);
   if (!confirmed.ok()) return failed(id, action.job, confirmed.error());
   chosen.confirmed = std::move(confirmed).value();
+  if (!chosen.confirmed.empty()) {
+    const auto there = check_still_there(directory, chosen.newest_generation);
+    if (!there.ok()) return failed(id, action.job, there.error());
+  }
   std::vector<std::string> exclude = action.exclude;
   if (!chosen.confirmed.empty()) exclude.push_back(action.claim.checkpoint);
   const auto newest = latest_valid_checkpoint(directory, exclude);
