@@ -78,11 +78,14 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     told_waits, bad_step, stragglers, pruning, storage_waited_ms, storage_errors_directory,
     storage_errors_worker, claim)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeKey, job, name)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
-    Node, key, state, instance_id, boot_id, address, holder_pid, agent_pid, connected, launches,
-    launched_for, launch_attempts, launched_ms, launch_seq, generation_seen, quarantine,
-    fault_times_ms, false_claims, replaced_instance, rebooted_wall_ms, recovery_wall_ms, suspect, tells_ready,
-    is_ready, scheduler_note, lemon, taken, former_boot_ids, deadline_ms, deadline_seq, reason)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Node, key, state, instance_id, boot_id, address,
+                                                holder_pid, agent_pid, connected, launches,
+                                                launched_for, launch_attempts, launched_ms,
+                                                launch_seq, generation_seen, quarantine,
+                                                fault_times_ms, false_claims, replaced_instance,
+                                                rebooted_wall_ms, recovery_wall_ms, suspect,
+                                                tells_ready, is_ready, scheduler_note, lemon, taken,
+                                                former_boot_ids, deadline_ms, deadline_seq, reason)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlotKey, job, rank)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Slot, key, node, state, generation, pid, exit_code,
                                                 signal, unaccounted, seals, arena_boot_id)

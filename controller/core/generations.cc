@@ -162,8 +162,7 @@ void count_false_claim(Transition& t, Job& job, const DamageClaim& claim) {
   const int64_t wall = t.event().wall_ms;
   quarantine(t, job, *node,
              {"hpctl",
-              std::to_string(node->false_claims) +
-                  " times it found a checkpoint damaged that is sound elsewhere",
+              "it called sound checkpoints damaged " + std::to_string(node->false_claims) + " times",
               claim.what, false, wall, wall + kQuarantineForMs});
   enter_wait_nodes(t, job);
 }
@@ -197,8 +196,8 @@ std::string find_want_of_checkpoint(const Job& job, const Facts::Origin& origin)
   }
   if (!job.spec.train || job.damaged.empty()) return "";
   if (!origin.checkpoint.empty() || origin.memory_of != Generation{}) return "";
-  return "every checkpoint in " + job.spec.checkpoint.dir + " is damaged: " +
-         join_some({job.damaged.begin(), job.damaged.end()}) +
+  return "every checkpoint in " + job.spec.checkpoint.dir +
+         " is damaged: " + join_some({job.damaged.begin(), job.damaged.end()}) +
          "; see hpctl checkpoint verify, restore one of them, or start over with hpctl submit "
          "--fresh";
 }

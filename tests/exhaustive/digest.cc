@@ -85,9 +85,9 @@ uint64_t digest_of(const core::Job& job, int64_t now_ms) {
 uint64_t digest_of(const core::Node& node, int64_t now_ms) {
   const auto& [key, state, instance_id, boot_id, address, holder_pid, agent_pid, connected,
                launches, launched_for, launch_attempts, launched_ms, launch_seq, generation_seen,
-               quarantine, fault_times_ms, false_claims, replaced_instance, rebooted_wall_ms, recovery_wall_ms,
-               suspect, tells_ready, is_ready, scheduler_note, lemon, taken, former_boot_ids,
-               deadline_ms, deadline_seq, reason] = node;
+               quarantine, fault_times_ms, false_claims, replaced_instance, rebooted_wall_ms,
+               recovery_wall_ms, suspect, tells_ready, is_ready, scheduler_note, lemon, taken,
+               former_boot_ids, deadline_ms, deadline_seq, reason] = node;
   Digest digest;
   digest.add_each(key.name, state, instance_id, boot_id, holder_pid, agent_pid, connected, launches,
                   launched_for, launch_attempts, generation_seen, quarantine.by, suspect,

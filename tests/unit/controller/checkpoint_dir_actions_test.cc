@@ -159,7 +159,8 @@ TEST_F(Lineage, ClaimThatCannotBeReadIsTriedAgain) {
 TEST_F(Lineage, CopiedCheckpointEndsTheJobWithBothNames) {
   record(action(1, 0, 0));
   save(10);
-  std::filesystem::copy(spec_.checkpoint.dir + "/step-10.g1", spec_.checkpoint.dir + "/step-999.g1");
+  std::filesystem::copy(spec_.checkpoint.dir + "/step-10.g1",
+                        spec_.checkpoint.dir + "/step-999.g1");
   const auto event = find_checkpoint(kId, {JobId{1}, {}}, spec_);
   const auto* failed = std::get_if<core::ActionFailed>(&event);
   ASSERT_NE(failed, nullptr);
