@@ -160,10 +160,11 @@ void count_false_claim(Transition& t, Job& job, const DamageClaim& claim) {
     return;
   }
   const int64_t wall = t.event().wall_ms;
-  quarantine(t, job, *node,
-             {"hpctl",
-              "it called sound checkpoints damaged " + std::to_string(node->false_claims) + " times",
-              claim.what, false, wall, wall + kQuarantineForMs});
+  quarantine(
+      t, job, *node,
+      {"hpctl",
+       "it called sound checkpoints damaged " + std::to_string(node->false_claims) + " times",
+       claim.what, false, wall, wall + kQuarantineForMs});
   enter_wait_nodes(t, job);
 }
 
