@@ -48,7 +48,7 @@ Colour colour_of_event(const EventView& event) {
   }
   if (is_one_of(event.type, {"JobRecovering", "ControllerResumed", "CauseFound", "BackOff",
                              "NonFiniteFound", "LossSpiked", "GradientSpiked", "TrainingRolledBack",
-                             "StragglerFound", "SpareFoundUnfit"})) {
+                             "StragglerFound", "SpareFoundUnfit", "DamageNotConfirmed"})) {
     return Colour::kYellow;
   }
   if (is_one_of(event.type, {"JobRunning", "JobFinished"})) return Colour::kGreen;

@@ -53,7 +53,9 @@ const std::vector<Rule>& rules() {
        join(kWire, kTorch)},
       // Rooms of the controller: an arrow points from a line to what is named in it, never back.
       {"controller/engine/",
-       {"controller/engine/", "controller/core/", "common/", "trainer/checkpoint/commit.h"},
+       {"controller/engine/", "controller/core/", "common/", "trainer/checkpoint/commit.h",
+        "trainer/checkpoint/inspect.h", "trainer/checkpoint/manifest.h",
+        "trainer/checkpoint/manifest_format.h"},
        kTorch},
       {"controller/access/", {"controller/access/", "common/", "proto/"}, kTorch},
       {"controller/schedulers/", {"controller/schedulers/", "controller/core/", "common/"}, kTorch},

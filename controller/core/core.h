@@ -165,6 +165,7 @@ inline constexpr int64_t kLaunchesBeforePolicy = 3;       // before shrink or re
 inline constexpr int64_t kExclusionAttempts = 2;       // requeues in a row without the same nodes
 inline constexpr int64_t kRequeueTimeoutMs = 120'000;  // RequeueJob -> the end of this life
 inline constexpr int64_t kWaitAgainMs = 300'000;       // quarantined and waited for: look again
+inline constexpr int64_t kMaxFalseClaims = 2;          // of damage, then the job leaves the node
 inline constexpr int64_t kQuarantineFaults = 3;        // in a row on one instance, within
 inline constexpr int64_t kQuarantineWindowMs = 3'600'000;
 inline constexpr int64_t kQuarantineForMs = 86'400'000;    // after that it may try again

@@ -135,6 +135,10 @@ struct CheckpointChosen {
   std::string checkpoint;  // "" = none: start from the seed
   uint64_t step = 0;
   Generation newest_generation;  // newest record in the directory; 0 = none
+  // Of the claim in the order: what the second reader found; "" = it found no damage, or there was
+  // no claim.
+  std::string confirmed = {};
+  std::vector<std::string> damaged = {};  // checkpoints that the chain has recorded as damaged
 };
 struct GenerationRecorded {
   ActionId action;

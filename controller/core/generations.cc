@@ -101,7 +101,7 @@ void enter_find_checkpoint(Transition& t, Job& job, const std::string& reason) {
   t.facts(job.id).origin.reset();
   const std::string text = reason + (job.spec.train ? "; looking for the checkpoint to start from"
                                                     : "; looking for the newest generation");
-  t.issue(FindCheckpoint{job.id, {job.damaged.begin(), job.damaged.end()}}, text);
+  t.issue(FindCheckpoint{job.id, {job.damaged.begin(), job.damaged.end()}, job.claim}, text);
   t.note("FindCheckpoint", job, text);
 }
 
@@ -142,11 +142,76 @@ void enter_record_generation(Transition& t, Job& job, const Facts::Origin& origi
   t.note("RecordGeneration", job, what).step = origin.step;
 }
 
+namespace {
+
+// The checkpoint is sound for the second reader, so the fault is the node's own. The second time
+// the job leaves the node, if a spare is up.
+void count_false_claim(Transition& t, Job& job, const DamageClaim& claim) {
+  t.note("DamageNotConfirmed", job,
+         claim.checkpoint + " is sound where the controller reads it; the fault is " + claim.node +
+             "'s own: " + claim.what,
+         claim.node);
+  Node* node = t.node(job.id, claim.node);
+  if (node == nullptr) return;
+  node->false_claims += 1;
+  t.changed(*node);
+  if (node->false_claims < kMaxFalseClaims || !node->quarantine.by.empty() ||
+      !t.has_ranks(node->key) || !has_spare(t, job)) {
+    return;
+  }
+  const int64_t wall = t.event().wall_ms;
+  quarantine(
+      t, job, *node,
+      {"hpctl",
+       "it called sound checkpoints damaged " + std::to_string(node->false_claims) + " times",
+       claim.what, false, wall, wall + kQuarantineForMs});
+  enter_wait_nodes(t, job);
+}
+
+void settle_claim(Transition& t, Job& job, const DamageClaim& claim, const std::string& confirmed) {
+  job.claim = {};
+  t.changed(job);
+  if (confirmed.empty()) return count_false_claim(t, job, claim);
+  job.damaged.insert(claim.checkpoint);
+  t.note("CheckpointDamaged", job,
+         claim.checkpoint + " is damaged for " + claim.node +
+             " and for the controller, and will not be used again: " + confirmed,
+         claim.node);
+}
+
+// What earlier jobs of the chain have found. A job that begins a chain has nothing to do with it.
+void learn_recorded_damage(Transition& t, Job& job, const CheckpointChosen& e) {
+  if (job.generation != Generation{} || job.spec.checkpoint.resume != "latest") return;
+  if (e.damaged.empty()) return;
+  job.damaged.insert(e.damaged.begin(), e.damaged.end());
+  t.changed(job);
+  t.note("CheckpointDamaged", job,
+         "an earlier job or generation has found damaged: " + join_some(e.damaged));
+}
+
+// The seed would give up all steps in silence.
+std::string find_want_of_checkpoint(const Job& job, const Facts::Origin& origin) {
+  if (job.damaged.contains(origin.checkpoint)) {
+    return "checkpoint.resume names " + origin.checkpoint +
+           ", which is damaged; name another checkpoint and submit again";
+  }
+  if (!job.spec.train || job.damaged.empty()) return "";
+  if (!origin.checkpoint.empty() || origin.memory_of != Generation{}) return "";
+  return "every checkpoint in " + job.spec.checkpoint.dir +
+         " is damaged: " + join_some({job.damaged.begin(), job.damaged.end()}) +
+         "; see hpctl checkpoint verify, restore one of them, or start over with hpctl submit "
+         "--fresh";
+}
+
+}  // namespace
+
 void on(Transition& t, const CheckpointChosen& e) {
-  if (t.open<FindCheckpoint>(e.action) == nullptr) {
+  const Action* action = t.open<FindCheckpoint>(e.action);
+  if (action == nullptr) {
     t.refuse(e.job, "search " + to_string(e.action) + " was withdrawn or answered before");
     return;
   }
+  const DamageClaim claim = std::get<FindCheckpoint>(action->body).claim;
   Job& job = *t.job(e.job);
   t.close(e.action);
   if (e.newest_generation < job.generation) {
@@ -157,12 +222,13 @@ void on(Transition& t, const CheckpointChosen& e) {
     t.facts(job.id).directory_failure = missing;
     return;
   }
+  if (!claim.checkpoint.empty()) settle_claim(t, job, claim, e.confirmed);
+  if (job.stage != PlanStage::kFindCheckpoint) return;
+  learn_recorded_damage(t, job, e);
   Facts::Origin origin = choose_origin(job, e);
   prefer_memory(t, job, origin);
-  if (job.damaged.contains(origin.checkpoint)) {
-    t.facts(job.id).end = {JobState::kFailed,
-                           "checkpoint.resume names " + origin.checkpoint +
-                               ", which is damaged; name another checkpoint and submit again"};
+  if (const std::string want = find_want_of_checkpoint(job, origin); !want.empty()) {
+    t.facts(job.id).end = {JobState::kFailed, want};
     return;
   }
   job.directory_generation = std::max(job.directory_generation, e.newest_generation);

@@ -61,6 +61,7 @@ void change_instance(Transition& t, const Job& job, Node& node, const std::strin
     return;
   }
   node.fault_times_ms.clear();
+  node.false_claims = 0;
   node.launch_attempts = 0;
   const std::string since = since_asked(t, node);
   const bool was_quarantined = !node.quarantine.by.empty();
@@ -79,6 +80,7 @@ void give_back(Transition& t, const Job& job, Node& node) {
   node.recovery_wall_ms = 0;
   node.replaced_instance.clear();
   node.fault_times_ms.clear();
+  node.false_claims = 0;
   t.set_quarantine(node, {});
   t.note("NodeGivenBack", job, node.key.name + " can be used again, the same instance" + since,
          node.key.name);

@@ -228,6 +228,7 @@ void on(Transition& t, const ReleaseRequested& e) {
   }
   t.set_quarantine(*node, {});
   node->fault_times_ms.clear();
+  node->false_claims = 0;
   t.note("NodeReleased", *job, e.node + " may be given ranks again", e.node);
   t.facts(job->id).look_again = true;
 }

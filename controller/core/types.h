@@ -73,6 +73,14 @@ struct Fault {
   bool start = false;     // the node could not start its workers
 };
 
+// A worker could not use a checkpoint. That is one reader's word: the controller reads the file
+// again before anything is concluded.
+struct DamageClaim {
+  std::string checkpoint;  // step-N.gG; "" = there is no claim
+  std::string node;        // whose worker it was
+  std::string what;        // the worker's words, which name the file
+};
+
 // What the scheduler of a job can do besides starting agents, and how long things take there.
 struct Backend {
   bool requeues = false;           // RequeueJob
@@ -182,6 +190,7 @@ struct Job {
   int64_t storage_waited_ms = 0;         // in all, without the present wait
   int64_t storage_errors_directory = 0;  // attempts at a generation that ended for the directory
   int64_t storage_errors_worker = 0;     // likewise, for a worker that could not read
+  DamageClaim claim;                     // until a second reader has answered
 
   int32_t nodes() const { return active_nodes == 0 ? spec.nodes : active_nodes; }
   int32_t world_size() const { return nodes() * spec.workers_per_node; }
@@ -239,6 +248,7 @@ struct Node {
   Generation generation_seen;   // newest that its agent said it had accepted
   Quarantine quarantine;
   std::vector<int64_t> fault_times_ms;  // faults of its workers, while it is the same instance
+  int64_t false_claims = 0;             // of damage that nobody else found; likewise
   std::string replaced_instance;        // instance id whose replacement or reboot was asked for
   int64_t rebooted_wall_ms = 0;         // when its newest reboot was asked for; 0 = never
   // Somebody's request to replace or reboot the node stands since then; 0 = none does.
@@ -302,10 +312,12 @@ struct LaunchNode {
   JobId job;
   std::string node;
 };
-// Read the lineage and choose a checkpoint. Acknowledged by CheckpointChosen or ActionFailed.
+// Read the lineage and choose a checkpoint. With a claim, first read again what was claimed to be
+// damaged. Acknowledged by CheckpointChosen or ActionFailed.
 struct FindCheckpoint {
   JobId job;
   std::vector<std::string> exclude;
+  DamageClaim claim = {};
 };
 // Create generations/G.json. Acknowledged by GenerationRecorded, GenerationTaken or ActionFailed.
 struct RecordGeneration {

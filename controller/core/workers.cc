@@ -81,13 +81,14 @@ void exit_with_fault(Transition& t, Job& job, const WorkerExited& e) {
     t.changed(job);
     fault_seen(t, job, fault, FaultKind::kDamage);
   } else if (e.signal == 0 && e.exit_code == kExitCheckpointDamaged && !job.checkpoint.empty()) {
-    if (!job.damaged.insert(job.checkpoint).second) {
+    if (job.damaged.contains(job.checkpoint) || job.claim.checkpoint == job.checkpoint) {
       fault_seen(t, job, fault, FaultKind::kCause);
       return;
     }
+    job.claim = {job.checkpoint, e.node, e.message};
     t.changed(job);
-    t.note("CheckpointDamaged", job,
-           job.checkpoint + " is damaged and will not be used again; an older one takes its place",
+    t.note("DamageClaimed", job,
+           worker_name(e) + " cannot use " + job.checkpoint + "; the controller reads it again",
            e.node, e.rank.value);
     fault_seen(t, job, fault, FaultKind::kDamage);
   } else {

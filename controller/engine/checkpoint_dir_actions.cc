@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/engine/checkpoint_dir_actions.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "common/base/failpoint.h"
 #include "common/base/file.h"
-#include "common/base/json.h"
-#include "common/base/log.h"
 #include "common/base/port.h"
+#include "trainer/checkpoint/inspect.h"
+#include "trainer/checkpoint/manifest.h"
+#include "trainer/checkpoint/manifest_format.h"
 
 namespace hpctl {
 namespace {
-
-constexpr size_t kMaxManifestBytes = 256U << 20;
 
 core::ActionFailed failed(ActionId id, JobId job, const Error& error) {
   // Damage and wrong names need a person. Rights may come back with the mount or the credentials
@@ -22,13 +23,38 @@ core::ActionFailed failed(ActionId id, JobId job, const Error& error) {
   return {id, job, "", error.message, permanent};
 }
 
-// Only that the manifest is whole; the workers verify every shard when they load.
-Outcome check_manifest(const std::string& path) {
+// A checkpoint under another's name is none of the lineage, and that of a newer release cannot be
+// judged here. A manifest that is damaged is left to the workers: they are the first reader of
+// two.
+Outcome check_identity(const std::string& directory, const CheckpointRef& name) {
+  const std::string path = directory + "/" + name.name() + "/manifest.json";
   HP_TRY_ASSIGN(const std::string text, read_file(path, kMaxManifestBytes));
-  if (!nlohmann::json::accept(text)) {
-    return Error{ErrorCode::kDataLoss, path + " is damaged: it is not JSON"};
+  const auto manifest = manifest_from_text(text, path);
+  if (!manifest.ok()) {
+    if (manifest.error().code == ErrorCode::kDataLoss) return Ok{};
+    return manifest.error();
   }
-  return Ok{};
+  if (manifest->ref() == name) return Ok{};
+  return Error{ErrorCode::kInvalidArgument,
+               path + " belongs to " + manifest->ref().name() + ", not to " + name.name() +
+                   ": the directory was copied or renamed; remove it, or give it its name back"};
+}
+
+// "" = there is no claim, or it is not true.
+Result<std::string> confirm(const std::string& directory, const core::DamageClaim& claim) {
+  if (claim.checkpoint.empty()) return std::string();
+  const bool has_path = claim.checkpoint.starts_with('/');
+  return confirm_damage(has_path ? claim.checkpoint : directory + "/" + claim.checkpoint,
+                        claim.what);
+}
+
+// What has gone away as a whole shows no damage of a part.
+Outcome check_still_there(const std::string& directory, Generation newest) {
+  if (newest == Generation{}) return Ok{};
+  const std::string record = directory + "/generations/" + to_string(newest) + ".json";
+  HP_TRY_ASSIGN(const bool there, path_exists(record));
+  if (there) return Ok{};
+  return Error{ErrorCode::kStorage, record + " has gone away"};
 }
 
 std::string port_path(const HomePaths& paths, JobId job, Generation generation) {
@@ -74,24 +100,30 @@ core::EventBody find_checkpoint(ActionId id, const core::FindCheckpoint& action,
   const auto records = read_lineage(directory);
   if (!records.ok()) return failed(id, action.job, records.error());
   if (!records->empty()) chosen.newest_generation.value = records->back().generation;
-  std::vector<std::string> exclude = action.exclude;
-  for (;;) {
-    const auto newest = latest_valid_checkpoint(directory, exclude);
-    if (!newest.ok()) return failed(id, action.job, newest.error());
-    if (!newest->has_value()) return chosen;
-    const std::string name = (*newest)->name();
-    const auto whole = check_manifest(directory + "/" + name + "/manifest.json");
-    if (whole.ok()) {
-      chosen.checkpoint = name;
-      chosen.step = (*newest)->step;
-      return chosen;
-    }
-    // What cannot be read now is not damaged: an older one would lose the steps between.
-    if (whole.error().code != ErrorCode::kDataLoss) return failed(id, action.job, whole.error());
-    log_warning("job " + to_string(action.job) + ": skipping checkpoint " + name + ": " +
-                whole.error().message);
-    exclude.push_back(name);
+  for (const GenerationRecord& record : chain_of_newest(*records)) {
+    chosen.damaged.insert(chosen.damaged.end(), record.damaged.begin(), record.damaged.end());
   }
+  std::sort(chosen.damaged.begin(), chosen.damaged.end());
+  chosen.damaged.erase(std::unique(chosen.damaged.begin(), chosen.damaged.end()),
+                       chosen.damaged.end());
+  auto confirmed = confirm(directory, action.claim);
+  if (!confirmed.ok()) return failed(id, action.job, confirmed.error());
+  chosen.confirmed = std::move(confirmed).value();
+  if (!chosen.confirmed.empty()) {
+    const auto there = check_still_there(directory, chosen.newest_generation);
+    if (!there.ok()) return failed(id, action.job, there.error());
+  }
+  std::vector<std::string> exclude = action.exclude;
+  if (!chosen.confirmed.empty()) exclude.push_back(action.claim.checkpoint);
+  const auto newest = latest_valid_checkpoint(directory, exclude);
+  if (!newest.ok()) return failed(id, action.job, newest.error());
+  if (!newest->has_value()) return chosen;
+  if (const auto own = check_identity(directory, **newest); !own.ok()) {
+    return failed(id, action.job, own.error());
+  }
+  chosen.checkpoint = (*newest)->name();
+  chosen.step = (*newest)->step;
+  return chosen;
 }
 
 GenerationRecord make_record(const core::RecordGeneration& action, const core::State& state,

@@ -9,9 +9,10 @@
 
 namespace hpctl {
 
-// CheckpointChosen: the newest checkpoint that is valid by lineage, not excluded, and whose
-// manifest can be read (others are named in the log). ActionFailed when the directory cannot be
-// read.
+// CheckpointChosen: the newest checkpoint that is valid by lineage and not excluded. If the order
+// has a claim of damage, that is read again first, past the page cache; what is confirmed is
+// excluded. ActionFailed when the directory, or what was claimed, cannot be read. It is permanent
+// when the newest manifest is of a newer release, or belongs to another name.
 core::EventBody find_checkpoint(ActionId id, const core::FindCheckpoint& action,
                                 const JobSpec& spec);
 

@@ -64,14 +64,14 @@ uint64_t digest_of(const core::Job& job, int64_t now_ms) {
                in_host_memory, stage_since_ms, deadline_ms, submitted_wall_ms, ended_wall_ms,
                running_since_ms, recovering_since_ms, regain_step, stepped_ms, lost_ms, spent,
                part_since_ms, told_waits, bad_step, stragglers, pruning, storage_waited_ms,
-               storage_errors_directory, storage_errors_worker] = job;
+               storage_errors_directory, storage_errors_worker, claim] = job;
   Digest digest;
   digest.add_each(active_nodes, state, generation, directory_generation, stage, checkpoint,
                   memory_of, former_parts, start_step, furthest_step, committed_step, restarts,
                   progress_at_restart, start_at_restart, restarts_without_progress, fault.empty(),
                   fault_is_collateral, recent_faults.size(), cancel_requested, saves_first,
                   at_limit, without_memory, in_host_memory, regain_step, pruning.due,
-                  pruning.for_room);
+                  pruning.for_room, claim.checkpoint, claim.node);
   digest.add_all(refilled);
   digest.add_all(damaged);
   for (const int64_t at_ms : restart_times_ms) digest.add_time(at_ms, now_ms);
@@ -85,13 +85,13 @@ uint64_t digest_of(const core::Job& job, int64_t now_ms) {
 uint64_t digest_of(const core::Node& node, int64_t now_ms) {
   const auto& [key, state, instance_id, boot_id, address, holder_pid, agent_pid, connected,
                launches, launched_for, launch_attempts, launched_ms, launch_seq, generation_seen,
-               quarantine, fault_times_ms, replaced_instance, rebooted_wall_ms, recovery_wall_ms,
-               suspect, tells_ready, is_ready, scheduler_note, lemon, taken, former_boot_ids,
-               deadline_ms, deadline_seq, reason] = node;
+               quarantine, fault_times_ms, false_claims, replaced_instance, rebooted_wall_ms,
+               recovery_wall_ms, suspect, tells_ready, is_ready, scheduler_note, lemon, taken,
+               former_boot_ids, deadline_ms, deadline_seq, reason] = node;
   Digest digest;
   digest.add_each(key.name, state, instance_id, boot_id, holder_pid, agent_pid, connected, launches,
                   launched_for, launch_attempts, generation_seen, quarantine.by, suspect,
-                  tells_ready, is_ready, lemon, taken);
+                  tells_ready, is_ready, lemon, taken, false_claims);
   digest.add_all(former_boot_ids);
   for (const int64_t at_ms : fault_times_ms) digest.add_time(at_ms, now_ms);
   for (const int64_t at_ms : {launched_ms, deadline_ms}) digest.add_time(at_ms, now_ms);

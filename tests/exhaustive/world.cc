@@ -162,10 +162,13 @@ void World::look_up(bool after_rival) {
 
 void World::find(const Order& order) {
   const auto& search = std::get<core::FindCheckpoint>(order.action.body);
-  const sim::Found found = directory_.find(search.exclude);
+  const std::string confirmed = directory_.confirm(search.claim.checkpoint);
+  std::vector<std::string> exclude = search.exclude;
+  if (!confirmed.empty()) exclude.push_back(search.claim.checkpoint);
+  const sim::Found found = directory_.find(exclude);
   searched_ = clock_;
   answers_.emplace_back(core::CheckpointChosen{
-      order.action.id, search.job, found.name, found.step, {found.newest_generation}});
+      order.action.id, search.job, found.name, found.step, {found.newest_generation}, confirmed});
 }
 
 void World::record(const Order& order, bool after_rival) {

@@ -47,6 +47,8 @@ class Script {
         {"prunes", &Script::prunes},
         {"unsound", &Script::unsound},
         {"directory", &Script::directory},
+        {"claims", &Script::claims},
+        {"recorded", &Script::recorded},
         {"exit", &Script::exit_worker},
         {"stale-exit", &Script::stale_exit},
         {"lost", &Script::lost},
@@ -178,8 +180,12 @@ class Script {
   // unsound WHY: as above, and nothing is deleted
   void unsound(const Words& words) { shell_.pruned = {{}, {}, "", {}, join(words, 1)}; }
   void directory(const Words& words) {
-    shell_.checkpoint = words.at(1);
+    shell_.checkpoint = words.at(1) == "-" ? "" : words.at(1);
     shell_.checkpoint_step = static_cast<uint64_t>(number(words, 2));
+  }
+  void claims(const Words& words) { shell_.claims_are_false = words.at(1) == "false"; }
+  void recorded(const Words& words) {
+    shell_.recorded_damage.assign(words.begin() + 1, words.end());
   }
   void exit_worker(const Words& words) {
     const bool signal = words.at(2) == "signal";

@@ -11,7 +11,9 @@
 //   wait MS                   time passes; deadlines on the way fire
 //   progress STEP | commit STEP | disk-full | prunes VERIFIED DELETED... | unsound WHY
 //   trains on|off             whether ranks are seen to move when a deadline comes
-//   directory NAME STEP       the newest valid checkpoint is NAME, at STEP
+//   directory NAME|- STEP     the newest valid checkpoint is NAME, at STEP; - = there is none
+//   claims true|false         what the second reader finds of a claim of damage (true at first)
+//   recorded NAME...          earlier generations have recorded these as damaged
 //   exit RANK code|signal N step N [words of the worker ...]
 //   stale-exit RANK generation N
 //   left-together RANK... [lost RANK...]   of one node, in one report; the latter untold

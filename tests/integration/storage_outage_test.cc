@@ -209,6 +209,40 @@ TEST_P(EachError, OfAllCallsWhileAWorkerIsReplacedLosesNothing) {
                       "");
 }
 
+std::string digest_of_undisturbed(const TrainingJob& wanted) {
+  LocalCluster cluster;
+  const JobId job = cluster.submit(wanted.yaml());
+  EXPECT_EQ(cluster.wait_for_end(job, seconds(90)), "FINISHED");
+  return cluster.digest(job);
+}
+
+// A node whose mount was missing condemned every checkpoint within 5 s, and the job started over.
+// Here a file of the newest checkpoint is missing for every worker, and for nobody else.
+TEST(StorageOutage, FileMissingForWorkersAloneCondemnsNothing) {
+  const TrainingJob wanted = {
+      .name = "claim", .steps = 900, .checkpoint_every = 300, .snapshot = "{replicas: 0}"};
+  const std::string digest = digest_of_undisturbed(wanted);
+  LocalCluster cluster;
+  Outage outage(cluster.directory() + "/outage");
+  const JobId job = cluster.submit(wanted.yaml());
+  outage.of(cluster.paths().default_checkpoints(job) + "/step-300.g1/shard-00003.safetensors");
+  ASSERT_TRUE(cluster.wait_for_step(job, 320, seconds(60)));
+  outage.begin(ENOENT, "hptrain");
+  end_process(node_pid(cluster.status(job), 1, "holder_pid"));  // its memory ends with it
+  const auto has_event = [&](const std::string& type) {
+    return cluster.hpctl({"events", to_string(job)}).out.find(type) != std::string::npos;
+  };
+  ASSERT_TRUE(wait_until(
+      cluster.directory(), [&] { return has_event("DamageNotConfirmed"); }, seconds(60)))
+      << cluster.hpctl({"events", to_string(job)}).out;
+  outage.end();
+  EXPECT_EQ(cluster.wait_for_end(job, seconds(90)), "FINISHED")
+      << cluster.hpctl({"events", to_string(job)}).out;
+  EXPECT_FALSE(has_event("CheckpointDamaged")) << cluster.hpctl({"events", to_string(job)}).out;
+  EXPECT_TRUE(has_event("from step-300.g1")) << cluster.hpctl({"events", to_string(job)}).out;
+  EXPECT_EQ(cluster.digest(job), digest) << broken_promise("digest");
+}
+
 TEST(StorageOutage, AtAnyMomentLosesNothing) {
   const char* const given = std::getenv("HPCTL_OUTAGE_SEED");
   const char* const jobs = std::getenv("HPCTL_OUTAGE_JOBS");

@@ -241,7 +241,9 @@ void Checkers::failure_justified(const Store& store, const core::Job& job,
       std::min(job.spec.recovery.max_restarts, int64_t{core::kMaxRestartsWithoutProgress});
   const bool broken = (broken_.contains(job.id) || has_broken_node(store, job.id)) &&
                       job.reason.find("nothing can take its place") != std::string::npos;
-  if (recoveries < least && !broken) {
+  // Each of them was confirmed: record_created() has looked.
+  const bool damaged = !job.damaged.empty() && job.reason.starts_with("every checkpoint in ");
+  if (recoveries < least && !broken && !damaged) {
     fail("job " + to_string(job.id) + " gave up after " + std::to_string(recoveries) +
          " restarts: " + job.reason);
   }

@@ -181,10 +181,13 @@ void Cluster::find_checkpoint(const Action& action, const core::FindCheckpoint& 
       controller_.post(core::ActionFailed{action.id, order.job, "", "input/output error", false});
       return;
     }
-    const Found found = directory(order.job).find(order.exclude);
+    const std::string confirmed = directory(order.job).confirm(order.claim.checkpoint);
+    std::vector<std::string> exclude = order.exclude;
+    if (!confirmed.empty()) exclude.push_back(order.claim.checkpoint);
+    const Found found = directory(order.job).find(exclude);
     searched_ms_[order.job] = agenda_.now();
     controller_.post(core::CheckpointChosen{
-        action.id, order.job, found.name, found.step, {found.newest_generation}});
+        action.id, order.job, found.name, found.step, {found.newest_generation}, confirmed});
   });
 }
 

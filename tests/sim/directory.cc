@@ -29,6 +29,12 @@ Found Directory::find(const std::vector<std::string>& exclude) const {
   return found;
 }
 
+std::string Directory::confirm(const std::string& name) const {
+  const auto ref = parse_checkpoint_name(name);
+  const StoredCheckpoint* stored = ref ? checkpoint(*ref) : nullptr;
+  return stored != nullptr && stored->damaged ? "the checksum does not match" : "";
+}
+
 Creation Directory::create(const GenerationRecord& record, const std::string& author) {
   if (const auto it = authors_.find(record.generation); it != authors_.end()) {
     return it->second == author ? Creation::kOursAlready : Creation::kTaken;

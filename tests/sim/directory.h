@@ -57,6 +57,8 @@ enum class Creation { kCreated, kOursAlready, kTaken };
 class Directory {
  public:
   Found find(const std::vector<std::string>& exclude) const;
+  // A second reader's answer on a checkpoint: "" = it is sound, or there is no such name.
+  std::string confirm(const std::string& name) const;
   // `author` tells our own repetition from another controller's record.
   Creation create(const GenerationRecord& record, const std::string& author);
   // False when that checkpoint exists already.

@@ -49,7 +49,7 @@ bool Swarm::training_is_undisturbed() const {
          quarantine == 0 && hardware_fault == 0 && drain == 0 && lost_database == 0 &&
          launch_fails == 0 && launch_silent == 0 && start_fails == 0 && directory_fails == 0 &&
          cancel == 0 && poison_step == 0 && bad_step == 0 && damaged_checkpoint == 0 &&
-         duplicate == 0 && !reorder;
+         false_claim == 0 && duplicate == 0 && !reorder;
 }
 
 Swarm draw_swarm(Rng& rng) {
@@ -98,6 +98,7 @@ Swarm draw_swarm(Rng& rng) {
   s.lost_database = draw_probability(rng, 0.6);
   s.requeue_refused = draw_probability(rng, 1.0);
   s.drain = draw_interval(rng, 3'000, 30'000);
+  s.false_claim = draw_probability(rng, 0.3);
   return s;
 }
 

@@ -35,6 +35,7 @@ struct Swarm {
   // Probabilities.
   double controller_crash_at_boundary = 0;  // per store boundary
   double damaged_checkpoint = 0;            // per commit
+  double false_claim = 0;                   // per load: a rank calls a sound checkpoint damaged
   double late_commit = 0;                   // a commit lands although its generation is over
   double late_message = 0;                  // of a broken stream: arrives nevertheless
   double duplicate = 0;                     // per message

@@ -366,6 +366,14 @@ void Cluster::form_run(Run& run) {
       for (const int32_t rank : run.alive) end_rank_soon(run, rank, kExitCheckpointDamaged, 200);
       return;
     }
+    if (strikes(swarm_.false_claim)) {
+      run.broken = true;
+      const int32_t claims = *run.alive.begin();
+      for (const int32_t rank : run.alive) {
+        end_rank_soon(run, rank, rank == claims ? kExitCheckpointDamaged : kExitPeerLost, 200);
+      }
+      return;
+    }
     run.begun_with = stored->history;
     run.digest = stored->digest;
   }

@@ -335,10 +335,10 @@ Result<Manifest> manifest_from_text(const std::string& text, const std::string& 
     // What a later release wrote need not be damaged; the rules of this one do not hold for it.
     const auto version = document.find("version");
     if (version != document.end() && whole_number<uint64_t>(*version) > kManifestVersion) {
-      return Error{ErrorCode::kDataLoss,
-                   path_for_errors + " has version " + version->dump() + ", this program reads " +
-                       "up to " + std::to_string(kManifestVersion) +
-                       ": read it with a newer hpctl, or use another checkpoint"};
+      return Error{ErrorCode::kInvalidArgument,
+                   path_for_errors + " was written by a newer release of hpctl: it has version " +
+                       version->dump() + ", this release reads up to " +
+                       std::to_string(kManifestVersion) + "; install that release to read it"};
     }
     return damaged(path_for_errors, fields.problem());
   }

@@ -182,6 +182,38 @@ TEST_F(Damage, SealedMutationsAreRefusedOrHarmless) {
   EXPECT_LT(refused, kRounds) << "some are harmless, e.g. of labels";
 }
 
+// One reader's word is none of the checkpoint's.
+TEST_F(Damage, ClaimIsConfirmedOnlyWhereAnotherReaderFindsDamage) {
+  const std::string shard = step_dir_ + "/shard-00001.safetensors";
+  const std::string good = read_file(shard).value();
+  std::string bad = good;
+  bad[bad.size() - 3] = static_cast<char>(~bad[bad.size() - 3]);
+  overwrite(shard, bad);
+  const auto claim = load_everything(step_dir_);
+  ASSERT_FALSE(claim.ok());
+  EXPECT_THAT(confirm_damage(step_dir_, claim.error().message).value(),
+              HasSubstr("shard-00001.safetensors"));
+  EXPECT_EQ(confirm_damage(step_dir_, "shard-00000.safetensors is short").value(), "")
+      << "only what was claimed is read";
+  EXPECT_NE(confirm_damage(step_dir_, "no file is named").value(), "") << "then everything is";
+  overwrite(shard, good);
+  EXPECT_EQ(confirm_damage(step_dir_, claim.error().message).value(), "");
+  EXPECT_EQ(confirm_damage(step_dir_, "no file is named").value(), "");
+}
+
+TEST_F(Damage, MissingFileIsConfirmedAndUnreadableOneIsNot) {
+  const std::string shard = step_dir_ + "/shard-00001.safetensors";
+  const std::string claim = "cannot open " + shard + ": No such file or directory";
+  ASSERT_EQ(::rename(shard.c_str(), (dir_ / "away").c_str()), 0);
+  EXPECT_THAT(confirm_damage(step_dir_, claim).value(), HasSubstr("No such file"));
+  ASSERT_EQ(::symlink(shard.c_str(), shard.c_str()), 0);
+  const auto unread = confirm_damage(step_dir_, claim);
+  ASSERT_FALSE(unread.ok()) << "an error proves nothing";
+  EXPECT_THAT(unread.error().message, HasSubstr("shard-00001.safetensors"));
+  ASSERT_EQ(::unlink((step_dir_ + "/manifest.json").c_str()), 0);
+  EXPECT_THAT(confirm_damage(step_dir_, claim).value(), HasSubstr("has no manifest.json"));
+}
+
 TEST_F(Damage, AManifestOfANewerVersionIsRefusedByName) {
   const std::string path = step_dir_ + "/manifest.json";
   auto document = nlohmann::json::parse(read_file(path).value());
@@ -191,10 +223,10 @@ TEST_F(Damage, AManifestOfANewerVersionIsRefusedByName) {
   overwrite(path, sealed(document.dump()));
   const auto refused = read_manifest(step_dir_);
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().code, ErrorCode::kDataLoss) << "the controller then takes another one";
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument) << "it is not damaged";
   EXPECT_THAT(refused.error().message,
               HasSubstr("version " + std::to_string(kManifestVersion + 1)));
-  EXPECT_THAT(refused.error().message, HasSubstr("newer hpctl"));
+  EXPECT_THAT(refused.error().message, HasSubstr("written by a newer release of hpctl"));
   EXPECT_EQ(list_checkpoint_states(dir_.path())->at(0).state, CheckpointState::kDamaged);
 }
 

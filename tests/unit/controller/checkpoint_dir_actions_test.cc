@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Actions on the checkpoint directory: repetition is harmless, another's record is not ours, and a
-// damaged manifest is skipped.
+// Actions on the checkpoint directory: repetition is harmless, another's record is not ours, and
+// nothing is damaged on one reader's word.
 #include "controller/engine/checkpoint_dir_actions.h"
 
 #include "controller/engine/damage.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "common/base/exclusion.h"
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "controller/leadership/requeue_carryover.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/unit/checkpoint/synthetic_state.h"
+#include "trainer/checkpoint/manifest_format.h"
 
 namespace hpctl {
 namespace {
@@ -40,6 +45,12 @@ class Lineage : public testing::Test {
   void commit_checkpoint(const std::string& name, const std::string& manifest) {
     ASSERT_TRUE(make_directories(spec_.checkpoint.dir + "/" + name).ok());
     std::ofstream(spec_.checkpoint.dir + "/" + name + "/manifest.json") << manifest;
+  }
+
+  // A whole checkpoint of generation 1.
+  void save(uint64_t step) {
+    const auto saved = save_synthetic({spec_.checkpoint.dir, {step, 1}, 1, step, 0, {}});
+    ASSERT_TRUE(saved.ok()) << saved.error().message;
   }
 
   TemporaryDirectory dir_;
@@ -77,7 +88,8 @@ TEST_F(Lineage, ThePortOfAGenerationStaysAndOlderRendezvousGo) {
   EXPECT_TRUE(is_accessible(paths_.rendezvous(JobId{1}, Generation{2})));
 }
 
-TEST_F(Lineage, TheNewestWholeCheckpointIsChosen) {
+// The torn manifest is one reader's finding: the worker that loads it is the other.
+TEST_F(Lineage, NewestCheckpointIsChosenAlsoWhereItsManifestIsTorn) {
   record(action(1, 0, 0));
   commit_checkpoint("step-20.g1", "{}");
   commit_checkpoint("step-30.g1", "{\"torn\":");
@@ -86,8 +98,8 @@ TEST_F(Lineage, TheNewestWholeCheckpointIsChosen) {
   const auto event = find_checkpoint(kId, find, spec_);
   const auto* chosen = std::get_if<core::CheckpointChosen>(&event);
   ASSERT_NE(chosen, nullptr);
-  EXPECT_EQ(chosen->checkpoint, "step-20.g1");
-  EXPECT_EQ(chosen->step, 20U);
+  EXPECT_EQ(chosen->checkpoint, "step-30.g1");
+  EXPECT_EQ(chosen->step, 30U);
   EXPECT_EQ(chosen->newest_generation, Generation{1});
 }
 
@@ -101,6 +113,91 @@ TEST_F(Lineage, ACheckpointThatCannotBeReadIsNotPassedOver) {
   ASSERT_NE(failed, nullptr);
   EXPECT_FALSE(failed->permanent) << "it may be read later";
   EXPECT_NE(failed->reason.find("step-30.g1/manifest.json"), std::string::npos);
+}
+
+TEST_F(Lineage, FalseClaimLeavesTheNewestCheckpointInUse) {
+  record(action(1, 0, 0));
+  save(10);
+  save(20);
+  const auto event = find_checkpoint(
+      kId, {JobId{1}, {}, {"step-20.g1", "n1", "shard-00000.safetensors is missing"}}, spec_);
+  const auto& chosen = std::get<core::CheckpointChosen>(event);
+  EXPECT_EQ(chosen.checkpoint, "step-20.g1");
+  EXPECT_EQ(chosen.confirmed, "");
+}
+
+TEST_F(Lineage, TrueClaimIsConfirmedAndTheNextOlderIsChosen) {
+  record(action(1, 0, 0));
+  save(10);
+  save(20);
+  const std::string damaged = spec_.checkpoint.dir + "/step-20.g1";
+  ASSERT_TRUE(damage_checkpoint(damaged).ok());
+  const auto event = find_checkpoint(
+      kId, {JobId{1}, {}, {"step-20.g1", "n1", "shard-00000.safetensors: crc32c"}}, spec_);
+  const auto& chosen = std::get<core::CheckpointChosen>(event);
+  EXPECT_EQ(chosen.checkpoint, "step-10.g1");
+  EXPECT_NE(chosen.confirmed.find("step-20.g1/shard-00000.safetensors"), std::string::npos)
+      << chosen.confirmed;
+}
+
+TEST_F(Lineage, ClaimThatCannotBeReadIsTriedAgain) {
+  record(action(1, 0, 0));
+  save(10);
+  save(20);
+  const std::string shard = spec_.checkpoint.dir + "/step-20.g1/shard-00000.safetensors";
+  ASSERT_EQ(::unlink(shard.c_str()), 0);
+  ASSERT_EQ(::symlink(shard.c_str(), shard.c_str()), 0);
+  const auto event = find_checkpoint(
+      kId, {JobId{1}, {}, {"step-20.g1", "n1", "shard-00000.safetensors: crc32c"}}, spec_);
+  const auto* failed = std::get_if<core::ActionFailed>(&event);
+  ASSERT_NE(failed, nullptr);
+  EXPECT_FALSE(failed->permanent);
+  EXPECT_NE(failed->reason.find(shard), std::string::npos) << failed->reason;
+}
+
+// `cp -a step-10.g1 step-999.g1` made "FINISHED: 999 steps".
+TEST_F(Lineage, CopiedCheckpointEndsTheJobWithBothNames) {
+  record(action(1, 0, 0));
+  save(10);
+  std::filesystem::copy(spec_.checkpoint.dir + "/step-10.g1",
+                        spec_.checkpoint.dir + "/step-999.g1");
+  const auto event = find_checkpoint(kId, {JobId{1}, {}}, spec_);
+  const auto* failed = std::get_if<core::ActionFailed>(&event);
+  ASSERT_NE(failed, nullptr);
+  EXPECT_TRUE(failed->permanent);
+  EXPECT_NE(failed->reason.find("belongs to step-10.g1, not to step-999.g1"), std::string::npos)
+      << failed->reason;
+}
+
+TEST_F(Lineage, ManifestOfANewerReleaseEndsTheJob) {
+  record(action(1, 0, 0));
+  save(10);
+  save(20);
+  const std::string path = spec_.checkpoint.dir + "/step-20.g1/manifest.json";
+  auto document = nlohmann::json::parse(read_file(path).value());
+  document.erase("crc32c");
+  document["version"] = kManifestVersion + 1;
+  std::string body = document.dump();
+  body.pop_back();
+  std::ofstream(path) << body << manifest_seal(body);
+  const auto event = find_checkpoint(kId, {JobId{1}, {}}, spec_);
+  const auto* failed = std::get_if<core::ActionFailed>(&event);
+  ASSERT_NE(failed, nullptr);
+  EXPECT_TRUE(failed->permanent);
+  EXPECT_NE(failed->reason.find("written by a newer release of hpctl"), std::string::npos)
+      << failed->reason;
+}
+
+TEST_F(Lineage, RecordedDamageIsReported) {
+  core::RecordGeneration first = action(1, 0, 0);
+  first.damaged = {"step-20.g1"};
+  record(first);
+  save(10);
+  save(20);
+  const auto event = find_checkpoint(kId, {JobId{1}, {}}, spec_);
+  const auto& chosen = std::get<core::CheckpointChosen>(event);
+  EXPECT_EQ(chosen.checkpoint, "step-10.g1");
+  EXPECT_EQ(chosen.damaged, std::vector<std::string>{"step-20.g1"});
 }
 
 TEST_F(Lineage, DamageOnPurposeIsOneByteOfACheckpoint) {

@@ -104,7 +104,7 @@ std::vector<EventBody> every_event() {
 std::vector<ActionBody> every_action() {
   return {
       LaunchNode{kJob, "n1"},
-      FindCheckpoint{kJob, {"step-4.g1"}},
+      FindCheckpoint{kJob, {"step-4.g1"}, {"step-8.g1", "n1", "gone"}},
       RecordGeneration{kJob,
                        Generation{4},
                        Generation{2},

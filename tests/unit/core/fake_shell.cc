@@ -43,7 +43,15 @@ void FakeShell::answer(const Action& action) {
                          agents_tell_ready,
                          lemons.contains(a->node)});
   } else if (const auto* a = std::get_if<FindCheckpoint>(&action.body)) {
-    feed(CheckpointChosen{action.id, a->job, checkpoint, checkpoint_step, {newest_record[a->job]}});
+    const std::string confirmed =
+        a->claim.checkpoint.empty() || claims_are_false ? "" : "crc32c does not match";
+    feed(CheckpointChosen{action.id,
+                          a->job,
+                          checkpoint,
+                          checkpoint_step,
+                          {newest_record[a->job]},
+                          confirmed,
+                          recorded_damage});
   } else if (const auto* a = std::get_if<RecordGeneration>(&action.body)) {
     newest_record[a->job] = a->generation.value;
     feed(GenerationRecorded{action.id, a->job, a->generation});

@@ -155,6 +155,68 @@ TEST_F(Recovery, KilledWorkerLeadsToTheNextGenerationFromTheCheckpoint) {
               HasSubstr("survived 1 fault: worker 3 on n1 died of SIGKILL at step 17"));
 }
 
+// One node whose mount was missing condemned every checkpoint within 5 s, and the job began anew.
+class DamageClaims : public Recovery {
+ protected:
+  void SetUp() override {
+    Recovery::SetUp();
+    shell.feed(CheckpointCommitted{id, job().generation, 20});
+    shell.checkpoint = "step-20.g1";
+    shell.checkpoint_step = 20;
+    shell.exit_worker(id, 3, 0, 9, 27);
+    shell.settle();
+  }
+  void claim(int32_t rank) {
+    shell.exit_worker(id, rank, kExitCheckpointDamaged, 0, 20, "shard-00002.safetensors is gone");
+  }
+};
+
+TEST_F(DamageClaims, FalseClaimCondemnsNothing) {
+  shell.claims_are_false = true;
+  claim(2);
+  EXPECT_EQ(job().claim.checkpoint, "step-20.g1");
+  EXPECT_EQ(job().claim.node, "n1");
+  shell.settle();
+  EXPECT_TRUE(job().damaged.empty());
+  EXPECT_EQ(job().claim.checkpoint, "");
+  EXPECT_EQ(job().checkpoint, "step-20.g1");
+  EXPECT_EQ(shell.node(id, "n1").false_claims, 1);
+  EXPECT_EQ(shell.node(id, "n0").false_claims, 0);
+}
+
+TEST_F(DamageClaims, ConfirmedClaimTakesTheNextOlder) {
+  claim(2);
+  shell.checkpoint = "step-10.g1";
+  shell.checkpoint_step = 10;
+  shell.settle();
+  EXPECT_TRUE(job().damaged.contains("step-20.g1"));
+  EXPECT_EQ(job().checkpoint, "step-10.g1");
+  EXPECT_EQ(shell.node(id, "n1").false_claims, 0);
+}
+
+TEST_F(DamageClaims, ClaimOutlivesTheController) {
+  claim(2);
+  shell.settle_kind("StopWorkers");
+  shell.restart();
+  const auto searches = shell.open(ActionKind::kFindCheckpoint);
+  ASSERT_EQ(searches.size(), 1U);
+  const DamageClaim& asked = std::get<FindCheckpoint>(searches[0]->body).claim;
+  EXPECT_EQ(asked.checkpoint, "step-20.g1");
+  EXPECT_EQ(asked.what, "shard-00002.safetensors is gone");
+}
+
+// Not the seed: it would give up all steps in silence.
+TEST_F(DamageClaims, WithEveryCheckpointDamagedTheJobEnds) {
+  claim(2);
+  shell.checkpoint = "";
+  shell.checkpoint_step = 0;
+  shell.settle();
+  EXPECT_EQ(job().state, JobState::kFailed);
+  EXPECT_THAT(job().reason, HasSubstr("step-20.g1"));
+  EXPECT_THAT(job().reason, HasSubstr("hpctl checkpoint verify"));
+  EXPECT_THAT(job().reason, HasSubstr("--fresh"));
+}
+
 // Silence for 2 s is noticed after 2 s.
 TEST_F(Recovery, LostTimeBeginsWithTheLastCompletedStep) {
   shell.now_ms += 2'000;
