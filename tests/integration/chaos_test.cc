@@ -170,14 +170,14 @@ std::string causes(const json& report, const std::string& type) {
   return text;
 }
 
-// The damaged checkpoint is the newest one, and the history names it.
+// The damaged checkpoint was the newest one, and the history names it.
 void expect_damage_is_told(const json& report) {
   std::string chosen;
   for (const json& event : report["events"]) {
     const auto cause = event["cause"].get<std::string>();
-    if (event["type"] == "CheckpointChosen") chosen = cause;
+    if (event["type"] == "CheckpointChosen") chosen += cause + "\n";
     if (event["type"] != "CheckpointDamaged") continue;
-    EXPECT_THAT(cause, HasSubstr(" is damaged and will not be used again"));
+    EXPECT_THAT(cause, HasSubstr(" and for the controller, and will not be used again"));
     EXPECT_THAT(chosen, HasSubstr("the newest valid checkpoint is " +
                                   cause.substr(0, cause.find(' ')) + ";"));
     return;
