@@ -48,7 +48,7 @@ class FakeShell {
   // What the checkpoint directory of the job holds.
   std::string checkpoint;
   uint64_t checkpoint_step = 0;
-  CheckpointsPruned pruned;              // the answer to PruneCheckpoints, but for action and job
+  CheckpointsPruned pruned;       // the answer to PruneCheckpoints, but for action and job
   bool claims_are_false = false;  // the second reader finds every checkpoint sound
   std::vector<std::string> recorded_damage;
   std::map<Rank, WorkerOrigin> origins;  // of the processes that start; others do not tell
