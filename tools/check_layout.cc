@@ -54,7 +54,7 @@ const std::vector<Rule>& rules() {
       // Rooms of the controller: an arrow points from a line to what is named in it, never back.
       {"controller/engine/",
        {"controller/engine/", "controller/core/", "common/", "trainer/checkpoint/commit.h",
-        "trainer/checkpoint/inspect.h", "trainer/checkpoint/manifest.h",
+        "trainer/checkpoint/confirm.h", "trainer/checkpoint/manifest.h",
         "trainer/checkpoint/manifest_format.h"},
        kTorch},
       {"controller/access/", {"controller/access/", "common/", "proto/"}, kTorch},

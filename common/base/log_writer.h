@@ -61,7 +61,7 @@ class LogWriter {
  private:
   bool is_sent(const std::string& packet);
 
-  const SystemClock clock_;
+  const SystemClock clock_{};
   std::optional<PacketSocket> socket_;
   UniqueFd far_end_;  // for the next process
   pid_t pid_ = -1;

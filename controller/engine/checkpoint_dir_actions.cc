@@ -8,7 +8,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/file.h"
 #include "common/base/port.h"
-#include "trainer/checkpoint/inspect.h"
+#include "trainer/checkpoint/confirm.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/checkpoint/manifest_format.h"
 

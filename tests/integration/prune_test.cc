@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A real job whose controller deletes older checkpoints: checkpoint.keep holds, a fault in between
-// loses nothing, and a damaged newest checkpoint keeps the older ones.
+// A real job whose controller deletes older checkpoints: checkpoint.keep holds, and a fault in
+// between loses nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

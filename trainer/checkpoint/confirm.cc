@@ -12,6 +12,7 @@
 
 #include "common/base/checksum.h"
 #include "common/base/fd.h"
+#include "common/base/rng.h"
 #include "trainer/checkpoint/loader.h"
 
 namespace hpctl {
@@ -40,9 +41,9 @@ Result<UniqueFd> open_past_cache(const std::string& path) {
 
 class Confirmation {
  public:
-  Confirmation(const std::string& step_dir, const Manifest& manifest, VerifyDepth depth,
+  Confirmation(const std::string& step_dir, const Manifest& manifest,
                const std::function<bool()>& goes_on)
-      : step_dir_(step_dir), manifest_(manifest), depth_(depth), goes_on_(goes_on) {
+      : step_dir_(step_dir), manifest_(manifest), goes_on_(goes_on) {
     buffer_.resize(kConfirmedAtOnce);
     entries_.resize(manifest.files.size());
     for (const ShardEntry& entry : manifest.shards) {
@@ -50,40 +51,72 @@ class Confirmation {
     }
   }
 
-  Outcome run() {
-    for (size_t i = 0; i < manifest_.files.size(); ++i) HP_TRY(confirm(i));
+  Outcome run(VerifyDepth depth) {
+    for (size_t i = 0; i < manifest_.files.size(); ++i) HP_TRY(confirm(i, depth));
+    return Ok{};
+  }
+  Outcome run_claimed(const std::string& claim) {
+    const auto is_named = [&](const ShardFile& file) {
+      return claim.find(file.file) != std::string::npos;
+    };
+    const auto& files = manifest_.files;
+    const bool names_one = std::any_of(files.begin(), files.end(), is_named);
+    for (size_t i = 0; i < files.size(); ++i) {
+      if (names_one && !is_named(files[i])) continue;
+      HP_TRY_ASSIGN(const UniqueFd fd, open_whole(i));
+      for (const ShardEntry* entry : claimed_ranges(i, claim)) {
+        HP_TRY(confirm_range(fd.get(), i, *entry));
+      }
+    }
     return Ok{};
   }
 
  private:
-  Outcome confirm(size_t index) {
-    const ShardFile& file = manifest_.files[index];
-    const std::string path = step_dir_ + "/" + file.file;
-    HP_TRY_ASSIGN(const UniqueFd fd, open_past_cache(path));
+  std::string path_of(size_t index) const { return step_dir_ + "/" + manifest_.files[index].file; }
+
+  // Of the size that the manifest says.
+  Result<UniqueFd> open_whole(size_t index) const {
+    const std::string path = path_of(index);
+    HP_TRY_ASSIGN(UniqueFd fd, open_past_cache(path));
     struct stat st {};
     if (::fstat(fd.get(), &st) != 0) return errno_error("cannot read " + path);
-    if (static_cast<uint64_t>(st.st_size) != file.bytes) {
-      return damage_of(path, "it has " + std::to_string(st.st_size) + " bytes, the manifest says " +
-                                 std::to_string(file.bytes));
-    }
-    if (depth_ == VerifyDepth::kSample) return confirm_sample(fd.get(), index);
-    if (depth_ == VerifyDepth::kSizes) return goes_on_() ? Outcome(Ok{}) : interrupted();
-    HP_TRY_ASSIGN(const uint32_t crc, checksum(fd.get(), path, 0, file.bytes));
-    return crc == file.crc32c ? Outcome(Ok{}) : damage_of(path, "crc32c does not match");
+    const uint64_t bytes = manifest_.files[index].bytes;
+    if (static_cast<uint64_t>(st.st_size) == bytes) return fd;
+    return damage_of(path, "it has " + std::to_string(st.st_size) + " bytes, the manifest says " +
+                               std::to_string(bytes));
   }
 
-  Outcome confirm_sample(int fd, size_t index) {
-    const auto& entries = entries_[index];
-    for (const size_t i : sampled_ranges(manifest_.ref(), index, entries.size())) {
-      const ShardEntry& entry = *entries[i];
-      const uint64_t bytes = static_cast<uint64_t>(entry.range.size()) * sizeof(float);
-      const std::string path = step_dir_ + "/" + manifest_.files[index].file;
-      HP_TRY_ASSIGN(const uint32_t crc, checksum(fd, path, entry.offset, bytes));
-      if (crc == entry.crc32c) continue;
-      return Error{ErrorCode::kDataLoss,
-                   step_dir_ + "/" + describe_entry(manifest_, entry) + ": crc32c does not match"};
+  Outcome confirm(size_t index, VerifyDepth depth) {
+    HP_TRY_ASSIGN(const UniqueFd fd, open_whole(index));
+    if (depth == VerifyDepth::kSizes) return goes_on_() ? Outcome(Ok{}) : interrupted();
+    if (depth == VerifyDepth::kSample) {
+      const auto& entries = entries_[index];
+      for (const size_t i : sampled_ranges(manifest_.ref(), index, entries.size())) {
+        HP_TRY(confirm_range(fd.get(), index, *entries[i]));
+      }
+      return Ok{};
     }
-    return Ok{};
+    const ShardFile& file = manifest_.files[index];
+    HP_TRY_ASSIGN(const uint32_t crc, checksum(fd.get(), path_of(index), 0, file.bytes));
+    return crc == file.crc32c ? Outcome(Ok{}) : damage_of(path_of(index), "crc32c does not match");
+  }
+
+  // The ranges of a file that the claim names; all where it names none.
+  std::vector<const ShardEntry*> claimed_ranges(size_t index, const std::string& claim) const {
+    std::vector<const ShardEntry*> named;
+    for (const ShardEntry* entry : entries_[index]) {
+      if (claim.find(describe_entry(manifest_, *entry)) != std::string::npos)
+        named.push_back(entry);
+    }
+    return named.empty() ? entries_[index] : named;
+  }
+
+  Outcome confirm_range(int fd, size_t index, const ShardEntry& entry) {
+    const uint64_t bytes = static_cast<uint64_t>(entry.range.size()) * sizeof(float);
+    HP_TRY_ASSIGN(const uint32_t crc, checksum(fd, path_of(index), entry.offset, bytes));
+    if (crc == entry.crc32c) return Ok{};
+    return Error{ErrorCode::kDataLoss,
+                 step_dir_ + "/" + describe_entry(manifest_, entry) + ": crc32c does not match"};
   }
 
   Result<uint32_t> checksum(int fd, const std::string& path, uint64_t offset, uint64_t bytes) {
@@ -107,36 +140,43 @@ class Confirmation {
 
   const std::string& step_dir_;
   const Manifest& manifest_;
-  const VerifyDepth depth_;
   const std::function<bool()>& goes_on_;
   std::vector<char> buffer_;
   std::vector<std::vector<const ShardEntry*>> entries_;  // by file
 };
 
-// Spreads its input over all 64 bits (the finalizer of MurmurHash3).
-uint64_t mix(uint64_t x) {
-  x = (x ^ (x >> 33U)) * 0xff51afd7ed558ccdU;
-  x = (x ^ (x >> 33U)) * 0xc4ceb9fe1a85ec53U;
-  return x ^ (x >> 33U);
+Result<Manifest> read_manifest_again(const std::string& step_dir) {
+  HP_TRY(open_past_cache(step_dir + "/manifest.json"));
+  return read_manifest(step_dir);
 }
 
 }  // namespace
 
 std::vector<size_t> sampled_ranges(const CheckpointRef& checkpoint, size_t file, size_t count) {
   std::set<size_t> chosen;
-  uint64_t state = mix(checkpoint.step) ^ mix(~checkpoint.generation) ^ mix(file << 32U);
+  Rng rng(mix64(checkpoint.step) ^ mix64(~checkpoint.generation) ^ mix64(file << 32U));
   while (chosen.size() < std::min(kSampledRanges, count)) {
-    state = mix(state + 0x9e3779b97f4a7c15U);
-    chosen.insert(static_cast<size_t>(state % count));
+    chosen.insert(static_cast<size_t>(rng.below(count)));
   }
   return {chosen.begin(), chosen.end()};
 }
 
 Outcome confirm_checkpoint(const std::string& step_dir, VerifyDepth depth,
                            const std::function<bool()>& goes_on) {
-  HP_TRY(open_past_cache(step_dir + "/manifest.json"));
-  HP_TRY_ASSIGN(const Manifest manifest, read_manifest(step_dir));
-  return Confirmation(step_dir, manifest, depth, goes_on).run();
+  HP_TRY_ASSIGN(const Manifest manifest, read_manifest_again(step_dir));
+  return Confirmation(step_dir, manifest, goes_on).run(depth);
+}
+
+Result<std::string> confirm_damage(const std::string& step_dir, const std::string& claim) {
+  const auto confirm = [&]() -> Outcome {
+    HP_TRY_ASSIGN(const Manifest manifest, read_manifest_again(step_dir));
+    const std::function<bool()> to_the_end = [] { return true; };
+    return Confirmation(step_dir, manifest, to_the_end).run_claimed(claim);
+  };
+  const Outcome sound = confirm();
+  if (sound.ok()) return std::string();
+  if (sound.error().code == ErrorCode::kDataLoss) return sound.error().message;
+  return sound.error();
 }
 
 }  // namespace hpctl

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a committed checkpoint again, before an older one is deleted. The reader is not the process
-// that wrote it, and the bytes come from storage: each file is opened anew and leaves the page
-// cache of this machine before it is read.
+// Reads a committed checkpoint again: before an older one is deleted, and when a worker has called
+// it damaged. The reader is not the process that wrote it or that complained, and the bytes come
+// from storage: each file is opened anew and leaves the page cache of this machine before it is
+// read.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "common/base/job_spec.h"
 #include "common/base/result.h"
@@ -19,6 +21,11 @@ namespace hpctl {
 // could not be read now. Blocks on storage, and calls goes_on() before each read of at most 4 MiB.
 Outcome confirm_checkpoint(const std::string& step_dir, VerifyDepth depth,
                            const std::function<bool()>& goes_on);
+
+// Reads only what another reader's words, `claim`, name: stored ranges, else files, else
+// everything. Returns what is damaged; "" = nothing is. An error: it cannot be read now, which
+// proves nothing.
+Result<std::string> confirm_damage(const std::string& step_dir, const std::string& claim);
 
 // Indices below `count` of the stored ranges of shard `file` that a sample reads, ascending. A
 // function of its arguments, so every reader of a checkpoint reads the same ranges.

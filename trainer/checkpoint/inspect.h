@@ -69,11 +69,6 @@ struct VerifyReport {
 // Reads every byte. An error (instead of problems) means that the manifest itself cannot be used.
 Result<VerifyReport> verify_checkpoint(const std::string& step_dir);
 
-// Reads again, past the page cache, what another reader found damaged. `claim`: that reader's
-// words. If they name a stored range, or a file, only that is read; else everything. Returns what
-// is damaged, "" = nothing is. An error: what was claimed cannot be read now, which proves nothing.
-Result<std::string> confirm_damage(const std::string& step_dir, const std::string& claim);
-
 // 64 hex digits over all tensors, parameters and moments, in bytewise name order, then step,
 // sample cursor, skip list and stability record; nothing about generation, time, layout or world
 // size (byte framing in docs/formats.md). Verifies all checksums first; a damaged checkpoint is an

@@ -16,6 +16,7 @@
 #include "tests/support/json_mutation.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/checkpoint/synthetic_state.h"
+#include "trainer/checkpoint/confirm.h"
 #include "trainer/checkpoint/inspect.h"
 #include "trainer/checkpoint/loader.h"
 #include "trainer/checkpoint/manifest_format.h"
@@ -205,13 +206,14 @@ TEST_F(Damage, MissingFileIsConfirmedAndUnreadableOneIsNot) {
   const std::string shard = step_dir_ + "/shard-00001.safetensors";
   const std::string claim = "cannot open " + shard + ": No such file or directory";
   ASSERT_EQ(::rename(shard.c_str(), (dir_ / "away").c_str()), 0);
-  EXPECT_THAT(confirm_damage(step_dir_, claim).value(), HasSubstr("No such file"));
+  EXPECT_THAT(confirm_damage(step_dir_, claim).value(), HasSubstr("it is missing"));
   ASSERT_EQ(::symlink(shard.c_str(), shard.c_str()), 0);
   const auto unread = confirm_damage(step_dir_, claim);
   ASSERT_FALSE(unread.ok()) << "an error proves nothing";
   EXPECT_THAT(unread.error().message, HasSubstr("shard-00001.safetensors"));
   ASSERT_EQ(::unlink((step_dir_ + "/manifest.json").c_str()), 0);
-  EXPECT_THAT(confirm_damage(step_dir_, claim).value(), HasSubstr("has no manifest.json"));
+  EXPECT_THAT(confirm_damage(step_dir_, claim).value(),
+              HasSubstr("manifest.json is damaged: it is missing"));
 }
 
 TEST_F(Damage, AManifestOfANewerVersionIsRefusedByName) {
