@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Every check that needs no GPU, complete on a fresh Debian machine.
-#   scripts/test.sh         what each landing must pass: 35 to 40 minutes on two cores, from nothing
+#   scripts/test.sh         what each landing must pass: 32 minutes on two cores, from nothing
 #   scripts/test.sh --all   everything
 # Each test runs once, in the preset where it finds most (docs/contributing.md): optimised, as users
 # have it, or under a sanitizer. --all adds the tests with the label `extended`, runs more tests
