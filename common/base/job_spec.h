@@ -31,7 +31,6 @@ struct CheckpointSpec {
   int64_t keep = 5;
   int64_t keep_every = 0;  // steps whose multiples are never deleted; 0 = none
   VerifyDepth verify_before_delete = VerifyDepth::kSample;
-  // How long training goes on while the disk is too full to save; 0 = not at all.
   std::string resume = "latest";  // latest | none | absolute path of a step-N.gG directory
 };
 
