@@ -109,6 +109,36 @@ def saved_by(run, name):
         return "/none/" + name
 
 
+def newest_checkpoint(directory):
+    """(step, path) of the newest whole checkpoint."""
+    found = [(int(name[len("step-"):name.index(".g")]), os.path.join(directory, name))
+             for name in os.listdir(directory) if name.startswith("step-")
+             if os.path.exists(os.path.join(directory, name, "manifest.json"))]
+    return max(found)
+
+
+def killed_in_mid_step(start, spec, whole):
+    """As checks(): SIGKILL after the step before the last. What the card and the process held is
+    lost, and the next process goes on from the newest checkpoint. Says what that costs."""
+    spec = {**spec, "save_every": 2}
+    killed = start(spec, stop_after=spec["steps"] - 1)
+
+    found = {}
+
+    def goes_on():
+        done, _, directory = killed()
+        step, path = newest_checkpoint(directory)
+        begun = time.time()
+        steps = start({**spec, "generation": 2, "start_step": step, "resume": path})()[0]
+        found.update(done=len(done), step=step, lost=len(done) - step,
+                     seconds=steps[0]["time"] - begun)
+        return same(steps, whole()[step:])
+
+    yield judged("bf16: killed in mid-step, goes on with the same bits", goes_on,
+                 lambda: "killed after step {done}, went on after step {step}: {lost} steps and the "
+                         "one under way are done again, {seconds:.1f} s to the first".format(**found))
+
+
 def checks(trainer, device, cards):
     """Yields (what, passed, detail), of whole runs. What needs no other run is begun at once."""
     spec = {"model": SMALL, "seq_len": 128, "micro": 2, "global": 4, "steps": 8,
@@ -152,6 +182,7 @@ def checks(trainer, device, cards):
                               "resume": saved_by(runs["bf16"][0], "step-4.g1")}))
     yield judged("bf16: goes on from a checkpoint with the same bits",
                  lambda: same(resumed(), narrow()[4:]), "steps 5 to 8")
+    yield from killed_in_mid_step(start, bf16, narrow)
     yield from packed_documents(start, {**spec, "mask": "documents"}, first, cuda)
     yield from named_kernels(start, spec, first)
     yield from variants.checks(lambda one: steps_of(start(one)), spec, first, narrow,
@@ -177,7 +208,7 @@ def packed_documents(start, spec, whole, cuda):
 
 
 # Runs of checks() on one card, and seconds of one: of a GPU mostly its start (its context, NVRTC).
-RUNS = 55
+RUNS = 57
 SECONDS_OF_RUN = {"cuda": 12, "cpu": 4}
 
 

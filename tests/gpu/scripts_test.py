@@ -154,7 +154,14 @@ class Peer(unittest.TestCase):
 
 
 def steps_of(loss):
-    return [{"step": step, "loss": loss, "grad_norm": loss / 7} for step in range(1, 9)]
+    return [{"step": step, "loss": loss, "grad_norm": loss / 7, "time": time.time()}
+            for step in range(1, 9)]
+
+
+def save_checkpoint(directory, name):
+    os.mkdir(os.path.join(directory, name))
+    with open(os.path.join(directory, name, "manifest.json"), "w"):
+        pass
 
 
 class FakeTrainer:
@@ -162,8 +169,10 @@ class FakeTrainer:
 
     def __init__(self, kernels, loss):
         self.kernels, self.loss, self.count = kernels, loss, 0
+        self.saved = tempfile.TemporaryDirectory()
+        save_checkpoint(self.saved.name, "step-4.g1")
 
-    def start(self, spec):
+    def start(self, spec, stop_after=0):
         self.count += 1
         left_out = "HPTRAIN_DEVICE_KERNELS" in spec.get("environment", {})
         log = "runtime: device cuda sm_90, device_kernels " + \
@@ -173,7 +182,8 @@ class FakeTrainer:
         def result():
             if loss is None:
                 raise RunFailed("run 1: exit code 3; CUDA error: no kernel image")
-            return steps_of(loss)[spec.get("start_step", 0):], log, "/none"
+            steps = steps_of(loss)[spec.get("start_step", 0):stop_after or None]
+            return steps, log, self.saved.name
 
         return result
 
@@ -213,7 +223,7 @@ class Checks(unittest.TestCase):
                  "arch" not in spec["model"]),
                 (3, lambda spec: spec["precision"] == "fp16"),
                 (2, lambda spec: spec.get("gpu", {}).get("attention") == "flash"),
-                (1, lambda spec: "resume" in spec)):
+                (2, lambda spec: "resume" in spec)):
             found = rows(lambda spec, _, fails=fails: None if fails(spec) else 7.0)
             self.assertEqual(list(found), list(whole))
             changed = [what for what in whole if found[what] != whole[what]]
@@ -324,6 +334,36 @@ class Checks(unittest.TestCase):
         self.assertEqual(rows.pop("kernels of rotary beside their reference"),
                          (False, "exit code 3; FAILED rotary: 2 of 1; on a card"))
         self.assertEqual({passed for passed, _ in rows.values()}, {True})
+
+    def killed(self, losses_after):
+        """The row of killed_in_mid_step() where the second process has these losses."""
+        steps = lambda numbers, begin: [{"step": begin + i, "loss": loss, "grad_norm": 1.0,
+                                         "time": time.time()} for i, loss in enumerate(numbers)]
+        with tempfile.TemporaryDirectory() as saved:
+            save_checkpoint(saved, "step-2.g1")
+            os.mkdir(os.path.join(saved, "step-4.g1"))  # without a manifest
+            begun = []
+
+            def start(spec, stop_after=0):
+                begun.append((spec, stop_after))
+                run = steps([8., 7., 6., 5., 4.], 1) if stop_after else steps(losses_after, 3)
+                return lambda: (run, "", saved)
+
+            row, = checks.killed_in_mid_step(start, {"steps": 6},
+                                             lambda: steps([8., 7., 6., 5., 4., 3.], 1))
+        return row, begun, saved
+
+    def test_a_run_that_is_killed_goes_on_from_its_newest_whole_checkpoint(self):
+        (_, passed, detail), begun, saved = self.killed([6., 5., 4., 3.])
+        self.assertTrue(passed, detail)
+        self.assertIn("killed after step 5, went on after step 2: 3 steps", detail)
+        self.assertEqual(begun[0][1], 5)
+        self.assertEqual((begun[1][0]["resume"], begun[1][0]["start_step"]),
+                         (os.path.join(saved, "step-2.g1"), 2))
+
+    def test_other_losses_after_a_kill_fail(self):
+        (_, passed, _), _, _ = self.killed([6., 5., 4., 3.5])
+        self.assertFalse(passed)
 
     def test_each_kind_of_kernel_is_checked(self):
         with open(os.path.join(HERE, "kernels_check.cc")) as text:

@@ -161,6 +161,6 @@ class Trainer:
             steps = [json.loads(line) for line in lines if line.endswith("\n")]
         return steps, text, document["checkpoint_dir"]
 
-    def start(self, spec):
+    def start(self, spec, stop_after=0):
         """As run(), beside what comes; what it gives is called for the result."""
-        return self.pool.submit(self.run, spec).result
+        return self.pool.submit(self.run, spec, stop_after).result
