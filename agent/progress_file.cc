@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <optional>
 #include <string_view>
@@ -21,7 +22,6 @@ namespace hpctl::agent {
 namespace {
 
 constexpr size_t kTailBytes = 256;  // two numbers take 41
-constexpr int64_t kNsPerSecond = 1'000'000'000;
 
 struct StepLine {
   uint64_t step = 0;
@@ -58,12 +58,6 @@ std::optional<StepLine> parse(std::string_view text) {
   return line;
 }
 
-// Anybody may set a file's time to anything.
-int64_t nanoseconds(const timespec& time) {
-  constexpr auto kLatest = static_cast<int64_t>(kMaxDurationNs) / kNsPerSecond;
-  return std::clamp<int64_t>(time.tv_sec, 0, kLatest - 1) * kNsPerSecond + time.tv_nsec;
-}
-
 }  // namespace
 
 std::string progress_file_path(const std::string& directory, uint64_t generation, int32_t rank) {
@@ -91,12 +85,20 @@ void remove_progress_file(const std::string& directory, uint64_t generation, int
   ::rmdir(directory.c_str());  // only the last one can
 }
 
+// Anybody may set a file's time to anything, also to what nanoseconds cannot count.
+ProgressFile::Time ProgressFile::time_of(const timespec& time) {
+  constexpr auto kLatest =
+      std::chrono::floor<std::chrono::seconds>(std::chrono::nanoseconds(kMaxUnixNs));
+  const std::chrono::seconds whole(std::clamp<int64_t>(time.tv_sec, 0, kLatest.count() - 1));
+  return Time(whole + std::chrono::nanoseconds(time.tv_nsec));
+}
+
 const ProgressSample& ProgressFile::sample() {
   // A pipe in its place must not hold the agent up.
   const UniqueFd file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
   struct stat found {};
   if (!file.valid() || ::fstat(file.get(), &found) != 0 || !S_ISREG(found.st_mode)) return sample_;
-  const Version version{found.st_ino, found.st_size, nanoseconds(found.st_mtim)};
+  const Version version{found.st_ino, found.st_size, time_of(found.st_mtim)};
   if (version == version_) return sample_;
   std::array<char, kTailBytes> tail{};
   const off_t from = std::max<off_t>(0, found.st_size - static_cast<off_t>(kTailBytes));
@@ -113,14 +115,16 @@ void ProgressFile::take(const std::string& text, bool from_start, const Version&
   const auto line = parse(*last);
   sample_.damaged = !line;
   if (!line || line->step == 0 || line->step == sample_.step) return;
-  const int64_t passed_ns = version.changed_ns - stepped_ns_;
-  if (sample_.step > 0 && line->step > sample_.step && passed_ns > 0) {
-    sample_.step_ns = static_cast<uint64_t>(passed_ns) / (line->step - sample_.step);
+  const auto passed_ns = static_cast<uint64_t>((version.changed - stepped_).count());
+  const bool is_known = version.changed > stepped_ && passed_ns <= kMaxDurationNs;
+  if (sample_.step > 0 && line->step > sample_.step && is_known) {
+    sample_.step_ns = passed_ns / (line->step - sample_.step);
   }
   if (sample_.step == 0) {
-    sample_.first_step_unix_ns = static_cast<uint64_t>(std::max<int64_t>(1, version.changed_ns));
+    const int64_t first_ns = version.changed.time_since_epoch().count();
+    sample_.first_step_unix_ns = static_cast<uint64_t>(std::max<int64_t>(1, first_ns));
   }
-  stepped_ns_ = version.changed_ns;
+  stepped_ = version.changed;
   sample_.mapped = true;
   sample_.told_by_program = true;
   sample_.phase = static_cast<uint32_t>(WorkerPhase::kTraining);

@@ -12,7 +12,9 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,18 +43,20 @@ class ProgressFile {
   const ProgressSample& sample();
 
  private:
+  using Time = std::chrono::sys_time<std::chrono::nanoseconds>;
   struct Version {
     ino_t inode = 0;
     off_t size = 0;
-    int64_t changed_ns = 0;  // since the epoch
+    Time changed;
     bool operator==(const Version&) const = default;
   };
 
+  static Time time_of(const timespec& time);
   void take(const std::string& text, bool from_start, const Version& version);
 
   std::string path_;
   Version version_;
-  int64_t stepped_ns_ = 0;  // when the present step was written
+  Time stepped_;  // when the present step was written
   ProgressSample sample_;
 };
 

@@ -35,7 +35,8 @@ bool is_plausible(const agent::ProgressSample& sample) {
          std::max({sample.step, sample.checkpoint_step, sample.collective, sample.tokens,
                    sample.figures.snapshot_step}) <= kMaxStep &&
          std::max({sample.step_ns, sample.figures.data_waits_ns, sample.figures.save_waits_ns}) <=
-             kMaxDurationNs;
+             kMaxDurationNs &&
+         std::max(sample.start_unix_ns, sample.first_step_unix_ns) <= kMaxUnixNs;
 }
 
 // Each counter is read alone: a collective that ends in between makes the difference smaller.

@@ -11,6 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/json_text.h"
+#include "common/base/time_account.h"
 #include "common/base/user_name.h"
 #include "common/rpc/cluster_conf.h"
 #include "common/rpc/job_summary_wire.h"
@@ -95,8 +96,8 @@ ordered_json to_json(const ListedJob& job, int64_t now_ms) {
   row["faults"] = s.faults;
   row["goodput"] = or_null(goodput_of(s));
   row["lost_ms"] = s.spent.lost_ms();
-  row["age_ms"] = std::max<int64_t>(0, now_ms - s.submitted_wall_ms);
-  row["submitted_wall_ms"] = s.submitted_wall_ms;
+  row["age_ms"] = or_null(elapsed_ms(s.submitted_wall_ms, now_ms));
+  row["submitted_wall_ms"] = if_positive(s.submitted_wall_ms);
   row["ended_wall_ms"] = if_positive(s.ended_wall_ms);
   row["reason"] = s.reason;
   row["last_fault"] = s.last_fault;

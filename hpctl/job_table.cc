@@ -12,6 +12,7 @@
 
 #include "common/base/node_ranges.h"
 #include "common/base/printable.h"
+#include "common/base/time_account.h"
 #include "common/rpc/nearest_word.h"
 #include "hpctl/job_source.h"
 #include "hpctl/terminal.h"
@@ -61,10 +62,6 @@ std::string reason_text(const ListedJob& job) {
     return summary.last_fault.empty() ? "" : "recovered: " + summary.last_fault;
   }
   return summary.state == "FINISHED" ? "" : summary.reason;
-}
-
-int64_t age_ms(const JobSummary& job, int64_t now_ms) {
-  return std::max<int64_t>(0, now_ms - job.submitted_wall_ms);
 }
 
 struct Column {
@@ -123,8 +120,13 @@ const std::vector<Column>& all_columns() {
        [](const ListedJob& j, int64_t) { return percent_text(goodput_of(j.summary)); },
        [](const JobSummary& s) { return or_nan(goodput_of(s)); }},
       {"age", "AGE", 50, true,
-       [](const ListedJob& j, int64_t now_ms) { return short_duration(age_ms(j.summary, now_ms)); },
-       [](const JobSummary& s) { return -static_cast<double>(s.submitted_wall_ms); }},
+       [](const ListedJob& j, int64_t now_ms) {
+         const auto age_ms = elapsed_ms(j.summary.submitted_wall_ms, now_ms);
+         return age_ms ? short_duration(*age_ms) : kUnknown;
+       },
+       [](const JobSummary& s) {
+         return -positive_or_nan(static_cast<double>(s.submitted_wall_ms));
+       }},
       {"", "REASON", 55, false, [](const ListedJob& j, int64_t) { return reason_text(j); },
        nullptr}};
   return columns;

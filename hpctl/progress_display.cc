@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "common/base/time_account.h"
 #include "hpctl/event_text.h"
 #include "hpctl/last_evaluations.h"
 
@@ -96,8 +97,10 @@ void print_end(const Terminal& terminal, const JobView& job, const std::string& 
   const std::string id = std::to_string(job.job);
   std::ostream& out = terminal.out;
   out << "job " << id << " " << printable(job.name) << " "
-      << paint(terminal, colour_of_state(job.state), job.state) << " after "
-      << format_duration(job.ended_wall_ms - job.submitted_wall_ms);
+      << paint(terminal, colour_of_state(job.state), job.state);
+  if (const auto age_ms = elapsed_ms(job.submitted_wall_ms, job.ended_wall_ms)) {
+    out << " after " << format_duration(*age_ms);
+  }
   if (job.total_steps > 0) out << ": " << counted(static_cast<int64_t>(job.step), "step");
   if (std::isfinite(job.loss)) out << ", loss " << format_loss(job.loss);
   out << ", " << counted(job.faults, "fault") << " survived, " << format_duration(job.lost_ms)

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "common/base/clock.h"
+#include "common/base/time_account.h"
 #include "common/base/user_name.h"
 #include "hpctl/event_text.h"
 #include "hpctl/exit_codes.h"
@@ -99,10 +100,12 @@ void print_summary(const Terminal& terminal, const JobView& job) {
   }
   if (!job.chosen.values.empty()) print_field(terminal, "auto", chosen_text(job.chosen));
   const int64_t end = job.ended_wall_ms > 0 ? job.ended_wall_ms : SystemClock().wall_ms();
-  print_field(terminal, "submitted",
-              format_wall_ms(job.submitted_wall_ms).substr(0, 19) + "Z, " +
-                  (job.ended_wall_ms > 0 ? "ran for " : "running for ") +
-                  format_duration(end - job.submitted_wall_ms));
+  if (const auto age_ms = elapsed_ms(job.submitted_wall_ms, end)) {
+    print_field(terminal, "submitted",
+                format_wall_ms(job.submitted_wall_ms).substr(0, 19) + "Z, " +
+                    (job.ended_wall_ms > 0 ? "ran for " : "running for ") +
+                    format_duration(*age_ms));
+  }
   if (!job.owner.empty()) print_field(terminal, "owner", owner_text(job.owner));
   if (!job.reason.empty()) print_field(terminal, "because", with_job_paths(job.reason, job.job));
 }

@@ -52,7 +52,7 @@ struct JobSummary {
 
 inline TimeAccount account_of(const JobSummary& summary) {
   const int64_t end_ms = summary.ended_wall_ms > 0 ? summary.ended_wall_ms : summary.taken_wall_ms;
-  return account_of(summary.spent, std::max<int64_t>(0, end_ms - summary.submitted_wall_ms),
+  return account_of(summary.spent, elapsed_ms(summary.submitted_wall_ms, end_ms).value_or(0),
                     summary.tells_steps());
 }
 

@@ -12,6 +12,8 @@ inline constexpr uint64_t kMaxGeneration = 1'000'000'000'000;
 // Steps of training, and other things that a worker counts.
 inline constexpr uint64_t kMaxStep = 1'000'000'000'000'000;
 inline constexpr uint64_t kMaxDurationNs = 1'000'000'000'000'000'000;  // 31 years
+// A point in time, since 1970: the year 2255. A duration's limit is too low here; it is 2001.
+inline constexpr uint64_t kMaxUnixNs = 9'000'000'000'000'000'000;
 inline constexpr int64_t kMaxRestartsRecorded = 1'000'000;
 
 }  // namespace hpctl

@@ -11,6 +11,13 @@
 
 namespace hpctl {
 
+// From one wall time to a later one. nullopt if either is 0: nobody knows that time. 0 if the clock
+// went back meanwhile.
+inline std::optional<int64_t> elapsed_ms(int64_t from_wall_ms, int64_t to_wall_ms) {
+  if (from_wall_ms == 0 || to_wall_ms == 0) return std::nullopt;
+  return std::max<int64_t>(0, to_wall_ms - from_wall_ms);
+}
+
 // All the time since a job was submitted.
 struct TimeAccount {
   int64_t wall_ms = 0;

@@ -12,6 +12,7 @@
 #include "common/base/file.h"
 #include "common/base/job_spec_json.h"
 #include "common/base/json_text.h"
+#include "common/base/time_account.h"
 #include "common/base/time_spent_json.h"
 
 namespace hpctl {
@@ -125,7 +126,8 @@ JobSummary summarize(const JobView& view, int64_t taken_wall_ms) {
 TimeAccount account_of(const JobView& view, int64_t wall_ms) {
   const int64_t end_ms = view.ended_wall_ms > 0 ? view.ended_wall_ms : wall_ms;
   const bool tells_steps = view.total_steps > 0 || view.step > 0 || view.furthest_step > 0;
-  return account_of(view.spent, std::max<int64_t>(0, end_ms - view.submitted_wall_ms), tells_steps);
+  return account_of(view.spent, elapsed_ms(view.submitted_wall_ms, end_ms).value_or(0),
+                    tells_steps);
 }
 
 JobSnapshot snapshot_of(const JobView& view, int64_t taken_wall_ms) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "common/base/duration_text.h"
+#include "common/base/time_account.h"
 
 namespace hpctl {
 namespace {
@@ -77,7 +78,8 @@ std::vector<Notice> NoticeMaker::take(const core::LogEntry& entry, const core::J
   }
   if (entry.type != "JobFinished") return {};
   return pass(make(NoticeKind::kFinished, job,
-                   "it finished after " + format_duration(wall_ms - job.submitted_wall_ms) +
+                   "it finished after " +
+                       format_duration(elapsed_ms(job.submitted_wall_ms, wall_ms).value_or(0)) +
                        ", restarts: " + std::to_string(job.restarts) + "; " + entry.cause,
                    wall_ms),
               job);

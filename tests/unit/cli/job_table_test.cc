@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lists of jobs: what is shown, in which order, and what there is room for.
 #include "hpctl/job_table.h"
+#include "common/base/time_account.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -70,6 +71,16 @@ TEST(JobTable, AJobInOneRow) {
   // An older controller says no more than this.
   EXPECT_THAT(table.rows[1],
               ElementsAre("2", "old", "-", "RUNNING", "-", "-", "-", "-", "-", "-", "-", ""));
+}
+
+TEST(JobTable, UnknownTimeOfSubmissionHasNoAge) {
+  ListedJob job = training(17, "llama");
+  job.summary.submitted_wall_ms = 0;
+  EXPECT_EQ(job_rows({job}, SIZE_MAX, kNow).rows[0][10], "-");
+  EXPECT_EQ(elapsed_ms(0, kNow), std::nullopt);
+  EXPECT_EQ(elapsed_ms(kNow, 0), std::nullopt);
+  EXPECT_EQ(elapsed_ms(kNow, kNow - 1), 0) << "the clock went back";
+  EXPECT_EQ(elapsed_ms(kNow, kNow + 7), 7);
 }
 
 TEST(JobTable, GoodputIsNotKnownOfACommandThatToldNoStep) {
