@@ -24,15 +24,6 @@ bool environment_has(const char* name) {
   return value != nullptr && *value != '\0';
 }
 
-// Bytes of the UTF-8 character at `at`, 0 if it is not one.
-size_t character_length(std::string_view text, size_t at) {
-  const std::string_view rest = text.substr(at);
-  const size_t length = utf8_sequence_length(rest);
-  // U+0080 to U+009F are control characters too.
-  if (length == 2 && rest[0] == '\xc2' && static_cast<unsigned char>(rest[1]) < 0xa0) return 0;
-  return length;
-}
-
 std::string formatted(const char* format, double value) {
   std::array<char, 64> buffer{};
   std::snprintf(buffer.data(), buffer.size(), format, value);
@@ -84,10 +75,10 @@ Colour colour_of_state(std::string_view state) {
 std::string printable(std::string_view text) {
   std::string result;
   for (size_t i = 0; i < text.size();) {
-    const size_t length = character_length(text, i);
-    const auto lead = static_cast<unsigned char>(text[i]);
-    if (length == 0 || lead < 0x20 || lead == 0x7f) {
-      result += lead == '\t' || lead == '\n' ? ' ' : '?';
+    const std::string_view rest = text.substr(i);
+    const size_t length = utf8_sequence_length(rest);
+    if (length == 0 || starts_with_control(rest)) {
+      result += text[i] == '\t' || text[i] == '\n' ? ' ' : '?';
       i += std::max<size_t>(length, 1);
       continue;
     }

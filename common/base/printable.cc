@@ -12,7 +12,7 @@ std::string printable_line(std::string_view text, size_t max_bytes) {
     const char first = text.front();
     if (first == '\n' || first == '\r' || first == '\t') {
       line += ' ';
-    } else if (length == 0 || static_cast<unsigned char>(first) < 0x20 || first == 0x7f) {
+    } else if (length == 0 || starts_with_control(text)) {
       line += '?';
     } else {
       line.append(text.substr(0, length));

@@ -31,4 +31,11 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
+bool starts_with_control(std::string_view text) {
+  if (text.empty()) return false;
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  if (byte(0) < 0x20 || byte(0) == 0x7f) return true;
+  return byte(0) == 0xc2 && text.size() > 1 && byte(1) >= 0x80 && byte(1) <= 0x9f;
+}
+
 }  // namespace hpctl

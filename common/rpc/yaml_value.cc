@@ -55,9 +55,13 @@ bool is_reserved_variable(const std::string& name) {
 }  // namespace
 
 bool is_plain_text(std::string_view text) {
-  return is_utf8(text) && std::none_of(text.begin(), text.end(), [](char c) {
-           return (static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n') || c == 0x7f;
-         });
+  while (!text.empty()) {
+    const size_t length = utf8_sequence_length(text);
+    const bool is_blank = text.front() == '\t' || text.front() == '\n';
+    if (length == 0 || (starts_with_control(text) && !is_blank)) return false;
+    text.remove_prefix(length);
+  }
+  return true;
 }
 
 std::string describe_node(const YAML::Node& node) {

@@ -175,7 +175,11 @@ void PageServer::serve(mg_connection* connection) {
   if (!has_our_host(connection)) {
     return send_reply(connection, {403, "text/plain", "not a name of this server\n"});
   }
-  if (path == "/open") return open_session(connection, info.query_string);
+  if (path == "/open") {
+    // A chat or mail program that previews a link asks with HEAD. That must not use up its code.
+    if (method == "HEAD") return send_html(connection, 200, "");
+    return open_session(connection, info.query_string);
+  }
   const auto uid = access_.of(cookie_value(connection, cookie_name()));
   if (!uid) return send_html(connection, 401, kNoSession);
   ++requests_;

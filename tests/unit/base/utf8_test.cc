@@ -28,6 +28,14 @@ TEST(Utf8, WellFormedSequencesOnly) {
   }
 }
 
+// A terminal that takes 8-bit controls obeys U+009B as it does ESC [.
+TEST(Printable, NoControlCharacterIsLeft) {
+  EXPECT_EQ(printable_line("a\x1b[2J\xc2\x9bx\x7f", 40), "a?[2J?x?");
+  EXPECT_EQ(printable_line("\xc2\x80\xc2\x9f\xc2\xa0", 40), "??\xc2\xa0") << "no control";
+  EXPECT_FALSE(starts_with_control("\xc2"));
+  EXPECT_FALSE(starts_with_control(""));
+}
+
 // The library's dump() threw type_error.316: a path of such bytes aborted every controller that had
 // a job in it.
 TEST(JsonText, InvalidBytesAreReplaced) {

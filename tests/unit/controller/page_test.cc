@@ -149,6 +149,15 @@ TEST_F(PageServerTest, WhoFollowedALinkSeesThePageAndWhatItAsksFor) {
   EXPECT_THAT(http_get(port_, "/etc/passwd", cookie), HasSubstr("404 Not Found"));
 }
 
+TEST_F(PageServerTest, HeadOfALinkKeepsItsCode) {
+  const std::string link = "/open?code=" + access_.make_code(7).value();
+  const std::string head =
+      http_send(port_, "HEAD " + link + " HTTP/1.0\r\nHost: localhost\r\n\r\n");
+  EXPECT_THAT(head, StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(head, Not(HasSubstr("Set-Cookie")));
+  EXPECT_THAT(http_get(port_, link), HasSubstr("Set-Cookie"));
+}
+
 TEST_F(PageServerTest, NobodyElseIsToldAnything) {
   const std::string cookie = signed_in();
   const std::string code = access_.make_code(7).value();
