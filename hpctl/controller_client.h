@@ -31,6 +31,7 @@ class ControllerClient final : public JobSource {
   Result<std::vector<EventView>> events(JobId job, uint64_t after_seq) override;
   Result<Explanation> why(JobId job) override;
   bool is_live() const override { return true; }
+  ControllerClient* controller() override { return this; }
 
   Result<JobId> submit(const std::string& spec_json, const std::string& submit_key);
   // The state after the request.

@@ -30,6 +30,7 @@ class JobLives final : public JobSource {
     return explain(all, job);
   }
   bool is_live() const override { return live_->is_live(); }
+  ControllerClient* controller() override { return live_->controller(); }
   std::string notice(const JobView& job) const override { return live_->notice(job); }
 
  private:

@@ -22,6 +22,8 @@ struct Explanation {
   std::vector<EventView> chain;
 };
 
+class ControllerClient;
+
 class JobSource {
  public:
   virtual ~JobSource() = default;
@@ -33,6 +35,9 @@ class JobSource {
   virtual Result<Explanation> why(JobId job) = 0;
   // False when the answers are what a controller last wrote.
   virtual bool is_live() const = 0;
+  // The controller that answers, for what only it can do; nullptr where none does. Lives as long as
+  // this.
+  virtual ControllerClient* controller() { return nullptr; }
   // For people: says what a record of a job that has not ended is worth. "" when there is nothing
   // to say.
   virtual std::string notice(const JobView&) const { return ""; }

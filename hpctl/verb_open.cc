@@ -54,9 +54,7 @@ Result<v1::OpenPageResponse> ask(const std::vector<std::string>& arguments) {
     return client->open_page("");
   }
   HP_TRY_ASSIGN(const OpenJob job, open_job(arguments[0]));
-  if (auto* live = dynamic_cast<ControllerClient*>(job.source.get())) {
-    return live->open_page(to_string(job.id));
-  }
+  if (auto* live = job.source->controller()) return live->open_page(to_string(job.id));
   if (is_slurm_job(job.paths, job.id)) {
     return Error{ErrorCode::kUnavailable,
                  "no controller of job " + to_string(job.id) +

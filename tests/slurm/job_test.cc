@@ -73,6 +73,11 @@ TEST_F(SlurmJobs, SubmitCarriesOutAPlanOfFaults) {
   ASSERT_FALSE(recoveries.empty());
   EXPECT_GT(recoveries.front(), report["faults"][2]["seq"].get<uint64_t>()) << diagnosis(job);
   EXPECT_NE(causes(job, "WorkerExited").find("SIGKILL"), std::string::npos);
+  // Whatever one may ask about a job that runs.
+  for (const char* verb : {"status", "why", "events", "nodes", "goodput", "open"}) {
+    const auto said = home_.hpctl({verb, to_string(job)});
+    EXPECT_EQ(said.exit_code, 0) << verb << ": " << said.out << said.err;
+  }
   EXPECT_EQ(home_.hpctl({"cancel", to_string(job)}).exit_code, 0);
   EXPECT_EQ(home_.wait_for_end(job, kPatience), "CANCELLED");
   const auto ledger = home_.hpctl({"checkpoint", "ledger", home_.paths().default_checkpoints(job)});
