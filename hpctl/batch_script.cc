@@ -5,6 +5,7 @@
 
 #include "common/base/container_options.h"
 #include "common/base/quantity.h"
+#include "common/base/srun_environment.h"
 
 namespace hpctl {
 namespace {
@@ -218,6 +219,7 @@ std::string batch_script(const SlurmSubmission& submission, const JobSpec& spec,
   text += "export HPCTL_CLUSTER=" + shell_quoted(settings.cluster) + "\n";
   text += "# By which certificates they are known; empty: what /etc/hpctl/cluster.conf says.\n";
   text += "export HPCTL_CLUSTER_CA=" + shell_quoted(settings.cluster_ca) + "\n";
+  text += "# srun would take them for its options.\n" + unset_srun_options();
   text += "job=$SLURM_JOB_ID\n";
   text += "key=" + shell_quoted(settings.directory.name()) + "\n";
   text += "job_dir=" + shell_quoted(settings.directory.path) + "\n";

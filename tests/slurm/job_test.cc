@@ -6,6 +6,7 @@
 #include "common/base/file.h"
 #include "tests/slurm/slurm_test.h"
 #include "tests/support/promise.h"
+#include "tests/support/scoped_variable.h"
 
 namespace hpctl::testing {
 namespace {
@@ -55,6 +56,10 @@ TEST_F(SlurmJobs, SubmitCarriesOutAPlanOfFaults) {
                                 "  - {fault: cut-agent}\n"
                                 "  - {fault: cut-peers}\n")
                   .ok());
+  // What the submitter's shell has for other steps changes none of the job's (its own and those
+  // that the controller starts later).
+  const ScopedVariable cpus("SRUN_CPUS_PER_TASK", "64");
+  const ScopedVariable memory("SLURM_MEM_PER_CPU", "900000");
   const auto chaos =
       submit(SlurmJob{.training = {.name = "attacked", .steps = 1000000}}, {"--chaos", plan});
   EXPECT_EQ(chaos.exit_code, 0) << chaos.out << chaos.err;

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/schedulers/slurm/slurm_scheduler.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <string_view>
 
 #include "common/base/exclusion.h"
 #include "common/base/file.h"
 #include "common/base/job_files.h"
 #include "common/base/lineage.h"
 #include "common/base/log.h"
+#include "common/base/srun_environment.h"
 #include "controller/schedulers/slurm/node_replacement.h"
 
 namespace hpctl {
@@ -43,13 +47,13 @@ std::string minutes_text(int64_t ms) {
   return std::to_string(seconds / 60) + " min " + std::to_string(seconds % 60) + " s";
 }
 
-// Ours, without what the surrounding step or script asked for.
+// Ours, without what srun would take for its options.
 std::vector<std::string> environment_of_step() {
   std::vector<std::string> words = {"/usr/bin/env"};
-  for (const char* name :
-       {"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NNODES", "SLURM_NTASKS_PER_NODE",
-        "SLURM_DISTRIBUTION", "SLURM_CPU_BIND", "SLURM_MEM_PER_NODE", "SLURM_MEM_PER_CPU"}) {
-    words.insert(words.end(), {"-u", name});
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    const std::string_view name = text.substr(0, text.find('='));
+    if (is_srun_option(name)) words.insert(words.end(), {"-u", std::string(name)});
   }
   return words;
 }

@@ -11,6 +11,7 @@
 
 #include "common/base/container_options.h"
 #include "common/base/file.h"
+#include "common/base/srun_environment.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/support/temporary_directory.h"
 
@@ -97,6 +98,38 @@ TEST_F(BatchScript, CarriesByWhoseCertificatesItIsKnown) {
   ASSERT_EQ(run().exit_code, 0);
   EXPECT_EQ(log_text("controller"), "'/etc/hpctl/c a.pem'\n");
   EXPECT_EQ(log_text("agent"), "'/etc/hpctl/c a.pem'\n");
+}
+
+// SRUN_CPUS_PER_TASK of a submitter's shell let no step start, and every node was excluded.
+TEST_F(BatchScript, LeavesNoOptionOfSrunInTheEnvironment) {
+  program("hpcontroller", "env > " + log("controller") + "\n" + ends(0));
+  program("hpagent", "env > " + log("agent"));
+  ASSERT_EQ(run({"SRUN_CPUS_PER_TASK=64", "SLURM_NTASKS=9", "SLURM_HINT=nomultithread",
+                 "SLURM_CLUSTERS=other", "SLURM_CLUSTER_NAME=c", "SLURM_RESTART_COUNT=0",
+                 "SLURM_CONF=/etc/slurm.conf"})
+                .exit_code,
+            0);
+  for (const char* name : {"controller", "agent"}) {
+    const std::string environment = "\n" + log_text(name);
+    for (const char* gone : {"\nSRUN_", "\nSLURM_NTASKS", "\nSLURM_HINT", "\nSLURM_CLUSTERS"}) {
+      EXPECT_THAT(environment, Not(HasSubstr(gone))) << name;
+    }
+    for (const char* kept : {"\nSLURM_JOB_ID=7\n", "\nSLURM_CLUSTER_NAME=c\n",
+                             "\nSLURM_RESTART_COUNT=0\n", "\nSLURM_CONF=/etc/slurm.conf\n"}) {
+      EXPECT_THAT(environment, HasSubstr(kept)) << name;
+    }
+  }
+}
+
+// The script and the controller that starts single agents again clear the same.
+TEST_F(BatchScript, KnowsTheSameOptionsOfSrunAsTheController) {
+  for (const char* name : {"SRUN_EXPORT_ENV", "SLURM_MEM_PER_CPU", "SLURM_CPU_BIND",
+                           "SLURM_STEP_ID", "SLURM_CLUSTERS"}) {
+    EXPECT_TRUE(is_srun_option(name)) << name;
+  }
+  for (const char* name : {"SLURM_JOB_NODELIST", "SLURM_CONF", "SLURMD_NODENAME", "PATH"}) {
+    EXPECT_FALSE(is_srun_option(name)) << name;
+  }
 }
 
 TEST_F(BatchScript, EndsWithTheVerdict) {
