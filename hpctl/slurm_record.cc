@@ -86,19 +86,10 @@ std::string SlurmRecord::start_failure(const JobView& view) const {
   return matters ? read_start_failure(paths_.job(JobId{view.job})) : "";
 }
 
-Result<SlurmJob> SlurmRecord::ask_slurm(JobId job) {
-  if (!silent_.empty()) return Error{ErrorCode::kUnavailable, silent_};
-  auto answer = slurm_.job(job);
-  if (!answer.ok() && answer.error().code == ErrorCode::kUnavailable) {
-    silent_ = answer.error().message;
-  }
-  return answer;
-}
-
 Result<JobView> SlurmRecord::last_known(JobId job) {
   auto recorded = read_status(paths_, job);
   if (recorded.ok() && has_ended(recorded->state)) return recorded;
-  const auto slurm = ask_slurm(job);
+  const auto slurm = slurm_.job(job);
   // Its end is recorded before Slurm knows of it, and may have been while Slurm was asked.
   if (!slurm.ok() || slurm->has_ended()) recorded = read_status(paths_, job);
   if (recorded.ok() && has_ended(recorded->state)) return recorded;
@@ -130,7 +121,8 @@ Result<JobView> SlurmRecord::get_job(JobId job) {
 }
 
 std::string SlurmRecord::notice(const JobView& job) const {
-  if (!silent_.empty()) return "Slurm cannot be asked, this is the last record: " + silent_;
+  const std::string silent = slurm_.silence();
+  if (!silent.empty()) return "Slurm does not answer, this is the last record: " + silent;
   if (has_ended(job.state) || job.state == "PENDING" || job.state == "STARTING") return "";
   return why_ + "; this is the job's last record (an agent of the job starts another controller)";
 }

@@ -7,18 +7,19 @@
 
 #include <memory>
 
-#include "common/rpc/hpslurm.h"
 #include "hpctl/job_source.h"
+#include "hpctl/slurm_answers.h"
 
 namespace hpctl {
 
 class SlurmRecord final : public JobSource {
  public:
-  // Slurm is asked at most once per job and call, and no more after it did not answer.
-  // `why`: for people, why the record is asked and not the controller.
+  // Slurm is asked at most once per job and call. `why`: for people, why the record is asked and
+  // not the controller.
   explicit SlurmRecord(const HomePaths& paths,
-                       std::string why = "the job's controller does not answer")
-      : paths_(paths), why_(std::move(why)) {}
+                       std::string why = "the job's controller does not answer",
+                       SlurmAnswers& slurm = SlurmAnswers::of_process())
+      : paths_(paths), why_(std::move(why)), slurm_(slurm) {}
 
   // The Slurm jobs of this home.
   Result<std::vector<JobSummary>> list_jobs() override;
@@ -30,14 +31,12 @@ class SlurmRecord final : public JobSource {
   std::string notice(const JobView& job) const override;
 
  private:
-  Result<SlurmJob> ask_slurm(JobId job);
   Result<JobView> last_known(JobId job);
   std::string start_failure(const JobView& view) const;
 
   HomePaths paths_;
   const std::string why_;
-  SlurmClient slurm_;
-  std::string silent_;  // why Slurm is asked no more; "" = it answers
+  SlurmAnswers& slurm_;
 };
 
 // `view` is what is recorded; Slurm's word about the job is applied to it. Pure.

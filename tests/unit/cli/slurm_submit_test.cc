@@ -259,7 +259,19 @@ TEST_F(SlurmSubmit, ASilentSlurmIsExitThreeWhereNothingIsRecorded) {
   write(slurm() + "/faults", "job refuse unavailable slurmctld does not answer\n");
   const CommandResult recorded = hpctl({"status", "100"});
   EXPECT_EQ(recorded.exit_code, kExitOk);
-  EXPECT_THAT(recorded.err, HasSubstr("Slurm cannot be asked, this is the last record"));
+  EXPECT_THAT(recorded.err, HasSubstr("Slurm does not answer, this is the last record"));
+}
+
+// A slurmctld that did not answer made `status NAME` wait for each of its questions, 20 s together.
+TEST_F(SlurmSubmit, SilentSlurmIsAskedOnceByACommand) {
+  ASSERT_EQ(submit().exit_code, kExitOk);
+  controller_says("RUNNING");
+  write(slurm() + "/faults", "job hang\njob hang\njob hang\n");
+  write(slurm() + "/calls", "");
+  const CommandResult recorded = hpctl({"status", "c"});
+  EXPECT_EQ(recorded.exit_code, kExitOk) << recorded.err;
+  EXPECT_THAT(recorded.err, HasSubstr("Slurm does not answer, this is the last record"));
+  EXPECT_EQ(text_of(slurm() + "/calls"), "version\njob\n");
 }
 
 TEST_F(SlurmSubmit, CancelOfAWaitingJobIsSlurms) {
