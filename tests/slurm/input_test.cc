@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "tests/slurm/slurm_test.h"
 
 namespace hpctl::testing {
@@ -42,10 +44,13 @@ TEST_F(BadInput, MoreNodesThanThereAre) {
   expect_no_job();
 }
 
-// /tmp/hpctl-UID is each node's own on the cluster with namespaces.
+// /tmp/hpctl-UID is each node's own on the cluster with namespaces. The directory that submit makes
+// on this machine is of this test alone, and goes: another cluster's owner would be refused.
 TEST_F(BadInput, CheckpointDirectoryIsNotShared) {
   if (!has_network_namespaces()) GTEST_SKIP() << "no namespaces here: all directories are shared";
-  const SlurmJob spec{.checkpoint_dir = "/tmp/hpctl-0/not-shared-checkpoints"};
+  const std::string not_shared =
+      "/tmp/hpctl-0/" + std::filesystem::path(home_.directory()).filename().string();
+  const SlurmJob spec{.checkpoint_dir = not_shared};
   const auto result = submit(spec, {"--wait"});
   EXPECT_NE(result.exit_code, 0);
   EXPECT_THAT(result.out + result.err, HasSubstr("n2"));
@@ -57,6 +62,7 @@ TEST_F(BadInput, CheckpointDirectoryIsNotShared) {
       },
       kPatience))
       << slurm({"squeue"}).out;
+  std::filesystem::remove_all(not_shared);
 }
 
 }  // namespace
