@@ -258,6 +258,18 @@ TEST_F(SchedulerOnSlurm, AReplacementIsAskedForOnce) {
   EXPECT_EQ(reason(), "Action:Replace") << "whoever asked first is left alone";
 }
 
+TEST_F(SchedulerOnSlurm, AnAdministratorsDrainStays) {
+  ASSERT_EQ(run_command("scontrol update nodename=n2 state=drain reason='ticket 7'").code, 0);
+  const auto refused = request_recovery(*slurm_, "n2", {}, false);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kPermissionDenied);
+  EXPECT_THAT(refused.error().message, HasSubstr("\"ticket 7\""));
+  EXPECT_THAT(
+      refused.error().message,
+      HasSubstr("run: sudo scontrol update nodename=n2 state=FAIL reason=\"Action:Replace\""));
+  EXPECT_EQ(slurm_->nodes({"n2"})->front().reason, "ticket 7");
+}
+
 TEST_F(SchedulerOnSlurm, ARebootIsAskedForOnceAndNotAfterOne) {
   const SlurmNode node = slurm_->nodes({"n2"})->front();
   ASSERT_GT(node.boot_time_s, 0);

@@ -2,7 +2,8 @@
 // HyperPod puts another machine in a node's place, or reboots it, when the node's state is FAIL and
 // its reason is exactly one of two strings. Slurm may append to a reason that stands ("… : Not
 // responding"), so it is read by its beginning. Whoever wrote one first is to be left alone until
-// the node is back.
+// the node is back. A reason that is neither HyperPod's nor Slurm's own is a person's, or a site's
+// health check's: hpctl never overwrites it, and an operator gets the command instead.
 #pragma once
 
 #include <string>
@@ -22,10 +23,14 @@ bool is_reboot_requested(const SlurmNode& node);
 // slurmd was silent for SlurmdTimeout. An operator who takes a node down gives another reason.
 bool is_given_up(const SlurmNode& node);
 
+// Somebody has taken the node out of service for a reason of their own ("ticket 7").
+bool has_foreign_reason(const SlurmNode& node);
+
 enum class ReplacementStep {
   kAsk,        // write the reason
   kWait,       // work has not left the node
   kStandBack,  // somebody has asked already
+  kForeign,    // somebody took the node out for another reason, which stays
   kReplaced,   // it is another machine by now
   kRebooted,   // it has booted since the reboot was wanted
 };
@@ -38,7 +43,7 @@ ReplacementStep next_step(const SlurmNode& node, const RecoveryOrder& order, boo
 
 // kAsk: asked for now; kStandBack: somebody had asked before; kRebooted: nothing is to be asked.
 // kFailedPrecondition when work is still there or another machine is; kPermissionDenied with the
-// command for an operator.
+// command for an operator, also where a foreign reason stands.
 Result<ReplacementStep> request_recovery(SlurmClient& slurm, const std::string& node,
                                          const RecoveryOrder& order, bool has_work);
 

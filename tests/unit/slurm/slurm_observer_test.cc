@@ -116,7 +116,8 @@ TEST(NodeReplacement, IsAskedForOnceAndOnlyWhenWorkHasLeft) {
     EXPECT_EQ(next_step(bad, {false, "i-1"}, false), ReplacementStep::kStandBack) << reason;
     EXPECT_EQ(next_step(bad, {false, "i-1"}, true), ReplacementStep::kStandBack) << reason;
   }
-  for (const char* reason : {"action:replace", "Not responding", " Action:Replace"}) {
+  for (const char* reason : {"Not responding", "Not responding [slurm@2026-11-27T18:00:00]",
+                             "Kill task failed", "gres/gpu count reported lower than configured"}) {
     bad.reason = reason;
     EXPECT_EQ(next_step(bad, {false, "i-1"}, false), ReplacementStep::kAsk) << reason;
   }
@@ -129,6 +130,18 @@ TEST(NodeReplacement, IsAskedForOnceAndOnlyWhenWorkHasLeft) {
   bad.reason = "Action:Replace";
   bad.instance_id = "i-2";
   EXPECT_EQ(next_step(bad, {false, "i-1"}, false), ReplacementStep::kReplaced);
+}
+
+// An administrator's drain was overwritten, and HyperPod put the node back into service.
+TEST(NodeReplacement, ForeignReasonIsNeverOverwritten) {
+  for (const char* reason :
+       {"ticket 7", "action:replace", " Action:Replace", "NHC: check failed"}) {
+    const SlurmNode drained = node("n1", "MIXED", {"DRAIN"}, reason);
+    EXPECT_EQ(next_step(drained, {false, "i-1"}, false), ReplacementStep::kForeign) << reason;
+    EXPECT_EQ(next_step(drained, {true, "i-1"}, true), ReplacementStep::kForeign) << reason;
+  }
+  const SlurmNode back = node("n1", "IDLE", {}, "ticket 7");
+  EXPECT_EQ(next_step(back, {false, "i-1"}, false), ReplacementStep::kAsk) << "it is in service";
 }
 
 TEST(NodeReplacement, AReasonThatOutlivedItsFaultIsNoRequest) {
