@@ -20,7 +20,9 @@ Usage: hpctl VERB [arguments] [--json] [--help]
 )";
 
 constexpr const char* kOverviewEnd = R"(
-JOB is a job id, or a job's name while only one job has it.
+JOB is a job id or a name. Of several jobs with the name it is the one that
+lives, or else the newest, and a line on standard error says which. If several
+live, give an id.
 Every verb takes --json (for programs) and --help (purpose, examples, exit codes).
 
 Try it:

@@ -33,14 +33,14 @@ Error no_such_job(const std::string& word, const std::vector<JobSummary>& jobs) 
                    " `hpctl ps` lists all"};
 }
 
-Error ambiguous(const std::string& word, const std::vector<JobSummary>& found) {
+Error several_live(const std::string& word, const std::vector<JobSummary>& live) {
   constexpr size_t kShown = 5;
   std::string list;
-  const size_t begin = found.size() > kShown ? found.size() - kShown : 0;
-  for (size_t i = begin; i < found.size(); ++i) {
-    list += (list.empty() ? "" : ", ") + to_string(found[i].job) + " " + found[i].state;
+  const size_t begin = live.size() > kShown ? live.size() - kShown : 0;
+  for (size_t i = begin; i < live.size(); ++i) {
+    list += (list.empty() ? "" : ", ") + to_string(live[i].job) + " " + live[i].state;
   }
-  return Error{ErrorCode::kNotFound, std::to_string(found.size()) + " jobs are named " +
+  return Error{ErrorCode::kNotFound, std::to_string(live.size()) + " live jobs are named " +
                                          quoted(word) + "; give an id (the newest: " + list + ")"};
 }
 
@@ -99,16 +99,23 @@ std::unique_ptr<JobSource> open_record(const HomePaths& paths, JobId job) {
   return std::make_unique<RecordedJobs>(paths);
 }
 
-Result<JobId> find_job(JobSource& source, const std::string& word) {
+Result<FoundJob> find_job(JobSource& source, const std::string& word) {
   HP_TRY_ASSIGN(const std::vector<JobSummary> jobs, source.list_jobs());
-  std::vector<JobSummary> found;
+  std::vector<JobSummary> named;
+  std::vector<JobSummary> live;
   for (const auto& job : jobs) {
-    if (to_string(job.job) == word) return job.job;
-    if (job.name == word) found.push_back(job);
+    if (to_string(job.job) == word) return FoundJob{job.job, ""};
+    if (job.name != word) continue;
+    named.push_back(job);
+    if (!has_ended(job.state)) live.push_back(job);
   }
-  if (found.empty()) return no_such_job(word, jobs);
-  if (found.size() > 1) return ambiguous(word, found);
-  return found[0].job;
+  if (named.empty()) return no_such_job(word, jobs);
+  if (live.size() > 1) return several_live(word, live);
+  const JobSummary& chosen = live.empty() ? named.back() : live.front();
+  if (named.size() == 1) return FoundJob{chosen.job, ""};
+  return FoundJob{chosen.job, "job " + to_string(chosen.job) + " is the " +
+                                  (live.empty() ? "newest" : "live one") + " of " +
+                                  std::to_string(named.size()) + " jobs named " + quoted(word)};
 }
 
 JobSummary unknown_job(JobId job, const std::string& name) {

@@ -53,8 +53,13 @@ std::unique_ptr<JobSource> open_source(const HomePaths& paths, JobId job);
 // The records of one job, whether its controller answers or not.
 std::unique_ptr<JobSource> open_record(const HomePaths& paths, JobId job);
 
-// The job meant by an id or a unique name; the error names what is near.
-Result<JobId> find_job(JobSource& source, const std::string& word);
+struct FoundJob {
+  JobId id;
+  std::string choice;  // for people: why this one of several with the name; "" = it is the only one
+};
+// The job meant by an id or a name. Of several jobs with the name it is the one that lives, or else
+// the newest; if several live, only an id will do. An error names what is near.
+Result<FoundJob> find_job(JobSource& source, const std::string& word);
 
 bool has_ended(const std::string& state);
 

@@ -16,9 +16,9 @@ namespace {
 constexpr std::chrono::seconds kClusterTimeout{5};
 
 // An id of Slurm's needs no list, for which Slurm would be asked about every job.
-Result<JobId> find_job(const HomePaths& paths, const std::string& word) {
+Result<FoundJob> find_job(const HomePaths& paths, const std::string& word) {
   for (const JobId job : slurm_jobs(paths)) {
-    if (to_string(job) == word) return job;
+    if (to_string(job) == word) return FoundJob{job, ""};
   }
   return find_job(*open_source(paths), word);
 }
@@ -86,9 +86,9 @@ Result<OpenJob> open_job(const std::string& word) {
   if (!found.ok()) {
     if (found.error().code != ErrorCode::kNotFound) return found.error();
     HP_TRY_ASSIGN(RemoteJob job, open_elsewhere(word, found.error()));
-    return OpenJob{job.paths, job.id, std::move(job.client), std::move(job.view)};
+    return OpenJob{job.paths, job.id, std::move(job.client), std::move(job.view), ""};
   }
-  const JobId id = *found;
+  const JobId id = found->id;
   auto source = open_source(paths, id);
   auto view = source->get_job(id);
   if (!view.ok() && view.error().code == ErrorCode::kUnavailable && source->is_live()) {
@@ -96,7 +96,13 @@ Result<OpenJob> open_job(const std::string& word) {
     view = source->get_job(id);
   }
   if (!view.ok()) return view.error();
-  return OpenJob{paths, id, std::move(source), std::move(*view)};
+  return OpenJob{paths, id, std::move(source), std::move(*view), found->choice};
+}
+
+Result<OpenJob> open_job(const Invocation& invocation) {
+  auto job = open_job(invocation.arguments[0]);
+  if (job.ok() && !job->choice.empty()) invocation.terminal.err << "hpctl: " << job->choice << "\n";
+  return job;
 }
 
 }  // namespace hpctl

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/base/paths.h"
+#include "hpctl/command_line.h"
 #include "hpctl/controller_client.h"
 #include "hpctl/job_source.h"
 
@@ -15,7 +16,8 @@ struct OpenJob {
   HomePaths paths;
   JobId id;
   std::unique_ptr<JobSource> source;
-  JobView view;  // as the job was when it was opened
+  JobView view;        // as the job was when it was opened
+  std::string choice;  // FoundJob::choice
 };
 
 // A job that this home does not have.
@@ -30,8 +32,10 @@ struct RemoteJob {
 // `not_here` where nobody knows more.
 Result<RemoteJob> open_elsewhere(const std::string& word, const Error& not_here);
 
-// `word` is an id or a unique name of a job of this home, or an id as above. Never starts a
+// `word` is an id or a name of a job of this home (find_job), or an id as above. Never starts a
 // controller.
 Result<OpenJob> open_job(const std::string& word);
+// The first argument of a verb; says on standard error which of several jobs it is.
+Result<OpenJob> open_job(const Invocation& invocation);
 
 }  // namespace hpctl

@@ -59,7 +59,7 @@ Result<std::string> cancel(const Terminal& terminal, const OpenJob& job) {
 
 int run(Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
-  const auto job = open_job(invocation.arguments[0]);
+  const auto job = open_job(invocation);
   if (!job.ok()) return report(terminal, job.error());
   const auto state = cancel(terminal, *job);
   if (!state.ok()) return report(terminal, state.error());

@@ -142,7 +142,7 @@ int run(Invocation& invocation) {
     terminal.err << plan.error().message;
     return kExitUsage;
   }
-  const auto job = open_job(invocation.arguments[0]);
+  const auto job = open_job(invocation);
   if (!job.ok()) return report(terminal, job.error());
   return run_chaos_and_report(invocation, *job, *plan, ChaosStart::kRunning);
 }

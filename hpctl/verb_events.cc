@@ -112,7 +112,7 @@ int run(Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
   const auto choice = make_choice(invocation);
   if (!choice.ok()) return report_usage(terminal, "events", choice.error().message);
-  auto job = open_job(invocation.arguments[0]);
+  auto job = open_job(invocation);
   if (!job.ok()) return report(terminal, job.error());
   if (invocation.has("--follow")) return follow(invocation, *job, *choice);
   const auto events = job->source->events(job->id, 0);

@@ -81,7 +81,7 @@ void print_table(const Terminal& terminal, const JobView& job, const TimeAccount
 
 int run(Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
-  const auto job = open_job(invocation.arguments[0]);
+  const auto job = open_job(invocation);
   if (!job.ok()) return report(terminal, job.error());
   if (const auto notice = job->source->notice(job->view); !notice.empty()) {
     terminal.err << "hpctl: " << notice << "\n";

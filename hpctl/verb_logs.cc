@@ -126,9 +126,9 @@ int run(Invocation& invocation) {
   if (!rank.ok()) return report_usage(terminal, "logs", rank.error().message);
   const auto tail = number_option(invocation, "--tail", 0, 1'000'000'000);
   if (!tail.ok()) return report_usage(terminal, "logs", tail.error().message);
-  const auto opened = open_job(invocation.arguments[0]);
+  const auto opened = open_job(invocation);
   if (!opened.ok()) return report(terminal, opened.error());
-  const auto& [paths, id, source, job] = *opened;
+  const auto& [paths, id, source, job, choice] = *opened;
 
   Logs logs;
   const auto ranks = find_logs(paths, id, *rank, logs);

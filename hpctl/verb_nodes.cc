@@ -94,8 +94,8 @@ Exit codes: 0 shown or done, 1 no such job or node, or refused, 3 no controller 
 Result<std::vector<JobId>> wanted_jobs(JobSource& source, const Invocation& invocation) {
   std::vector<JobId> jobs;
   if (!invocation.arguments.empty()) {
-    HP_TRY_ASSIGN(const JobId job, find_job(source, invocation.arguments[0]));
-    jobs.push_back(job);
+    HP_TRY_ASSIGN(const FoundJob job, find_job(source, invocation.arguments[0]));
+    jobs.push_back(job.id);
     return jobs;
   }
   HP_TRY_ASSIGN(const std::vector<JobSummary> all, source.list_jobs());
@@ -156,8 +156,8 @@ Result<std::vector<JobId>> jobs_with(const HomePaths& paths, const Invocation& i
   const auto source = open_source(paths);
   std::vector<JobId> jobs;
   if (invocation.has("--job")) {
-    HP_TRY_ASSIGN(const JobId job, find_job(*source, invocation.options.at("--job")));
-    jobs.push_back(job);
+    HP_TRY_ASSIGN(const FoundJob job, find_job(*source, invocation.options.at("--job")));
+    jobs.push_back(job.id);
     return jobs;
   }
   HP_TRY_ASSIGN(const std::vector<JobSummary> all, source->list_jobs());

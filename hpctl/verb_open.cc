@@ -47,13 +47,13 @@ Options:
 Exit codes: 0 printed, 1 no such job, 2 wrong arguments, 3 no controller answers
 )";
 
-Result<v1::OpenPageResponse> ask(const std::vector<std::string>& arguments) {
-  if (arguments.empty()) {
+Result<v1::OpenPageResponse> ask(const Invocation& invocation) {
+  if (invocation.arguments.empty()) {
     HP_TRY_ASSIGN(const HomePaths paths, home_from_environment());
     HP_TRY_ASSIGN(const auto client, ControllerClient::ensure(paths));
     return client->open_page("");
   }
-  HP_TRY_ASSIGN(const OpenJob job, open_job(arguments[0]));
+  HP_TRY_ASSIGN(const OpenJob job, open_job(invocation));
   if (auto* live = job.source->controller()) return live->open_page(to_string(job.id));
   if (is_slurm_job(job.paths, job.id)) {
     return Error{ErrorCode::kUnavailable,
@@ -110,7 +110,7 @@ int run(Invocation& invocation) {
     if (invocation.arguments.empty()) return open_cluster(invocation);
     return report_usage(invocation.terminal, "open", "-A is for the page of all jobs; without JOB");
   }
-  const auto opened = ask(invocation.arguments);
+  const auto opened = ask(invocation);
   if (!opened.ok()) return report(invocation.terminal, opened.error());
   print_link(invocation, opened->url(), opened->node());
   return kExitOk;

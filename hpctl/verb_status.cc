@@ -140,7 +140,7 @@ void print_workers(const Terminal& terminal, const JobView& job) {
 
 int run(Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
-  const auto job = open_job(invocation.arguments[0]);
+  const auto job = open_job(invocation);
   if (!job.ok()) return report(terminal, job.error());
   const JobView& status = job->view;
   if (const auto notice = job->source->notice(status); !notice.empty()) {

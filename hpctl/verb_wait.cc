@@ -28,7 +28,7 @@ answers and none could be started, 130 interrupted
 
 int run(Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
-  auto job = open_job(invocation.arguments[0]);
+  auto job = open_job(invocation);
   if (!job.ok()) return report(terminal, job.error());
   if (has_ended(job->view.state)) return report_end(invocation, job->paths, job->view);
   if (is_slurm_job(job->paths, job->id)) {

@@ -102,7 +102,7 @@ void print_json(const Terminal& terminal, const JobView& job, const Explanation&
 
 int run(Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
-  const auto opened = open_job(invocation.arguments[0]);
+  const auto opened = open_job(invocation);
   if (!opened.ok()) return report(terminal, opened.error());
   const JobView& job = opened->view;
   const auto why = opened->source->why(opened->id);

@@ -118,10 +118,28 @@ TEST(Verbs, UnknownAndAmbiguousJobs) {
   EXPECT_EQ(ran.err, "hpctl: no job \"quikc\"; did you mean \"quick\"? `hpctl ps` lists all\n");
   ran = run_hpctl({"why", "same"});
   EXPECT_EQ(ran.status, kExitFailed);
-  EXPECT_EQ(ran.err,
-            "hpctl: 2 jobs are named \"same\"; give an id (the newest: 2 RUNNING, 3 RUNNING)\n");
+  EXPECT_EQ(
+      ran.err,
+      "hpctl: 2 live jobs are named \"same\"; give an id (the newest: 2 RUNNING, 3 RUNNING)\n");
   EXPECT_EQ(run_hpctl({"status", "9"}).err, "hpctl: no job \"9\"; `hpctl ps` lists all\n");
   EXPECT_THAT(run_hpctl({"status", "\x1b[2J"}).err, HasSubstr("no job \"?[2J\""));
+}
+
+// After the second try with one job file every verb asked for an id.
+TEST(Verbs, NameMeansTheLiveJobOrElseTheNewest) {
+  const ScopedHome home;
+  ScriptedController controller(home.paths());
+  controller.jobs = {running_job(1, "same"), running_job(2, "same"), running_job(3, "same")};
+  for (auto& job : controller.jobs) job.set_state("FAILED");
+  CommandRun ran = run_hpctl({"status", "same"});
+  EXPECT_EQ(ran.status, kExitOk);
+  EXPECT_THAT(ran.out, HasSubstr("job 3 same"));
+  EXPECT_EQ(ran.err, "hpctl: job 3 is the newest of 3 jobs named \"same\"\n");
+  controller.jobs[1].set_state("RUNNING");
+  ran = run_hpctl({"status", "same"});
+  EXPECT_THAT(ran.out, HasSubstr("job 2 same"));
+  EXPECT_EQ(ran.err, "hpctl: job 2 is the live one of 3 jobs named \"same\"\n");
+  EXPECT_EQ(run_hpctl({"status", "1"}).err, "") << "an id is no choice";
 }
 
 TEST(Verbs, EventsAndWhy) {
