@@ -71,6 +71,11 @@ Outcome await_slurm(const SubmitPatience& patience) {
   const int64_t until_ms = clock.monotonic_ms() + patience.ms;
   for (bool said = false;; said = true) {
     const Outcome answer = slurm.ping();
+    if (!answer.ok() && answer.error().code == ErrorCode::kInternal) {
+      return Error{ErrorCode::kUnavailable,
+                   "no Slurm on this machine; add --local to run the job here (" +
+                       answer.error().message + ")"};
+    }
     if (answer.ok() || answer.error().code != ErrorCode::kUnavailable) return answer;
     const int64_t left_ms = until_ms - clock.monotonic_ms();
     if (left_ms <= 0) {

@@ -22,6 +22,8 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kStartMs = 10'000;
+// libslurm's last words where it finds no slurm.conf, no sackd and no DNS record.
+constexpr char kNoConfiguration[] = "Could not establish a configuration source";
 
 bool mentions_munge(const std::string& text) {
   return text.find("unge") != std::string::npos;  // "Munge encode failed", "munged", "auth/munge"
@@ -68,7 +70,7 @@ Outcome SlurmClient::start() {
     program = directory + "/hpslurm";
   }
   if (!is_accessible(program)) {
-    return Error{ErrorCode::kNotFound,
+    return Error{ErrorCode::kInternal,
                  "there is no " + program +
                      ": it is built where Slurm's headers are; install libslurm-dev (or configure "
                      "with -DSLURM_PREFIX=/opt/slurm) and run scripts/build.sh release hpslurm"};
@@ -79,9 +81,11 @@ Outcome SlurmClient::start() {
                                std::min(options_.call_deadline_ms, kStartMs));
   if (!answer.ok()) {
     const char* file = std::getenv("SLURM_CONF");
-    return Error{answer.error().code, "cannot read Slurm's configuration: check " +
-                                          std::string(file == nullptr ? "slurm.conf" : file) +
-                                          " and SLURM_CONF: " + answer.error().message};
+    const bool has_none = answer.error().message.find(kNoConfiguration) != std::string::npos;
+    return Error{has_none ? ErrorCode::kInternal : answer.error().code,
+                 "cannot read Slurm's configuration: check " +
+                     std::string(file == nullptr ? "slurm.conf" : file) +
+                     " and SLURM_CONF: " + answer.error().message};
   }
   HP_TRY_ASSIGN(version_, as<SlurmVersion>(decode(*answer)));
   return Ok{};

@@ -7,9 +7,11 @@
 // wrote to its stderr becomes part of the error: cause and remedy in one line.
 //
 // Codes: kUnavailable   slurmctld or munged does not answer, deadline passed: try again later
+//        kInternal      this machine has no hpslurm (says how to get it), or no configuration of
+//                       Slurm; nothing is known about any job
 //        kInvalidArgument  Slurm refuses the request as it is (unknown partition, bad constraint)
 //        kPermissionDenied with the command that an operator must run where there is one
-//        kNotFound      no such job, node; or no hpslurm was built (says how to get it)
+//        kNotFound      Slurm says that there is no such job or node
 //        kFailedPrecondition  the job is not in the expected state any more
 #pragma once
 

@@ -65,6 +65,18 @@ TEST_F(SlurmSubmit, ARefusalLeavesNothing) {
   EXPECT_TRUE(job_directories().empty());
 }
 
+// It was asked for 30 s.
+TEST_F(SlurmSubmit, WithoutSlurmHereLocalIsNamedAtOnce) {
+  write(slurm() + "/faults",
+        "version die hpslurm: fatal: Could not establish a configuration source\n");
+  const CommandResult result = submit();
+  EXPECT_EQ(result.exit_code, kExitNoController);
+  EXPECT_THAT(result.err, StartsWith("hpctl: no Slurm on this machine; add --local to run the job "
+                                     "here ("));
+  EXPECT_EQ(text_of(slurm() + "/calls"), "version\n");
+  EXPECT_TRUE(job_directories().empty());
+}
+
 TEST_F(SlurmSubmit, AProgramThatIsNotBesideTheJobFileIsRefused) {
   write(home_.directory() + "/job.yaml", "name: c\nworkload: {command: [./nope.py]}\n");
   const CommandResult result = submit();

@@ -125,8 +125,15 @@ TEST_F(Client, AMissingProgramSaysHowToGetIt) {
   SlurmClient client(absent);
   const auto failed = client.ping();
   ASSERT_FALSE(failed.ok());
-  EXPECT_EQ(failed.error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(failed.error().code, ErrorCode::kInternal) << "kNotFound would say that a job is gone";
   EXPECT_THAT(failed.error().message, HasSubstr("libslurm-dev"));
+}
+
+TEST_F(Client, MachineWithoutSlurmIsNoSilence) {
+  happens("version die hpslurm: fatal: Could not establish a configuration source");
+  const auto failed = client_->job(JobId{7});
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.error().code, ErrorCode::kInternal) << failed.error().message;
 }
 
 TEST_F(Client, ARefusalIsNotRetried) {
