@@ -67,11 +67,11 @@ constexpr TrainKey kKeys[] = {
      "tiny-gpt, gpt3-1.7b, gpt3-3.6b, gpt3-7.5b, gpt3-18.4b, gpt3-39.1b, gpt3-76.1b, "
      "gpt3-145.6b, gpt3-310b"},
     {.path = "workload.train.model.arch", .field = HP_WORD(model.arch), .initial = "of the preset",
-     .meaning = "llama (without a preset): RMSNorm, rotary positions, grouped queries, SwiGLU, "
-     "no biases. qwen2 (Qwen2 and 2.5): that with biases of queries, keys and values. qwen3: "
-     "that with an RMSNorm of each head's query and key. mistral: that with a sliding window. "
-     "gpt: as GPT-2, and GPT-3 in Megatron-LM; LayerNorm, learned positions, GELU (tanh form), "
-     "biases; kv_heads = heads."},
+     .meaning = "llama (without a preset): RMSNorm, rotary positions, grouped queries, SwiGLU, no "
+     "biases. qwen2 (Qwen2 and 2.5): adds biases of queries, keys and values. qwen3: adds an "
+     "RMSNorm of each head's query and key. mistral: adds a sliding window. gpt: GPT-2, and GPT-3 "
+     "as in Megatron-LM. It has LayerNorm, learned positions, GELU (tanh form), biases, and "
+     "kv_heads = heads."},
     {.path = "workload.train.model.dim", .field = HP_FIELD(model.dim), .limits = {1, 1 << 20},
      .initial = "of the preset",
      .meaning = "Width of the residual stream; without head_dim, dim / heads is a whole number, "
@@ -101,8 +101,8 @@ constexpr TrainKey kKeys[] = {
      .meaning = "The output projection is the embedding; false without a preset."},
     {.path = "workload.train.model.max_positions", .field = HP_FIELD(model.max_positions),
      .limits = {0, 1 << 24}, .initial = "of the preset",
-     .meaning = "gpt: rows of the learned position embedding; data.seq_len is at most that. "
-     "Others: what an export says, max_position_embeddings; that of an imported model stays.",
+     .meaning = "gpt: rows of the learned position embedding, the limit of data.seq_len. Others: "
+     "max_position_embeddings of an export; an imported model keeps its own.",
      .range = "1 to 16777216"},
     {.path = "workload.train.model.sliding_window", .field = HP_FIELD(model.sliding_window),
      .limits = {0, 1 << 24}, .initial = "of the preset",
@@ -141,7 +141,7 @@ constexpr TrainKey kKeys[] = {
      .meaning = "Matrices of each layer that get an adapter, by Hugging Face's names."},
 
     {.path = "workload.train.data", .kind = kSection, .initial = "required",
-     .meaning = "What is trained on.", .type = "section with path and seq_len"},
+     .meaning = "The training data.", .type = "section with path and seq_len"},
     {.path = "workload.train.data.path", .initial = "required",
      .meaning = "A text file, a directory of text files, or the prefix of an indexed dataset "
      "(PREFIX.bin and PREFIX.idx, as `hpctl data prepare` and Megatron-LM write them); with format "
@@ -153,44 +153,44 @@ constexpr TrainKey kKeys[] = {
      "them in proportion, in an order that depends on seed alone; a source that is used up "
      "begins again in another order.", .type = "mapping", .range = "1 to 256 paths"},
     {.path = "workload.train.data.tokenizer", .initial = "byte",
-     .meaning = "How text becomes tokens; byte: one token per byte. Others: text of up to 64 "
-     "MiB is prepared by `hpctl submit` and kept in $HPCTL_HOME/data; for more it tells the "
+     .meaning = "Turns text into tokens. byte: one token per byte. Others: `hpctl submit` "
+     "prepares up to 64 MiB of text and keeps it in $HPCTL_HOME/data; for more it prints the "
      "`hpctl data prepare` to run. An indexed dataset must have been prepared with the same "
      "tokenizer.", .type = "byte or path",
      .range = "byte, or a SentencePiece model or a tokenizer.json"},
     {.path = "workload.train.data.format", .field = HP_WORD(data.format),
-     .meaning = "What the data is. sft: JSON lines with prompt and completion, chat: with messages "
-     "(role, content); only completions, or what the assistant says, are learnt, and whole pairs "
-     "or conversations are packed into sequences that keep them apart (docs/data.md). They are "
-     "prepared as text with a tokenizer is."},
+     .meaning = "Form of the data. sft: JSON lines with prompt and completion. chat: JSON lines "
+     "with messages (role, content). Only completions, or the assistant's messages, are learnt. "
+     "Whole pairs or conversations are packed into sequences that keep them apart (docs/data.md). "
+     "They are prepared as text with a tokenizer is."},
     {.path = "workload.train.data.chat_template", .field = HP_WORD(data.chat_template),
-     .meaning = "chat: how messages become text. chatml: Qwen's and others', without a system "
-     "message of its own. llama3: Llama 3's. The tokenizer must have its special tokens."},
+     .meaning = "chat: form of the messages as text. chatml: Qwen's and others', without a "
+     "default system message. llama3: Llama 3's. The tokenizer must have its special tokens."},
     {.path = "workload.train.data.split", .initial = "[1, 0, 0]",
      .meaning = "Parts of the documents for training, validation and test, such as [98, 2, 0]: "
      "the first are trained on, the next are for validation, and the last are evaluated once at "
      "the end. The files of a directory are its documents.", .type = "list of numbers"},
     {.path = "workload.train.data.mask", .field = HP_WORD(data.mask),
-     .meaning = "What ends at the documents within a sequence. borders: none predicts the first "
-     "token of the next, as with Megatron-LM's eod_mask_loss. documents: that, attention does "
-     "not cross them, and positions begin again at each, as with its reset_attention_mask and "
-     "reset_position_ids. Where they begin, the index of the dataset tells; the files of a "
-     "directory are documents. With format sft and chat it is documents."},
+     .meaning = "Effect of document borders within a sequence. borders: the first token of a "
+     "document is not predicted, as with Megatron-LM's eod_mask_loss. documents: also, attention "
+     "does not cross borders and positions restart, as with its reset_attention_mask and "
+     "reset_position_ids. The dataset's index has the borders; the files of a directory are "
+     "documents. Formats sft and chat use documents."},
     {.path = "workload.train.data.reset_at_documents",
      .meaning = "true: the older name of `mask: documents`.", .type = "true or false"},
     {.path = "workload.train.data.seq_len", .field = HP_FIELD(data.seq_len),
      .limits = {2, 1 << 24}, .initial = "required", .meaning = "Tokens per sequence."},
 
     {.path = "workload.train.validation", .kind = kSection,
-     .meaning = "Loss and perplexity of text that is not trained on.", .type = "section"},
+     .meaning = "Loss and perplexity of held-out text.", .type = "section"},
     {.path = "workload.train.validation.every_steps", .field = HP_FIELD(validation.every_steps),
      .limits = {0, kMaxSteps},
      .meaning = "After this many steps, and after the last; 0 = never. Needs a validation part "
      "in data.split."},
     {.path = "workload.train.validation.sequences", .field = HP_FIELD(validation.sequences),
      .limits = {0, kMaxSteps},
-     .meaning = "How many sequences of the validation part are taken, one micro-batch at least, "
-     "rounded down to whole ones; the same every time. 0 = all."},
+     .meaning = "Sequences of the validation part, the same every time; one micro-batch at least, "
+     "rounded down to whole ones. 0 = all."},
 
     {.path = "workload.train.batch", .kind = kSection, .initial = "required",
      .meaning = "Sequences per step.", .type = "section with global"},
@@ -210,7 +210,7 @@ constexpr TrainKey kKeys[] = {
     {.path = "workload.train.steps", .field = HP_FIELD(steps), .limits = {1, kMaxSteps},
      .initial = "required", .meaning = "Optimizer steps of the whole job."},
     {.path = "workload.train.seed", .field = HP_FIELD(seed),
-     .meaning = "Of the initial weights and of the data order.", .range = "0 to 2^64 - 1"},
+     .meaning = "Seed of the initial weights and of the data order.", .range = "0 to 2^64 - 1"},
 
     {.path = "workload.train.optimizer", .kind = kSection, .meaning = "AdamW.", .type = "section"},
     {.path = "workload.train.optimizer.lr", .field = HP_FIELD(optimizer.lr), .limits = {0, 10},
@@ -236,7 +236,7 @@ constexpr TrainKey kKeys[] = {
     {.path = "workload.train.schedule.name", .field = HP_WORD(schedule.name),
      .meaning = "Shape after the warm-up. wsd: lr stays until the last decay_steps."},
     {.path = "workload.train.schedule.unit", .field = HP_WORD(schedule.unit),
-     .meaning = "Of warmup_steps and decay_steps, and what progress is measured in."},
+     .meaning = "Unit of warmup_steps, decay_steps and progress."},
     {.path = "workload.train.schedule.warmup_steps", .field = HP_FIELD(schedule.warmup_steps),
      .limits = {0, kMaxSteps}, .meaning = "Length of the linear increase from 0 to lr, in unit."},
     {.path = "workload.train.schedule.decay_steps", .field = HP_FIELD(schedule.decay_steps),
@@ -258,14 +258,14 @@ constexpr TrainKey kKeys[] = {
      .automatic = &AutoKeys::chunk_tokens},
 
     {.path = "workload.train.stability", .kind = kSection,
-     .meaning = "What is done about a step whose loss or gradient norm is bad. Such a step is "
-     "never applied.", .type = "section"},
+     .meaning = "Reaction to a step with a bad loss or gradient norm. Such a step is never "
+     "applied.", .type = "section"},
     {.path = "workload.train.stability.policy", .field = HP_WORD(stability.policy),
-     .meaning = "For values that are not finite. stop: the workers end, and the job is "
-     "restarted by its recovery rules. skip: the samples of the step are left out for good. "
-     "rollback: as skip, after going back rollback_steps."},
+     .meaning = "For values that are not finite. stop: the workers end, and the job restarts by "
+     "its recovery rules. skip: the step's samples are left out for good. rollback: goes back "
+     "rollback_steps, then as skip."},
     {.path = "workload.train.stability.spikes", .field = HP_FIELD(stability.spikes),
-     .meaning = "The same for values far above those of the last steps."},
+     .meaning = "The same for values far above the recent ones."},
     {.path = "workload.train.stability.window", .field = HP_FIELD(stability.window),
      .limits = {16, 100'000},
      .meaning = "Steps that a spike is measured against; the first 16 of a run are never "
@@ -293,22 +293,22 @@ constexpr TrainKey kKeys[] = {
      "same result fails the job without a restart."},
 
     {.path = "workload.train.parallelism", .kind = kSection,
-     .meaning = "How the model is sharded.", .type = "section"},
+     .meaning = "Sharding of the model.", .type = "section"},
     {.path = "workload.train.parallelism.strategy", .field = HP_WORD(strategy),
-     .meaning = "What the workers share out: full: parameters, gradients and optimizer state "
-     "(FSDP, ZeRO-3); shard_grad_op: gradients and optimizer state (ZeRO-2); optimizer: its "
-     "state alone (ZeRO-1), with one reduction per step however many micro-batches; no_shard: "
-     "nothing (DDP); hybrid: all three within a group of workers, replicated across groups "
-     "(HSDP).", .automatic = &AutoKeys::strategy},
+     .meaning = "Tensors that are sharded over the workers. full: parameters, gradients and "
+     "optimizer state (FSDP, ZeRO-3); shard_grad_op: gradients and optimizer state (ZeRO-2); "
+     "optimizer: its state alone (ZeRO-1), with one reduction per step for any number of "
+     "micro-batches; no_shard: none (DDP); hybrid: all three within a group of workers, "
+     "replicated across groups (HSDP).", .automatic = &AutoKeys::strategy},
     {.path = "workload.train.parallelism.shard_group", .field = HP_FIELD(shard_group),
      .limits = {0, 1 << 20},
-     .meaning = "Workers of a group of hybrid; divides nodes x workers_per_node; 0 = those of a "
-     "node."},
+     .meaning = "hybrid: workers of a group; divides nodes x workers_per_node; 0 = "
+     "workers_per_node."},
     {.path = "workload.train.parallelism.reshard_after_forward",
      .field = HP_WORD(reshard_after_forward),
-     .meaning = "Whether full and hybrid free gathered parameters after the forward pass; auto: "
-     "yes. never: kept until the step ends (a frozen base: from step to step), which saves a "
-     "gather and costs the memory."},
+     .meaning = "full and hybrid: time to free gathered parameters. auto: after the forward pass. "
+     "never: when the step ends (a frozen base: never), which saves a gather and costs the "
+     "memory."},
     {.path = "workload.train.parallelism.pp", .kind = kUnavailable, .meaning = "Pipeline stages."},
     {.path = "workload.train.parallelism.dp_replicate", .kind = kUnavailable,
      .meaning = "Replicas of the sharded model."},
@@ -320,25 +320,25 @@ constexpr TrainKey kKeys[] = {
      .meaning = "Workers that share one layer."},
 
     {.path = "workload.train.memory", .kind = kSection,
-     .meaning = "What is kept and what is recomputed.", .type = "section"},
+     .meaning = "Memory against recomputation and transfers.", .type = "section"},
     {.path = "workload.train.memory.activation_checkpointing",
      .field = HP_WORD(memory.activation_checkpointing),
-     .meaning = "What the backward pass computes again, with the same bits, instead of keeping "
-     "it. operations: norms, attention scores where they are stored, and what lies between the "
-     "products of the feed-forward part; selective: every k-th block but its input; full: every "
-     "block but its input.", .automatic = &AutoKeys::activation_checkpointing},
+     .meaning = "Activations that the backward pass computes again, with the same bits, instead "
+     "of keeping them. operations: norms, stored attention scores, and activations between the "
+     "feed-forward matmuls; selective: every k-th block except its input; full: every block "
+     "except its input.", .automatic = &AutoKeys::activation_checkpointing},
     {.path = "workload.train.memory.every", .field = HP_FIELD(memory.every), .limits = {1, 10'000},
      .meaning = "k of selective."},
     {.path = "workload.train.memory.offload", .field = HP_WORDS(memory.offload),
-     .meaning = "What a GPU leaves in host memory, with the same bits. optimizer: fp32 "
-     "parameters and moments, which pass through the GPU in pieces at each step. parameters: "
-     "the same, and the weights that blocks are gathered from; with strategies full and hybrid. "
-     "activations: the inputs of recomputed layers; with activation_checkpointing full and "
-     "selective. On a CPU there is nothing to move."},
+     .meaning = "State of a GPU worker that stays in host memory, with the same bits. optimizer: "
+     "fp32 parameters and moments; they pass through the GPU in pieces at each step. parameters: "
+     "also the weights that blocks are gathered from, with strategies full and hybrid. "
+     "activations: inputs of recomputed layers, with activation_checkpointing full and selective. "
+     "Without effect on a CPU."},
     {.path = "workload.train.precision", .field = HP_WORD(precision),
-     .meaning = "Of the forward and backward pass; weights and reductions are fp32 always. fp16 "
-     "scales the loss; on a CPU its products are computed in fp32 and rounded to fp16, which is "
-     "slow."},
+     .meaning = "Type of the forward and backward pass; weights and reductions are always fp32. "
+     "fp16 scales the loss. On a CPU its matmuls are computed in fp32 and rounded to fp16, which "
+     "is slow."},
 
     {.path = "workload.train.loss_scale", .kind = kSection,
      .meaning = "fp16: the factor of the loss that keeps small gradients from vanishing. Where "
@@ -358,17 +358,17 @@ constexpr TrainKey kKeys[] = {
      "stability.", .range = "power of two to 2^32"},
 
     {.path = "workload.train.gpu", .kind = kSection,
-     .meaning = "How a GPU computes (docs/tuning.md). On a CPU it changes nothing.",
+     .meaning = "GPU settings (docs/tuning.md), without effect on a CPU.",
      .type = "section"},
     {.path = "workload.train.gpu.attention", .field = HP_WORD(gpu.attention),
-     .meaning = "Kernels of attention. auto: in bf16 and fp16 what LibTorch chooses for the GPU, "
-     "in fp32 products. flash: FlashAttention alone; bf16 and fp16. cudnn: cuDNN's alone; bf16 and "
-     "fp16, with deterministic: false, without documents kept apart or a window. products: "
-     "products of matrices, which store all scores. What the GPU or its LibTorch cannot do is "
-     "refused when the job starts."},
+     .meaning = "Kernels of attention. auto: LibTorch's choice in bf16 and fp16, products in "
+     "fp32. flash: FlashAttention only; bf16 and fp16. cudnn: cuDNN only; bf16 and fp16, with "
+     "deterministic: false, without separate documents or a window. products: matmuls, which "
+     "store all scores. A job that asks for a kernel that the GPU or LibTorch lacks is refused at "
+     "its start."},
     {.path = "workload.train.gpu.deterministic", .field = HP_FIELD(gpu.deterministic),
-     .meaning = "Only kernels that give the same bits each time, so that a run that goes on after "
-     "a fault is bit-exact. false: whatever is fastest; checkpoints then say exact: false."},
+     .meaning = "Only kernels with the same bits each time, so a recovered run is bit-exact. "
+     "false: the fastest kernels; checkpoints then say exact: false."},
 
     {.path = "workload.train.metrics", .kind = kSection,
      .meaning = "Besides metrics.jsonl, which the job's directory always has.", .type = "section"},

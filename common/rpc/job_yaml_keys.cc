@@ -122,7 +122,7 @@ void read_image(YamlValue& value, JobSpec& spec) {
 // clang-format off
 constexpr JobYamlKey kKeysBeforeTrain[] = {
     {"name", kValue, "text", "required", "1 to 64 of A-Z a-z 0-9 - _ . and not digits only",
-     "Name of the job; verbs accept it in place of the job id while it is unique.", HP_READ(name)},
+     "Name of the job; verbs accept it in place of the job id.", HP_READ(name)},
     {"nodes", kSection, "integer or section", "1", "",
      "How many nodes: `nodes: 2` is short for `nodes: {count: 2}`. With `--local` each is a "
      "virtual node on this machine.", HP_READ(nodes)},
@@ -135,31 +135,29 @@ constexpr JobYamlKey kKeysBeforeTrain[] = {
      "node at once. While the job trains it is prepared (health.preflight, hooks.pre), and has a "
      "standby for each rank that it may get.", HP_READ(spares)},
     {"workers_per_node", kValue, "integer or auto", "1", "1 to 1024",
-     "Worker processes (ranks) on each node. `auto` is one per GPU, chosen when the job is "
-     "submitted: on a cluster of those that slurm.gres asks for, with --local of this machine; 1 "
-     "where there is none.",
+     "Worker processes (ranks) on each node. `auto` is one per GPU, chosen at submit: the GPUs of "
+     "slurm.gres, or with --local those here; 1 without a GPU.",
      read_workers},
 
     {"env", kSection, "kind or section", "", "",
      "Environment of the workers: `env: venv` is short for `env: {kind: venv}`.",
      HP_READ(environment.kind)},
     {"env.kind", kValue, "text", "", "auto, venv, uv, container, none",
-     "How the program of workload.command is run. venv: with the virtual environment `path` "
-     "activated. uv: by `uv run --project PATH --`. container: in slurm.container.image, by Pyxis. "
-     "auto, the default: decided when the job is submitted, by the first of "
-     "slurm.container.image, .venv and "
-     "pyproject.toml beside the job file that is there. `--dry-run` shows what was chosen.",
+     "Environment of the program of workload.command. venv: activates the virtual environment "
+     "`path`. uv: runs `uv run --project PATH --`. container: runs in slurm.container.image, by "
+     "Pyxis. auto, the default: takes the first of slurm.container.image, .venv and "
+     "pyproject.toml beside the job file when the job is submitted. `--dry-run` shows the choice.",
      HP_READ(environment.kind)},
     {"env.path", kValue, "path", "", "",
      "Directory of the virtual environment or of the uv project. Default: .venv beside the job "
      "file, or its directory.", [](YamlValue& v, JobSpec& s) { v.read_path(s.environment.path); }},
     {"env.set", kValue, "mapping", "{}", "names as in C; values are text",
-     "Environment variables for every worker, on top of what the agent has. RANK, WORLD_SIZE, "
-     "MASTER_ADDR and the like, HPCTL_* and TORCHELASTIC_* are set by hpctl and refused here.",
+     "Environment variables for every worker, on top of the agent's. hpctl sets RANK, WORLD_SIZE, "
+     "MASTER_ADDR and the like, HPCTL_* and TORCHELASTIC_*, and refuses them here.",
      [](YamlValue& v, JobSpec& s) { v.read_environment(s.env); }},
 
     {"slurm", kSection, "section", "", "",
-     "What is asked of Slurm; without effect with `--local`.", nullptr},
+     "The request to Slurm; without effect with `--local`.", nullptr},
     {"slurm.partition", kValue, "text", "", "",
      "Partition. Default: the cluster's default partition.", HP_READ(slurm.partition)},
     {"slurm.account", kValue, "text", "", "", "Account to charge.", HP_READ(slurm.account)},
@@ -178,16 +176,17 @@ constexpr JobYamlKey kKeysBeforeTrain[] = {
     {"slurm.gres", kValue, "text", "", "", "Generic resources of each node, such as gpu:8.",
      HP_READ(slurm.gres)},
     {"slurm.cpus_per_task", kValue, "integer", "0", "0 to 65535",
-     "CPUs of each worker: a node is asked for this times workers_per_node. 0: one for each worker "
-     "where exclusive is false, else whatever the nodes have.", HP_READ(slurm.cpus_per_task)},
-    {"slurm.constraint", kValue, "text", "", "", "Node features that are required.",
+     "CPUs of each worker; hpctl requests this times workers_per_node on each node. 0: one for "
+     "each worker if exclusive is false, else all CPUs of the nodes.",
+     HP_READ(slurm.cpus_per_task)},
+    {"slurm.constraint", kValue, "text", "", "", "Required node features.",
      HP_READ(slurm.constraint)},
     {"slurm.reservation", kValue, "text", "", "", "Reservation to run in.",
      HP_READ(slurm.reservation)},
     {"slurm.nodelist", kValue, "text or list", "", "",
-     "Nodes that must be among those of the job.",
+     "Nodes that the job must include.",
      [](YamlValue& v, JobSpec& s) { read_joined(v, s.slurm.nodelist); }},
-    {"slurm.exclude", kValue, "text or list", "", "", "Nodes that must not be.",
+    {"slurm.exclude", kValue, "text or list", "", "", "Nodes that the job must not include.",
      [](YamlValue& v, JobSpec& s) { read_joined(v, s.slurm.exclude); }},
     {"slurm.mem", kValue, "memory or auto", "auto", "",
      "Memory of each node, in MiB or with K, M, G or T; 0 = all of it. `auto`: all with exclusive, "
@@ -195,9 +194,9 @@ constexpr JobYamlKey kKeysBeforeTrain[] = {
     {"slurm.dependency", kValue, "text", "", "",
      "As sbatch --dependency takes it, such as afterok:123.", HP_READ(slurm.dependency)},
     {"slurm.begin", kValue, "text", "", "",
-     "Not before this time, as sbatch --begin takes it: 2026-01-20T12:34:00, 16:00, now+1hour.",
+     "Earliest start, as sbatch --begin takes it: 2026-01-20T12:34:00, 16:00, now+1hour.",
      HP_READ(slurm.begin)},
-    {"slurm.mail_user", kValue, "text", "", "", "Who gets Slurm's mails. Default: the user.",
+    {"slurm.mail_user", kValue, "text", "", "", "Recipient of Slurm's mails. Default: the user.",
      HP_READ(slurm.mail_user)},
     {"slurm.mail_type", kValue, "text or list", "", "",
      "When Slurm sends a mail, as sbatch --mail-type takes it: BEGIN, END, FAIL, REQUEUE, ALL.",
@@ -207,14 +206,14 @@ constexpr JobYamlKey kKeysBeforeTrain[] = {
     {"slurm.licenses", kValue, "text or list", "", "", "Licenses, as sbatch --licenses takes them.",
      [](YamlValue& v, JobSpec& s) { read_joined(v, s.slurm.licenses); }},
     {"slurm.comment", kValue, "text", "", "",
-     "Follows hpctl's own words in the comment that Slurm keeps of the job.",
+     "Added to hpctl's own words in Slurm's comment of the job.",
      HP_READ(slurm.comment)},
     {"slurm.signal", kValue, "text", "B:TERM@60", "[B:]TERM@30 to [B:]TERM@65535",
-     "How many seconds before the time limit the job is told to end, which it does in order. No "
-     "other signal can be asked for.", read_signal},
+     "Seconds before the time limit at which Slurm tells the job to end. It then ends in order. "
+     "hpctl supports no other signal.", read_signal},
     {"slurm.extra", kValue, "text or list", "", "--NAME[=VALUE], at most 64",
-     "Further options of sbatch, such as --wckey=x. Those that hpctl sets itself, and those that "
-     "have a key of their own, are refused by name.",
+     "Further options of sbatch, such as --wckey=x. An option that hpctl sets itself, or that has "
+     "a key here, is an error.",
      [](YamlValue& v, JobSpec& s) { v.read_texts(s.slurm.extra); }},
     {"slurm.container", kSection, "section with image", "", "",
      "Run in a container, by the Pyxis plugin of the cluster.", nullptr},
@@ -243,9 +242,9 @@ constexpr JobYamlKey kKeysBeforeTrain[] = {
 
 // After those of workload.train.
 constexpr JobYamlKey kKeysAfterTrain[] = {
-    {"checkpoint", kSection, "section", "", "", "What survives every node.", nullptr},
+    {"checkpoint", kSection, "section", "", "", "State that survives every node.", nullptr},
     {"checkpoint.dir", kValue, "path", "", "",
-     "Where checkpoints and the lineage are kept; on a cluster a shared directory. Default: "
+     "Directory for checkpoints and the lineage; on a cluster a shared directory. Default: "
      "$HPCTL_HOME/jobs/JOB/checkpoints.",
      [](YamlValue& v, JobSpec& s) { v.read_path(s.checkpoint.dir); }},
     {"checkpoint.every_steps", kValue, "integer", "500", "0 to 2^40",
@@ -260,131 +259,127 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
      "Checkpoints whose step is a multiple of this are kept for good, besides the newest; 0: none.",
      HP_READ(checkpoint.keep_every)},
     {"checkpoint.verify_before_delete", kValue, "text", "sample", "sizes, sample, full",
-     "How closely the controller reads the newest checkpoint, past the page cache, before it "
-     "deletes an older one. sizes: the manifest and the size of every file. sample: also some "
-     "ranges of every file against their checksums. full: every byte. If the checkpoint is "
-     "damaged, nothing is deleted.",
+     "The check of the newest checkpoint, past the page cache, before the controller deletes an "
+     "older one. sizes: the manifest and the size of every file. sample: also some ranges of "
+     "every file. full: every byte. If the checkpoint is damaged, nothing is deleted.",
      read_verify_depth},
     {"checkpoint.resume", kValue, "latest, none or path", "latest", "",
-     "What the first generation starts from: the latest valid checkpoint in dir (the seed if "
-     "there is none), the seed in any case, or a step-N.gG directory, such as the step-0.g0 that "
-     "`hpctl checkpoint import` made of a Hugging Face model. The last two need "
-     "`hpctl submit --fresh` where dir has checkpoints.", read_resume},
+     "Start of the first generation. latest: the latest valid checkpoint in dir, or the seed "
+     "without one. none: the seed. A path: that step-N.gG directory, for example the step-0.g0 of "
+     "`hpctl checkpoint import`. If dir has checkpoints, none and a path need `hpctl submit "
+     "--fresh`.", read_resume},
 
-    {"recovery", kSection, "section", "", "", "What is done about faults.", nullptr},
+    {"recovery", kSection, "section", "", "", "Reactions to faults.", nullptr},
     {"recovery.max_restarts", kValue, "integer", "20", "0 to 1000000",
      "Restarts allowed within window; one more fails the job with a diagnosis.",
      HP_READ(recovery.max_restarts)},
     {"recovery.window", kValue, "duration", "1h", "1ms to 365d",
-     "Over which restarts are counted.",
+     "Time over which restarts are counted.",
      [](YamlValue& v, JobSpec& s) { v.read_duration(s.recovery.window_ms); }},
     {"recovery.heartbeat_timeout", kValue, "duration", "10s", "100ms to 365d",
-     "A node silent for this long is lost, unless it has ranks and some rank of the job has moved "
-     "within this time: a step takes every rank, so the node trains. It has three times as long "
-     "where its machine answers a probe: it only gets no time there. Where training stands still "
-     "it is lost sooner: after 0.6s when the other ranks wait for it and its holder does not "
-     "answer, and at once when nobody holds the node any more. That the ranks of a command wait is "
-     "seen where it tells its steps (HPCTL_PROGRESS_FILE): after three times the longest of the "
-     "last pauses between two, at least 2s.",
+     "A node that is silent for this long is lost, unless it has ranks and the job has completed "
+     "a step within this time: a step takes every rank. A node whose machine answers a probe has "
+     "three times as long. If training makes no progress, a node is lost sooner: after 0.6s if "
+     "the other ranks wait for it and its holder does not answer, and at once if its holder is "
+     "gone. For a command that reports its steps (HPCTL_PROGRESS_FILE), other ranks count as "
+     "waiting after three times the longest recent pause, at least 2s.",
      [](YamlValue& v, JobSpec& s) { v.read_duration(s.recovery.heartbeat_timeout_ms); }},
     {"recovery.hang_timeout", kValue, "duration or auto", "auto", "0s to 365d",
      "Ranks that complete no step for this long hang, unless all of them go on to other "
-     "collectives (evaluations, steps that are left out). auto (or 0s): three times the median "
-     "step, at least 60s; three times the slowest of the recent steps, at least 5s, where the "
-     "ranks of one node compute and all others wait for them in a collective; 1s where a process "
-     "is stopped (state T) and others are not. A command hangs too where it tells its steps "
-     "(HPCTL_PROGRESS_FILE); auto is then at least 10m, because a save or an evaluation is not "
-     "seen. Of any command it is also how long the last ranks may go on after another has exited "
-     "with code 0; auto: 30m.",
+     "collectives (evaluations, skipped steps). auto (or 0s): three times the median step, at "
+     "least 60s. It is three times the slowest recent step, at least 5s, if one node's ranks "
+     "compute and all others wait for them in a collective. It is 1s if some processes are "
+     "stopped (state T) and others are not. A command that reports its steps "
+     "(HPCTL_PROGRESS_FILE) can hang, too; auto is then at least 10m, because hpctl does not see "
+     "its saves and evaluations. For any command, the last ranks may also run this long after "
+     "another rank exited with code 0; auto: 30m.",
      [](YamlValue& v, JobSpec& s) { read_duration_or_auto(v, s.recovery.hang_timeout_ms); }},
     {"recovery.grace", kValue, "duration", "1s", "0s to 5m",
-     "After a fault, the other ranks of a command get SIGTERM, and SIGKILL this much later. Those "
+     "After a fault, the other ranks of a command get SIGTERM, and SIGKILL this much later. Ranks "
      "of the built-in trainer stay for the next generation (limits.abort).",
      [](YamlValue& v, JobSpec& s) { v.read_duration(s.recovery.grace_ms); }},
     {"recovery.standbys", kValue, "integer", "1", "0 to 64",
-     "Further processes of the built-in trainer on each node, which have loaded their engine and "
-     "take the place of one that dies; of a spare as many as it may get ranks. 0: none, also on "
-     "spares. A command has those of standby_imports instead.",
+     "Standby processes of the built-in trainer on each node: they have loaded the engine, and "
+     "take the rank of a process that dies. A spare has one for each rank that it may get. 0: "
+     "none, also on spares. For a command, see standby_imports.",
      HP_READ(recovery.standbys)},
     {"recovery.standby_imports", kValue, "list", "[]", "names of modules, at most 32",
-     "Of a workload.command that is Python, or a script that names it in its first line, such as "
-     "[torch]: for each rank a further Python waits with these modules imported, and runs the "
-     "script when the ranks are started again. Name what takes long and is the same for every "
-     "rank; not your own modules while you change them.",
+     "Modules such as [torch], for a workload.command that is Python or a script with Python in "
+     "its first line. A standby Python for each rank imports them, and runs the script when the "
+     "ranks restart. Name modules that take long and are the same for every rank; do not name "
+     "modules that you are changing.",
      [](YamlValue& v, JobSpec& s) { v.read_words(s.recovery.standby_imports); }},
     {"recovery.snapshot", kSection, "section", "", "",
-     "Copies of each worker's part of the model and optimizer state in the memory of another node: "
-     "after the loss of a node the job goes on from the newest one that is everywhere, and not "
-     "from a checkpoint. Of the built-in trainer on several nodes whose strategy shards over all "
-     "ranks; with no_shard and hybrid the replicas serve. Not of a GPU's memory.", nullptr},
+     "Copies of each worker's state in another node's memory. If a node is lost, the job goes on "
+     "from the newest complete copy instead of a checkpoint. For the built-in trainer on several "
+     "nodes, with strategies that shard over all ranks; with no_shard and hybrid the replicas "
+     "serve. Not for a GPU's memory.", nullptr},
     {"recovery.snapshot.every_steps", kValue, "integer or auto", "auto", "1 to 1000000",
-     "After how many steps the next copy is begun; a step waits where the one before is not "
-     "everywhere by then. auto: as often as the sending, beside the steps, takes at most a "
-     "twentieth of the time; it costs them one percent or less.",
+     "Steps between two copies; a step waits if the previous copy is not complete. auto: so often "
+     "that sending takes a twentieth of the time at most, beside the steps; it slows them by one "
+     "percent or less.",
      read_snapshot_interval},
     {"recovery.snapshot.replicas", kValue, "integer", "1", "0 or 1",
      "Copies of each part; 0: none, which saves half of the host memory that the state takes.",
      HP_READ(recovery.snapshot.replicas)},
     {"recovery.straggler", kValue, "text", "warn", "off, warn, evict",
-     "What is done about a node of the built-in trainer whose ranks, or one of them, take at least "
-     "1.3 times as long for the passes of a step as the others' do, over fifteen steps: all wait "
-     "for it in every step. warn: it is named in `hpctl status`, the history and the metrics, "
-     "until that is over. evict: besides, a spare that is up takes its ranks, from the step that "
-     "was reached; it is a restart, which is only made where max_restarts allows another, and at "
-     "most three nodes are left for this within a day. Fewer than three ranks are not compared.",
+     "Reaction to a slow node: one with a rank that computes at least 1.3 times as long as the "
+     "others over fifteen steps, so all ranks wait for it. warn: `hpctl status`, the history and "
+     "the metrics name it. evict: also, a spare takes its ranks from the current step. That is a "
+     "restart; hpctl makes it if max_restarts allows another, and for three nodes a day at most. "
+     "Fewer than three ranks are not compared. For the built-in trainer.",
      read_straggler},
     {"recovery.on_node_loss", kValue, "list", "[spare, shrink, requeue]",
      "spare, shrink, requeue, wait; each once, wait last",
-     "What is done about a lost node, the first that is possible. spare: an idle node takes its "
-     "ranks at once. Otherwise it is launched again; when that does not help, shrink: the job goes "
-     "on with fewer nodes (not below nodes.min, the global batch stays as it is) and takes others "
-     "at a step boundary once they are up, which is no restart; requeue: the Slurm job is requeued "
-     "without the node; wait: for as long as it takes, in the queue where the node was taken from "
-     "the job or is to be replaced. When nothing is possible, the attempt counts as a restart.",
+     "Reactions to a lost node; hpctl takes the first possible one. spare: an idle node takes its "
+     "ranks at once. Otherwise hpctl launches the node again. If that fails, shrink: the job goes "
+     "on with fewer nodes (not below nodes.min, with the same global batch) and takes nodes back "
+     "at a step boundary, without a restart. requeue: Slurm requeues the job without the node. "
+     "wait: the job waits for the node, in the queue if Slurm took the node or it is to be "
+     "replaced. If none is possible, the attempt counts as a restart.",
      [](YamlValue& v, JobSpec& s) { v.read_words(s.recovery.on_node_loss); }},
 
     {"limits", kSection, "section", "", "",
-     "How long something that answers may take. What does not answer is found sooner, by "
-     "recovery.heartbeat_timeout. A node that is only slow, as the others are, is not excluded "
-     "from a requeue.", nullptr},
-    HP_LIMIT(launch, "A node that is asked for, until its agent has registered. auto: 20s; under "
+     "Time limits for processes that still answer. Silent ones are found sooner, by "
+     "recovery.heartbeat_timeout. A node that is as slow as the others is not excluded from a "
+     "requeue.", nullptr},
+    HP_LIMIT(launch, "From the request for a node until its agent registers. auto: 20s; under "
              "Slurm 1m, and 15m with slurm.container.image, which may have to be imported."),
-    HP_LIMIT(register, "The agents, until they have registered with a controller that was started "
-             "again or took over. auto: 15s."),
-    HP_LIMIT(start, "The workers of a node, until their processes run; hooks.pre and "
+    HP_LIMIT(register, "From the start of a new controller until the agents register with it. "
+             "auto: 15s."),
+    HP_LIMIT(start, "From the order to start a node's workers until they run. hooks.pre and "
              "health.preflight have their own time. auto: 30s; under Slurm 1m."),
-    HP_LIMIT(abort, "A worker of the built-in trainer, after a fault elsewhere, until it has left "
-             "the generation and its process waits for the next one; then SIGKILL, and a new "
-             "process. After a hang a third of it. auto: 3s."),
-    HP_LIMIT(stop, "The workers of a node, from SIGKILL until the last is gone: much pinned memory "
-             "takes long to free. A spare does not wait for that. auto: 1m; under Slurm 5m."),
-    HP_LIMIT(first_step, "All workers, until they have completed their first step. auto: 10m."),
-    HP_LIMIT(last_checkpoint, "Workers that a cancellation or the time limit ends, from "
-             "SIGTERM to SIGKILL: "
-             "for a last checkpoint. auto: 25s."),
-    HP_LIMIT(end, "A node whose job has ended; hooks.post have their own time. Then it counts as "
-             "ended. auto: 30s."),
-    HP_LIMIT(directory, "An answer of the checkpoint directory while a restart is prepared. "
+    HP_LIMIT(abort, "From a fault elsewhere until a worker of the built-in trainer has left the "
+             "generation; then SIGKILL, and a new process. After a hang a third of it. auto: 3s."),
+    HP_LIMIT(stop, "From SIGKILL until the last worker of a node is gone; much pinned memory "
+             "takes long to free. A spare does not wait for it. auto: 1m; under Slurm 5m."),
+    HP_LIMIT(first_step, "From the start of the workers until their first step completes. auto: "
+     "10m."),
+    HP_LIMIT(last_checkpoint, "From SIGTERM to SIGKILL at a cancellation or the time limit, for a "
+             "last checkpoint. auto: 25s."),
+    HP_LIMIT(end, "From the end of the job until a node counts as ended. hooks.post have their "
+             "own time. auto: 30s."),
+    HP_LIMIT(directory, "For an answer of the checkpoint directory while a restart is prepared. "
              "auto: 1m."),
-    HP_LIMIT(orphan, "An agent that finds no controller and cannot start one, until it ends its "
-             "workers and its node; while they complete steps it does not. auto: 1m; under Slurm "
-             "10m."),
-    HP_LIMIT(storage, "Storage that cannot be written or read: its server is away, its mount is "
-             "stale, it is full. Training goes on and saves are tried again, at intervals from 2 s "
-             "to 5 min; a recovery that must read waits. On a full disk older checkpoints but the "
-             "newest are deleted one by one. After so long the job fails. auto: 1d."),
+    HP_LIMIT(orphan, "From when an agent finds no controller and cannot start one, until it ends "
+             "its workers and node. It does not end them while they complete steps. auto: 1m; "
+             "under Slurm 10m."),
+    HP_LIMIT(storage, "For storage that cannot be read or written: its server is away, its mount "
+             "is stale, or it is full. Training goes on, and saves are repeated every 2 s to 5 "
+             "min; a recovery that must read waits. On a full disk, older checkpoints are deleted "
+             "one by one, never the newest. Then the job fails. auto: 1d."),
 
     {"hooks", kSection, "section", "", "",
      "Command lines for /bin/sh on every node, such as `dcgmi profile --pause`. They run in the "
      "job's directory, with HPCTL_JOB_ID and HPCTL_NODE set; their output is in "
      "nodes/NODE/hooks.log there. One may run twice when hpagent is restarted meanwhile.", nullptr},
     {"hooks.pre", kValue, "text or list", "", "at most 16",
-     "Before the first workers of the node; on a spare when the job trains. One that fails makes "
-     "the node unfit for the job, with its last line of output as the reason.",
+     "Run before the first workers of the node; on a spare when the job trains. A hook that fails "
+     "makes the node unfit for the job; its last line of output is the reason.",
      [](YamlValue& v, JobSpec& s) { v.read_texts(s.hooks.pre); }},
     {"hooks.post", kValue, "text or list", "", "at most 16",
-     "After the last workers, when the job has ended in whatever way. One that fails is a warning "
-     "in the log of the node.", [](YamlValue& v, JobSpec& s) { v.read_texts(s.hooks.post); }},
+     "Run after the last workers, however the job ended. A hook that fails is a warning in the "
+     "node's log.", [](YamlValue& v, JobSpec& s) { v.read_texts(s.hooks.post); }},
     {"hooks.timeout", kValue, "duration", "1m", "1s to 1h",
      "A hook that takes longer is ended and has failed.",
      [](YamlValue& v, JobSpec& s) { v.read_duration(s.hooks.timeout_ms); }},
@@ -398,28 +393,28 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
      [](YamlValue& v, JobSpec& s) { v.read_texts(s.health.preflight); }},
     {"health.during", kUnavailable, "", "", "", "Checks while the job runs.", nullptr},
     {"notify", kSection, "section", "", "",
-     "Who is told of what happens to the job, by its controller (docs/notifications.md).", nullptr},
+     "Notifications about the job, by its controller (docs/notifications.md).", nullptr},
     {"notify.webhook", kValue, "text", "", "https://... or http://...",
-     "URL that gets a POST with JSON, such as an incoming webhook of Slack. Who knows such a URL "
-     "can write there: rather use webhook_file.", HP_READ(notify.webhook)},
+     "URL that gets a POST with JSON, such as an incoming webhook of Slack. The URL is a secret: "
+     "prefer webhook_file.", HP_READ(notify.webhook)},
     {"notify.webhook_file", kValue, "path", "", "",
-     "A file that has the URL, and nothing else; where the controller runs it must be readable. It "
-     "is read each time.", [](YamlValue& v, JobSpec& s) { v.read_path(s.notify.webhook_file); }},
+     "A file with the URL only. The controller must be able to read it, and reads it each time.",
+     [](YamlValue& v, JobSpec& s) { v.read_path(s.notify.webhook_file); }},
     {"notify.command", kValue, "list of texts", "", "at most 64",
-     "A program with its path, and its arguments; it gets the same JSON on its standard input, "
-     "10s, and writes to notify.log in the job's directory. Not where a cluster controller has the "
-     "job's controller.", read_notify_command},
+     "A program with its path, and arguments. It gets the same JSON on its standard input, has "
+     "10s, and writes to notify.log in the job's directory. Not supported under a cluster "
+     "controller.", read_notify_command},
     {"notify.on", kValue, "list", "[recovery, failure, quarantine, finished, critical]",
      "recovery, failure, quarantine, finished, critical; each once",
-     "What about: it trains again after a fault; it failed, or its time limit ended it; a node is "
-     "not to be used any more; it is done; and what `hpctl watch` calls critical, when it begins "
-     "and when it is over.", read_notices},
+     "Occasions: the job trains again after a fault; it failed, or its time limit ended it; hpctl "
+     "stopped using a node; the job finished; a critical finding of `hpctl watch` begins or ends.",
+     read_notices},
     {"debug", kSection, "section", "", "", "For tests and investigations.", nullptr},
     {"debug.ledger", kValue, "true or false", "false", "",
      "Write which samples each rank trained on, JSON lines in the job's directory.",
      HP_READ(ledger)},
     {"debug.chaos", kValue, "true or false", "false", "",
-     "Whether `hpctl chaos` may break parts of the job on purpose.", HP_READ(chaos)},
+     "Allows `hpctl chaos` to break parts of the job on purpose.", HP_READ(chaos)},
 };
 // clang-format on
 
