@@ -18,15 +18,13 @@ namespace audit_parts {
 namespace {
 
 constexpr const char* kHelp = R"(
-Who changed something of a job, or was refused, and from where: the audit logs (docs/security.md) of
-the controllers of a job, or of this HPCTL_HOME with all its jobs. With -A that of the cluster
-controller of this machine, a head node: who had which job opened, and whom it refused; with JOB
-only what was said of that job. Only root may read it there. A job's log is its user's to read, and
-to change; what controllers of a cluster told the machine's log he cannot change:
-`journalctl -t hpcontroller -g audit:`.
+Prints changes and refused calls from the audit logs (docs/security.md) of a job's controllers, or
+of this HPCTL_HOME with all its jobs. With -A it prints the log of this machine's cluster
+controller, which only root may read; with JOB the lines about that job. The job's user can change
+a job's log, but not the copy in the machine's log: `journalctl -t hpcontroller -g audit:`.
 
-A line is a call: when (UTC), who, as what, from which machine, what was asked for, and what became
-of it. Each controller keeps the newest 16 MiB and more; of many refusals some are only counted.
+A line is one call: time (UTC), user, role, machine, request and outcome. Each controller keeps at
+least the newest 16 MiB. If there are many refusals, some are only counted.
 
 Examples:
   hpctl audit quickstart
@@ -36,15 +34,15 @@ Examples:
 
 Options:
   -A, --all-users  the log of the cluster controller, /var/lib/hpctl/audit.jsonl
-  --file FILE      this audit log, and the older ones beside it (FILE.1, ...): of a cluster
-                   controller with another --state-dir, or a copy
-  --since TIME     what was in the last 30m, 2h, 1d, or since 2026-11-21T09:30:00Z, or 2026-11-21
-  --who USER       what this user did, a name or uid
-  --refused        what was not carried out: refused, or failed
-  --tail N         the last N of them
-  --json           a line each, the keys as in docs/security.md
+  --file FILE      read this audit log and the older ones beside it (FILE.1, ...), for example a
+                   copy, or the log of a cluster controller with another --state-dir
+  --since TIME     only the last 30m, 2h, 1d, or since 2026-11-21T09:30:00Z, or 2026-11-21
+  --who USER       only calls of this user, a name or uid
+  --refused        only refused and failed calls
+  --tail N         only the last N lines
+  --json           one object per line; docs/security.md has the keys
 
-Exit codes: 0 shown, 1 no such job or log, or one that one may not read, 2 wrong arguments
+Exit codes: 0 shown, 1 no such job or log, or no permission to read it, 2 wrong arguments
 )";
 
 struct Choice {

@@ -15,10 +15,9 @@ namespace cancel_parts {
 namespace {
 
 constexpr const char* kHelp = R"(
-Ends a job: its workers are asked to stop (a training job saves the step under way), after 25 s they
-are made to, and its nodes are released. Checkpoints and logs stay. If a local job's controller is
-not running, it is started to do this; a Slurm job whose controller does not answer, or that waits
-in the queue, is ended by Slurm.
+Ends a job and releases its nodes. The workers get SIGTERM, and SIGKILL after 25 s; a training job
+saves the step under way. Checkpoints and logs stay. If a local job's controller is not running,
+hpctl starts it. Slurm ends a job that waits in the queue, or whose controller does not answer.
 
 Examples:
   hpctl cancel quickstart

@@ -10,50 +10,49 @@ namespace chaos_parts {
 namespace {
 
 constexpr const char* kHelp = R"(
-Injects faults into a running job, one at a time, and reports of each whether it was found, who was
-blamed, how long it took until it was known and until the job was as before, and how many completed
-steps were done again. The next fault waits until the job trains again. At the end: recall (faults
-found), precision (blamed rightly, of those for which somebody was blamed), ETTR of the run. Every
-fault is an event of the job's history (FaultInjected), also in hpctl why; hpctl decides nothing
-because of that event.
+Injects faults into a running job, one at a time. For each it reports whether hpctl found it, what
+hpctl blamed, the time to detect and to recover, and how many completed steps were done again. The
+next fault waits until the job trains again. The end shows recall (faults found), precision (right
+blame among all blame) and the run's ETTR. Each fault is an event in the job's history
+(FaultInjected), also in hpctl why; no decision depends on that event.
 
-Only a job whose job.yaml says debug: {chaos: true} may be attacked. The faults:
+The job needs debug: {chaos: true} in its job.yaml. The faults:
 
   kill-worker      SIGKILL to a worker and what it started
   stop-worker      SIGSTOP: it is there and does nothing
   crash-worker     SIGSEGV
   hang-worker      built-in trainer: an endless loop inside a step
   exit-worker      built-in trainer: it ends inside a step with an exit code other than 0
-  nan-gradient     built-in trainer: a worker's gradients of one step are NaN; found when the step
-                   is told to be unfit. What follows is workload.train.stability
-  oom-worker       built-in trainer: it takes memory inside a step until the kernel ends it, where a
-                   cgroup limits its memory; elsewhere it ends itself by SIGKILL, as the kernel does
+  nan-gradient     built-in trainer: a worker's gradients of one step are NaN; found when hpctl
+                   reports a bad step. workload.train.stability decides what follows
+  oom-worker       built-in trainer: it takes memory inside a step until the kernel kills it, if a
+                   cgroup limits its memory; otherwise it kills itself with SIGKILL
   full-disk        built-in trainer: a worker's part of the next checkpoint finds the disk full, and
                    again for 5 s; training goes on without
   slow-disk        built-in trainer: a worker's part of the next checkpoint takes 5 s longer; found
-                   is what is durable all the same
+                   when the checkpoint is durable all the same
   storage-error    built-in trainer: a worker's part of the next checkpoint gets I/O errors, and
                    again for 5 s; training goes on without, and nothing is deleted
   storage-pause    built-in trainer: a worker's part of the next checkpoint waits 20 s for storage;
-                   found is what is durable all the same
+                   found when the checkpoint is durable all the same
   storage-away     kill-worker, and for 5 s the controller cannot read the checkpoint directory; the
                    job waits for it, and blames no node for that
   flip-parameter   built-in trainer: a bit of a parameter is inverted. Nothing finds that: the job
                    goes on with another result, and the report says so
-  slow-worker      built-in trainer: for 40 steps, and 5 s, its passes take three times as long.
-                   Found is that it is named as a straggler
+  slow-worker      built-in trainer: for 40 steps, and 5 s, its passes take three times as long;
+                   found when hpctl names it as a straggler
   delay-collectives
                    built-in trainer: for 5 s each message of a rank to its peers goes on its way
-                   0.1 s late. Nothing looks for that unless a limit of the job is passed
+                   0.1 s late. Nothing finds that unless a limit of the job is passed
   lose-collectives built-in trainer: no message of a rank to its peers arrives any more, and no
-                   connection breaks. Found as a hang
+                   connection breaks; found as a hang
   cut-peers        built-in trainer: a rank's connections to its peers break
   kill-agent       SIGKILL to a node's agent; training goes on, its holder starts another
   stop-agent       SIGSTOP to it; its holder replaces it
   cut-agent        agent and controller do not reach each other for 3 s; training goes on
-  delay-messages   for 5 s what agent and controller say to each other is 2 s late. Nothing looks
-                   for that unless a limit of the job is passed, and the report says so
-  lose-messages    for 3 s all of it is lost while the connection looks whole, then that breaks
+  delay-messages   for 5 s the messages between agent and controller are 2 s late. Nothing finds
+                   that unless a limit of the job is passed, and the report says so
+  lose-messages    for 3 s these messages are lost while the connection looks whole; then it breaks
   kill-holder      SIGKILL to a node's holder: all of the node's processes end
   stop-holder      SIGSTOP to it; the agent ends it, and the node with it
   kill-controller  SIGKILL to the job's controller; training goes on, another one is started
@@ -61,8 +60,8 @@ Only a job whose job.yaml says debug: {chaos: true} may be attacked. The faults:
                    built-in trainer: kill-holder, and a byte of the newest checkpoint is inverted
                    before it is read. That checkpoint is lost; the one before it takes its place
 
-A plan says which, to whom and when, in this order. Without rank and node the seed chooses; without
-a moment it comes at once:
+A plan lists faults, targets and times in order. Without rank and node the seed chooses. Without a
+time the fault comes at once:
 
   seed: 7
   recover_within: 2m     # else the fault counts as not survived, and the run ends; 2m
@@ -71,9 +70,9 @@ a moment it comes at once:
     - {fault: kill-holder, node: n1, after: 10s}    # after the job trains again
     - {fault: stop-worker, every: 1m, count: 5}     # after random pauses, 1m in the mean
 
-The plan is checked against the job before the first fault. Instead of faults it may name causes and
-how often they came in a real run; faults are then drawn at random with these shares, at that rate,
-so many times faster, count of them (without it as many as there were):
+hpctl checks the plan against the job before the first fault. Instead of faults, a plan can list
+causes with their counts in a real run. hpctl then draws `count` faults at random with these shares,
+at the real rate times `faster` (without `count`: as many as there were):
 
   seed: 7
   trace:
@@ -84,10 +83,10 @@ so many times faster, count of them (without it as many as there were):
       - {cause: faulty GPU, count: 148, faults: [crash-worker, exit-worker]}
       - {cause: host maintenance, count: 32, faults: [kill-holder]}
 
-examples/chaos-llama3.yaml is the table of the Llama 3 report. hpctl submit FILE --chaos PLAN begins
-with the job.
+examples/chaos-llama3.yaml has the table of the Llama 3 report. hpctl submit FILE --chaos PLAN
+starts a job and its plan together.
 
-Ctrl-C ends the run, not the job, with the report so far.
+Ctrl-C ends the run with the report so far, and leaves the job running.
 
 Examples:
   hpctl chaos quickstart --plan faults.yaml
@@ -95,18 +94,18 @@ Examples:
 
 Options:
   --plan FILE    the plan
-  --faults LIST  instead of a plan: each fault is one of these, chosen at random
-  --every TIME   with --faults: random pauses, so long in the mean; 30s
-  --count N      with --faults: so many; 1
-  --seed S       of what is chosen at random; 1
+  --faults LIST  without a plan: draw each fault from this list
+  --every TIME   with --faults: the mean of the random pauses (default 30s)
+  --count N      with --faults: the number of faults (default 1)
+  --seed S       seed of the random choices (default 1)
   --json         one object: {"job", "name", "state", "seed", "planned", "interrupted", "faults":
                  [{"time", "seq", "injected", "fault", "rank", "node", "at_step", "found", "blame",
                  "blamed", "noticed_ms", "back_ms", "lost_steps", "problem"}], "totals":
                  {"injected", "found", "recall", "blamed_right", "blamed_wrong", "blamed_nobody",
                  "precision", "lost_steps", "wall_ms", "lost_ms", "ettr"}}
 
-Exit codes: 0 every fault was injected, found and survived, 1 one was not, or no such job, or it may
-not be attacked, 2 wrong arguments or a bad plan, 3 no controller answers, 130 interrupted
+Exit codes: 0 every fault was injected, found and survived, 1 one was not, or no such job, or chaos
+is not allowed for it, 2 wrong arguments or a bad plan, 3 no controller answers, 130 interrupted
 )";
 
 Result<ChaosPlan> plan_of(const Invocation& invocation) {

@@ -16,15 +16,15 @@ namespace goodput_parts {
 namespace {
 
 constexpr const char* kHelp = R"(
-Where the time of a job's life went, requeues included: what its start took, what its steps waited
-for, what faults cost, by what was done meanwhile, and training, which is the rest. Each moment
-counts once: the parts' sum is the time since the job was submitted, the queue's included. The ranks
-of a job train and stand still together, so it is the time of each rank; where a step's waits differ
-from rank to rank, their mean counts. Goodput is the share of training in the time since the first
-step; ETTR (effective training time ratio) in all the time.
+Prints where a job's time went, requeues included: its start, waits of its steps, the cost of faults
+by phase, and training, which is the rest. Each moment counts once; the parts add up to the time
+since the job was submitted, with the time in the queue. All ranks train and wait together, so the
+figures hold for each rank. Where the waits of a step differ by rank, their mean counts. Goodput is
+the share of training since the first step. ETTR (effective training time ratio) is its share of all
+the time.
 
-Evaluating is part of training here. Of a command that tells no steps (docs/commands.md) "train" is
-whatever it did, twice or not, and goodput and ETTR are not known. Steps of a command say nothing of
+Evaluation counts as training. For a command that reports no steps (docs/commands.md), "train" is
+its whole running time, and goodput and ETTR are unknown. A command's steps show no waits for
 checkpoints and data.
 
 Examples:
@@ -35,7 +35,7 @@ Options:
   --json  one object: {"job", "name", "state", "faults", "ranks", "wall_ms", "start_ms", "train_ms",
           "checkpoint_ms", "data_ms", "notice_ms", "decide_ms", "wait_ms", "restart_ms",
           "repeat_ms", "suspended_ms", "goodput", "ettr"}; the last two are null before the first
-          step, and where none is told
+          step, and if the job reports no steps
 
 Exit codes: 0 shown (whatever the state), 1 no such job
 )";

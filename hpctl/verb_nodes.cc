@@ -27,41 +27,37 @@ constexpr const char* kLemons = "lemons";
 
 constexpr const char* kHelp = R"(
 Lists nodes with their role (active, spare, lost, quarantined) and state (launching, up, stopping,
-down, ended). Without JOB: the nodes of all jobs that have not ended. On the local backend a node
-is a virtual one, n0, n1, ...: a holder process and its agent on this machine. STANDBYS are the
-processes that can take a part at once, of how many there are to be (recovery.standbys,
-recovery.standby_imports), and their memory. NOTE is what the scheduler says of a node that it
-drains or cannot use, or why a node is quarantined.
+down, ended). Without JOB it lists the nodes of all jobs that have not ended. A local node is
+virtual, n0, n1, ...: a holder process and its agent on this machine. STANDBYS shows ready and
+desired standby processes (recovery.standbys, recovery.standby_imports), and their memory. NOTE says
+why the scheduler drains or cannot use a node, or why a node is quarantined.
 
-A quarantined node gets no ranks: a spare takes those it has, in a new generation, or what
-recovery.on_node_loss allows happens; the workers save the step under way first, and what happens is
-said. Without --job this concerns every live job with that node. The quarantine belongs to the
-instance, outlives the controller, and ends by release, by --for, or when another instance takes the
-node's place.
+quarantine takes all ranks from a node. The workers save the step under way, and a spare takes the
+ranks in a new generation, or recovery.on_node_loss decides. Without --job it applies to every live
+job with that node. The quarantine belongs to the instance and outlives the controller. It ends by
+release, by --for, or when another instance takes the node's place.
 
-A node that Slurm drains while the built-in trainer runs on it is left in the same way where a spare
-is up that Slurm does not drain; else its ranks stay, and the job is not requeued for it.
+If Slurm drains a node, the built-in trainer leaves it in the same way if there is a spare that
+Slurm does not drain. Otherwise its ranks stay, and the job is not requeued.
 
-reboot and replace quarantine a node and, once its work has left, mark it for HyperPod with
+reboot and replace quarantine a node. Once its work has left, they mark it for HyperPod with
 state=fail and reason Action:Reboot (the same machine, minutes; its instance store is lost) or
-Action:Replace (another machine, half an hour). The quarantine ends when the node is back. Where the
-job's user is no Slurm operator, hpctl why JOB says the command to hand to one. A verdict on the
-hardware does the same by itself: a reboot first, where the check says that it may help.
+Action:Replace (another machine, half an hour). The quarantine ends when the node is back. If the
+job's user is no Slurm operator, hpctl why JOB prints the command for one. A verdict on the hardware
+does the same: first a reboot, if the check says that it may help.
 
-LEMON is what the jobs of this HPCTL_HOME say against a machine: 4 for a verdict on its hardware, 2
-where it was lost or hung, 1 where it was slow or unfit, 0.5 for a worker that ended by itself; of
-one job at most 2 without a verdict. It halves every week. From 3 on the machine is a lemon: jobs
-under Slurm give it ranks last, so that it is a spare where there are any. `lemons` lists all such
-machines with what weighs most. `check` makes a deep check (hpagent check all --deep, half a minute
-of full load) by srun, or here where there is none: passed, what was said before does not count any
-more; failed, that counts 4. With --job it runs within that Slurm job, beside what runs there.
+LEMON scores a machine by what happened on it in jobs of this HPCTL_HOME: 4 for a verdict on its
+hardware, 2 if it was lost or hung, 1 if it was slow or unfit, 0.5 for a worker that ended by
+itself. Without a verdict a job counts 2 at most. The score halves every week. A machine with 3 or
+more is a lemon: jobs under Slurm use it last, as a spare if they have one. `lemons` lists them
+with the gravest record. `check` makes a deep check (hpagent check all --deep, half a minute of
+full load) by srun, or here without Slurm. If it passes, earlier records count no more; if it
+fails, that counts 4. With --job it runs within that Slurm job, beside its workers.
 
-With -A, where there is a cluster controller: `lemons` lists what the jobs of all users say, by
-which a machine is a lemon as well, for every job whose controller runs there. One user counts at
-most 2 of a machine, so that nobody makes a lemon alone, and the less the more machines he speaks
-against.
-`check` tells the cluster controller what it found, which operators may: passed, what all users said
-before does not count any more; failed, that counts 4.
+With -A and a cluster controller, `lemons` counts the jobs of all users, for every job whose
+controller runs there. One user counts 2 at most against a machine, and less the more machines the
+user reports, so one user cannot mark a machine alone. For operators, `check` reports its result to
+the cluster controller. If it passes, no earlier record counts any more; if it fails, that counts 4.
 
 Examples:
   hpctl nodes
@@ -74,18 +70,17 @@ Examples:
   hpctl nodes check p5-17
 
 Options:
-  -A, --all-users  of lemons: what the jobs of all users say; of check: for all users
-  --job JOB      the job meant, of those that have the node; an operator of the cluster controller
-                 names anybody's job by its number
+  -A, --all-users  lemons: count the jobs of all users; check: report for all users
+  --job JOB      only this job; an operator of the cluster controller gives the id of any job
   --reason TEXT  why, for the history
-  --for TIME     of quarantine, such as 30m or 2d; without it until released
+  --for TIME     quarantine: such as 30m or 2d; without it until released
   --json  {"nodes": [{"job", "name", "role", "state", "instance_id", "boot_id", "holder_pid",
           "agent_pid", "note", "standbys": {"wanted", "ready", "loading", "memory_bytes"},
           "lemon": {"score", "lemon", "records", "reason"}}]};
-          without "standbys": there are none, and none are to be, or the agent does not tell;
-          without "lemon": nothing speaks against it. lemons: {"nodes": [{"name", "instance_id",
-          "score", "lemon", "records", "reason"}]}, with -A also "users" (how many speak against it)
-          and "checked" (an operator's check failed). check: as hpagent check --json
+          "standbys" is missing if there are none and none are desired, or the agent does not
+          report them; "lemon" is missing without records. lemons: {"nodes": [{"name",
+          "instance_id", "score", "lemon", "records", "reason"}]}, with -A also "users" (how many
+          have records) and "checked" (an operator's check failed). check: as hpagent check --json
 
 Exit codes: 0 shown or done, 1 no such job or node, or refused, 3 no controller answers
 )";

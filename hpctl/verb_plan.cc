@@ -22,19 +22,18 @@ namespace plan_parts {
 namespace {
 
 constexpr const char* kHelp = R"(
-Says what a job with workload.train needs, without running it: memory of a worker by component,
-operations per token and step, how long a step should take on a known GPU, and what to change so
-that it fits or is faster. The data need not be there.
+Estimates what a job with workload.train needs, without running it: a worker's memory by component,
+operations per token and step, and the time of a step on a known GPU. It also advises changes that
+make the job fit or run faster. The data need not exist.
 
-Operations are counted as TorchTitan does (causal attention whole) and as Megatron-LM does (half of
-it); MFU is in TorchTitan's way. Memory is that of the trainer's own tensors and buffers; the
-program and its libraries come on top, so 90 % may be planned. A job that may go on with fewer nodes
-(nodes.min) has to fit on those too, where shards are larger; only where nothing does, all nodes
-count. What the job file leaves to auto is chosen first, as `hpctl submit` does, and told with the
-reason.
+Operations are counted as TorchTitan (whole causal attention) and Megatron-LM (half of it) count
+them; MFU follows TorchTitan. Memory covers the trainer's tensors and buffers. The program and its
+libraries need more, so a plan may use 90 %. A job that may shrink (nodes.min) must fit on the
+fewest nodes too, where shards are larger. If nothing fits there, all nodes count. Keys that are
+auto are chosen first, as `hpctl submit` chooses them, and printed with the reason.
 
-Advised changes build on one another, those that save memory first: each tells what it does to a job
-that has those above it.
+The advised changes build on one another, and those that save memory come first. Each figure is for
+a job with all changes above it.
 
 Examples:
   hpctl plan job.yaml --gpu h100

@@ -11,16 +11,16 @@ namespace ps_parts {
 namespace {
 
 constexpr const char* kHelp = R"(
-Lists the jobs of this HPCTL_HOME, oldest first, ended ones included (--state live leaves them
-out). With -A also those of all users at the cluster controllers (HPCTL_CLUSTER, or
-/etc/hpctl/cluster.conf): root, and who runs the cluster controller, sees everybody's, others see
-their own, of all their homes. A cluster controller knows the jobs whose controllers run there,
-from their start until an hour after their end.
+Lists the jobs of this HPCTL_HOME, oldest first, with ended ones (--state live leaves them out).
+With -A it also lists the jobs at the cluster controllers (HPCTL_CLUSTER, or
+/etc/hpctl/cluster.conf): every job for root and the cluster controller's user, your own jobs of
+all homes for other users. A cluster controller knows the jobs whose controllers run there, from
+their start until an hour after their end.
 
-STEP is how far of how many; ETA is at the pace of the newest steps; GOODPUT is the share of
-training in the time since the first step, as `hpctl goodput` has it, and not known where a command
-tells no steps. REASON says why a job does not run, or what it last recovered from. On a terminal
-columns that do not fit are left out; what is not known is `-`.
+STEP shows the current and the last step; ETA assumes the pace of the newest steps; GOODPUT is the
+share of training since the first step (`hpctl goodput`), unknown if a command reports no steps.
+REASON says why a job does not run, or what it last recovered from. On a terminal, columns that do
+not fit are left out. `-` means unknown.
 
 Examples:
   hpctl ps
@@ -29,18 +29,18 @@ Examples:
   hpctl ps --json | jq -r '.jobs[] | select(.state == "RUNNING") | .job'
 
 Options:
-  -A, --all-users  all jobs that one may see
-  --state STATES   of these states, as in running,recovering; live and ended stand for several
-  --user USER      of this user, a name or uid
-  --node PATTERN   that have a node like this
-  --name PATTERN   whose name is like this
-  --sort KEY       by job, name, user, state, nodes, step, rate, eta, restarts, goodput or age; with
-                   a - before it the greatest first
-  -w, --wide       all columns, nothing cut, and the names of the nodes
+  -A, --all-users  all jobs that you may see
+  --state STATES   only these states, such as running,recovering; live and ended are groups
+  --user USER      only jobs of this user, a name or uid
+  --node PATTERN   only jobs with a node that matches
+  --name PATTERN   only jobs with a name that matches
+  --sort KEY       sort by job, name, user, state, nodes, step, rate, eta, restarts, goodput or age;
+                   -KEY sorts in descending order
+  -w, --wide       all columns at full width, with the names of the nodes
   --json  {"jobs": [{"job", "name", "state", "user", "uid", "nodes": [...], "ranks", "generation",
           "step", "total_steps", "tokens_per_second", "step_ms", "eta_ms", "restarts", "faults",
           "goodput", "lost_ms", "age_ms", "submitted_wall_ms", "ended_wall_ms", "reason",
-          "last_fault", "doubt"}]}, what is not known is null; with -A "all_users" and "notes", too
+          "last_fault", "doubt"}]}, null if unknown; with -A also "all_users" and "notes"
 
 Exit codes: 0 shown, 2 wrong arguments, 3 with -A: there is no cluster controller, or none answers
 )";

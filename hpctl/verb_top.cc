@@ -17,16 +17,16 @@ namespace top_parts {
 namespace {
 
 constexpr const char* kHelp = R"(
-Shows the jobs of this HPCTL_HOME, or with -A all that one may see (`hpctl ps --help`), as they
-change; or of one job its nodes with those who stand by there, its ranks with their steps, where its
-time went and its newest events, newest first. It asks once a second and changes nothing. When
-nobody answers, what was known stays, with the reason below it.
+Shows the jobs of this HPCTL_HOME, or with -A all jobs that you may see (`hpctl ps --help`), once a
+second. With JOB, it shows the job's nodes and standbys, its ranks with their steps, where its time
+went, and its newest events first. If no controller answers, the last values stay, with the reason
+below them.
 
 Keys: arrows, page up and down, home and end; enter opens a job, esc or left goes back; s sorts by
-the next column, r in the other direction; / filters by job, name, user, state and node; e shows all
-ended jobs (else those of the last ten minutes); q or Ctrl-C quits.
+the next column, r reverses; / filters by job, name, user, state and node; e shows all ended jobs
+(instead of the last ten minutes' only); q or Ctrl-C quits.
 
-Where the output is no terminal, it is printed once.
+If the output is not a terminal, it is printed once.
 
 Examples:
   hpctl top
@@ -34,10 +34,10 @@ Examples:
   hpctl top -A
 
 Options:
-  -A, --all-users  all jobs that one may see
-  --json           once, as `hpctl ps --json`, or of a job as `hpctl status --json`
+  -A, --all-users  all jobs that you may see
+  --json           print once, as `hpctl ps --json`; with JOB as `hpctl status --json`
 
-Exit codes: 0 left, 1 no such job, or no terminal for it, 3 with -A: there is no cluster controller
+Exit codes: 0 quit, 1 no such job, or no terminal, 3 with -A: there is no cluster controller
 )";
 
 int print_json(const Terminal& terminal, const std::optional<std::string>& word, bool everywhere) {

@@ -30,13 +30,13 @@ constexpr int64_t kDefaultIntervalSeconds = 10;
 constexpr int64_t kLongestIntervalSeconds = 3600;
 
 constexpr const char* kHelp = R"(
-Looks at one job, or at all jobs of this HPCTL_HOME, or with -A at all that one may see (`hpctl ps
---help`), again and again, and prints a line when something begins that somebody should know, and
-when it is over. What it finds, from which threshold on, and what to do then is in docs/cli.md and
-docs/runbook.md. Of one job it ends when the job has. It asks only, and starts nothing.
+Watches one job, all jobs of this HPCTL_HOME, or with -A all jobs that you may see (`hpctl ps
+--help`). It prints a line when a finding begins and when it ends. docs/cli.md lists the findings
+with their thresholds, docs/runbook.md what to do. With JOB, it exits when the job ends. It starts
+no controller.
 
-Findings that compare now with before (loss_not_finite, generation_orphaned, and goodput_fell of a
-job older than six hours) need a watcher that stays; --once tells all others.
+Some findings compare two looks: loss_not_finite, generation_orphaned, and goodput_fell for a job
+older than six hours. With --once these are missing.
 
 Examples:
   hpctl watch quickstart
@@ -45,17 +45,16 @@ Examples:
   hpctl watch -A --heartbeat /run/hpctl-watch.json
 
 Options:
-  -A, --all-users   all jobs that one may see
-  --once            one look, all that is found, and the exit status
+  -A, --all-users   all jobs that you may see
+  --once            look once, print all findings, exit with their severity
   --interval S      seconds from one look to the next, 1 to 3600 (default 10)
-  --heartbeat FILE  written anew after each look that was answered: who watches that it is not old
-                    knows that the watcher sees
+  --heartbeat FILE  update this file after each successful look; alert if it goes stale
   --json            a line per change: {"time", "change": "begins" | "ends", "finding": {"kind",
                     "severity", "job", "name", "user", "uid", "node", "since_ms", "what", "do",
                     "runbook"}}; with --once {"worst", "jobs", "findings": [...], "notes"}
 
-Exit codes: as of a check of Nagios, of what is found at the end: 0 nothing, 1 warn, 2 critical;
-3 it cannot be told: wrong arguments, no such job, nobody answers
+Exit codes, as Nagios defines them, by the last look: 0 no finding, 1 warn, 2 critical, 3 unknown:
+wrong arguments, no such job, or no controller answers
 )";
 
 struct Wanted {
