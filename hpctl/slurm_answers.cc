@@ -10,7 +10,11 @@ SlurmAnswers::SlurmAnswers(const Clock& clock, SlurmClientOptions options)
 
 SlurmAnswers& SlurmAnswers::of_process() {
   static const SystemClock clock;
-  static SlurmAnswers answers(clock);
+  static SlurmAnswers answers(clock, [] {
+    SlurmClientOptions options;
+    options.call_deadline_ms = kPatienceMs;
+    return options;
+  }());
   return answers;
 }
 

@@ -21,8 +21,7 @@ class SlurmAnswers {
   static constexpr int64_t kPatienceMs = 2'000;
   static constexpr int64_t kSilenceMs = 10'000;
 
-  explicit SlurmAnswers(const Clock& clock,
-                        SlurmClientOptions options = {.call_deadline_ms = kPatienceMs});
+  SlurmAnswers(const Clock& clock, SlurmClientOptions options);
   static SlurmAnswers& of_process();
 
   // As SlurmClient::job().

@@ -286,7 +286,7 @@ int attack(const Invocation& invocation, const HomePaths& paths, const JobSpec& 
   (invocation.json() ? invocation.terminal.err : invocation.terminal.out)
       << "job " << to_string(submitted.job) << " " << printable(spec.name)
       << " submitted; faults come when it trains" << std::endl;
-  const OpenJob job{paths, submitted.job, std::move(submitted.source), {}};
+  const OpenJob job{paths, submitted.job, std::move(submitted.source), {}, {}};
   const int status = run_chaos_and_report(invocation, job, plan, ChaosStart::kSubmitted);
   if (!invocation.has("--wait") || status == kExitInterrupted) return status;
   const int ended =
