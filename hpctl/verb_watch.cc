@@ -53,8 +53,8 @@ Options:
                     "severity", "job", "name", "user", "uid", "node", "since_ms", "what", "do",
                     "runbook"}}; with --once {"worst", "jobs", "findings": [...], "notes"}
 
-Exit codes: Nagios's, by the last look: 0 no finding, 1 warn, 2 critical, 3 unknown: wrong arguments,
-no such job, or no controller answers
+Exit codes: Nagios's, by the last look: 0 no finding, 1 warn, 2 critical, 3 unknown: wrong
+arguments, no such job, or no controller answers
 )";
 
 struct Wanted {

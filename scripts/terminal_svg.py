@@ -22,6 +22,7 @@ import time
 COLUMNS, ROWS = 100, 12
 WIDTH, LINE, MARGIN = 860, 19, 14
 PAUSE = 4.0  # seconds at the end
+TOGETHER = 0.1  # seconds
 COLOURS = ((r"^>>> ", "#ff7b72"), (r"JobRecovering|CauseFound|RECOVERING", "#f0b72f"),
            (r"JobRunning|JobFinished|FINISHED", "#3fb950"))
 
@@ -47,37 +48,49 @@ def colour_of(line):
     return next((colour for pattern, colour in COLOURS if re.search(pattern, line)), "#e6edf3")
 
 
-def frame(lines, number, times, total):
-    """The rows that are on the screen after line `number`, shown until the next one comes."""
-    begin = times[number] / total * 100
-    end = times[number + 1] / total * 100 if number + 1 < len(times) else 100
-    rows = lines[max(0, number + 1 - ROWS):number + 1]
-    text = "".join(
-        f'<tspan x="{MARGIN}" dy="{LINE}" fill="{colour_of(line)}">'
-        f"{html.escape(line[:COLUMNS]) or ' '}</tspan>" for line in rows)
-    last = ' class="last"' if number + 1 == len(times) else ""
-    keys = (f"@keyframes f{number}{{0%,{begin:.3f}%{{opacity:0}}{begin + .001:.3f}%,{end:.3f}%"
-            f"{{opacity:1}}{min(end + .001, 100):.3f}%,100%{{opacity:{int(end >= 100)}}}}}"
-            f"#f{number}{{animation:f{number} {total:.1f}s linear infinite}}")
-    return keys, f'<text id="f{number}"{last} xml:space="preserve" y="{MARGIN + 22}">{text}</text>'
+def frames_of(recorded):
+    """[(seconds, number of lines on the screen by then)]; lines that come together are one frame."""
+    frames = []
+    for number, (at, _) in enumerate(recorded, 1):
+        at -= recorded[0][0]
+        if frames and at - frames[-1][0] < TOGETHER:
+            frames[-1] = (frames[-1][0], number)
+        else:
+            frames.append((at, number))
+    return frames
+
+
+def rows_of(lines):
+    return "".join(f'<tspan x="{MARGIN}" dy="{LINE}" fill="{colour_of(line)}">'
+                   f"{html.escape(line[:COLUMNS]) or ' '}</tspan>" for line in lines)
 
 
 def picture(title, recorded):
-    times = [at - recorded[0][0] for at, _ in recorded]
     lines = [line for _, line in recorded]
-    total = times[-1] + PAUSE
-    frames = [frame(lines, number, times, total) for number in range(len(lines))]
+    frames = frames_of(recorded)
+    total = frames[-1][0] + PAUSE
+    keys, texts = [], []
+    for number, (at, count) in enumerate(frames):
+        begin = at / total * 100
+        is_last = number + 1 == len(frames)
+        end = "" if is_last else f"{frames[number + 1][0] / total * 100:.3f}%{{opacity:0}}"
+        keys.append(f"@keyframes f{number}{{0%{{opacity:{int(begin == 0)}}}"
+                    f"{begin:.3f}%{{opacity:1}}{end}}}"
+                    f"#f{number}{{animation:f{number} {total:.1f}s step-end infinite}}")
+        texts.append(f'<text id="f{number}"{" class=" + repr("last") if is_last else ""} '
+                     f'xml:space="preserve" y="{MARGIN + 22}">'
+                     f"{rows_of(lines[max(0, count - ROWS):count])}</text>")
     height = MARGIN * 2 + 26 + LINE * ROWS
     style = ("text{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;opacity:0}"
-             ".title{font:13px system-ui,sans-serif;fill:#9198a1;opacity:1}"
+             ".title{font:13px system-ui,sans-serif;fill:#9198a1;opacity:1}" + "".join(keys) +
              "@media (prefers-reduced-motion:reduce),print{text{animation:none!important}"
-             ".last{opacity:1}}" + "".join(keys for keys, _ in frames))
+             ".last{opacity:1}}")
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
             f'width="{WIDTH}" height="{height}"><title>{html.escape(title)}</title>'
             f"<style>{style}</style>"
             f'<rect width="{WIDTH}" height="{height}" rx="8" fill="#0d1117"/>'
             f'<text class="title" x="{MARGIN}" y="24">{html.escape(title)}</text>\n'
-            + "\n".join(text for _, text in frames) + "\n</svg>\n")
+            + "\n".join(texts) + "\n</svg>\n")
 
 
 def main():
