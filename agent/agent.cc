@@ -476,6 +476,7 @@ void Agent::end_node(int exit_code, uint32_t grace_ms, const std::string& reason
 
 int run_agent(const AgentOptions& options) {
   std::signal(SIGPIPE, SIG_IGN);
+  // Our own stderr is the holder's, and goes through the holder's log writer.
   LogWriter logs;  // forked here, while there is one thread
   if (const auto started = logs.start(); !started.ok()) {
     log_warning(started.error().message + "; hooks have no log");

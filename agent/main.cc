@@ -11,7 +11,6 @@
 #include "agent/agent.h"
 #include "agent/guardian.h"
 #include "agent/holder.h"
-#include "agent/job_node.h"
 #include "agent/probes/check.h"
 #include "common/base/log.h"
 
@@ -81,9 +80,7 @@ int run_holder(const Arguments& arguments, const std::string& directory) {
     options.agent_argv.insert(options.agent_argv.end(), {name, value});
   }
   hpctl::set_log_component("holder " + options.node);
-  const int exit_code = hpctl::holder::run_holder(options);
-  hpctl::holder::wait_for_successor_here(options.paths, options.node);
-  return exit_code;
+  return hpctl::holder::run_holder(options);
 }
 
 int run_agent(const Arguments& arguments, const std::string& directory) {

@@ -99,6 +99,20 @@ TEST_F(Preparation, AFailingHookIsAFaultOfTheNodeWithItsLastLine) {
   EXPECT_EQ(done(2).workers_size(), 1) << "the next order tries anew";
 }
 
+// The agent has threads by then, so it cannot fork another writer itself.
+TEST_F(Preparation, HooksHaveALogAfterTheLogWriterDied) {
+  connect();
+  pid_t writer = -1;
+  ASSERT_TRUE(eventually([&] { return (writer = log_writer_of(agent_pid())) > 0; }));
+  const UniqueFd process = open_pidfd(writer);
+  ASSERT_EQ(::kill(writer, SIGKILL), 0);
+  ASSERT_TRUE(await_end(process));
+  controller_.send(start_with(1, 1, {"echo still here"}));
+  EXPECT_EQ(done(1).workers_size(), 1);
+  const std::string log = home_.paths().node(kJob, "n0") + "/hooks.log";
+  EXPECT_TRUE(eventually([&] { return text_of(log).find("still here") != std::string::npos; }));
+}
+
 TEST_F(Preparation, AHookPastItsDeadlineIsEndedWithAllItStarted) {
   connect();
   controller_.send(start_with(1, 1, {"sleep 1000 & echo $! > " + marker("pid") + "; wait"}, 4'000));
