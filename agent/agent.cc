@@ -33,6 +33,7 @@
 #include "agent/worker_pages.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/file.h"
 #include "common/base/injected_fault.h"
 #include "common/base/log.h"
 #include "common/base/printable.h"
@@ -51,6 +52,8 @@ class Agent {
  public:
   Agent(const AgentOptions& options, LogWriter& logs, PacketSocket holder, HolderMemory memory);
   int run();
+  // For a file server, beside the loop.
+  bool is_waiting() const { return session_.is_waiting(); }
 
  private:
   // The holder's side.
@@ -130,8 +133,7 @@ Agent::Agent(const AgentOptions& options, LogWriter& logs, PacketSocket holder, 
                 [this](const v1::ControllerMessage& message) {
                   on_message(message);
                   return !finished_;
-                },
-                [this] { holder_.excuse_silence(); }}) {
+                }}) {
   HP_CHECK(wake_.valid());
   for (const holder::StoredReport& stored : memory.reports) reports_.restore(stored);
   for (const auto& [worker, page] : memory.workers) on_worker(worker, page);
@@ -183,7 +185,7 @@ void Agent::on_worker(const holder::WorkerState& worker, const UniqueFd& page) {
   if (worker.rank < 0) return;
   if (worker.part == kMember) {
     pages_.started(worker, page,
-                   progress_file_path(place_.progress_directory, worker.generation, worker.rank));
+                   progress_file_path(place_.progress_directory(), worker.generation, worker.rank));
     read_pages_at_ms_ = 0;
   }
   perform(supervisor_.spawned(
@@ -207,7 +209,7 @@ void Agent::on_exit(const holder::Exited& exit) {
   reports_.exited(std::move(exited), exit.exit_id);
   beats_.soon(clock_.monotonic_ms());
   pages_.ended(exit.incarnation);
-  remove_progress_file(place_.progress_directory, exit.generation, exit.rank);
+  remove_progress_file(place_.progress_directory(), exit.generation, exit.rank);
   if (exit.stays == 0) perform(supervisor_.exited(exit.incarnation));
 }
 
@@ -249,6 +251,9 @@ void Agent::answer(Failed decision) {
 }
 
 void Agent::say_goodbye() {
+  if (const auto removed = remove_tree(place_.local_directory); !removed.ok()) {
+    log_warning(removed.error().message);
+  }
   leave_by_ms_ = clock_.monotonic_ms() + kGoodbyeTimeoutMs;
   reports_.goodbye();
 }
@@ -488,7 +493,9 @@ int run_agent(const AgentOptions& options) {
     return 1;
   }
   Agent agent(options, logs, std::move(holder), std::move(memory).value());
-  return agent.run();
+  const int exit_code = agent.run();
+  if (agent.is_waiting()) ::_exit(exit_code);  // nothing but that wait is left
+  return exit_code;
 }
 
 }  // namespace hpctl::agent

@@ -17,13 +17,12 @@ NodePlace make_place(const AgentOptions& options) {
     log_info("workers get, where the user set none," + (told.empty() ? " nothing" : told) + ": " +
              machine.story);
   }
-  return {
-      options.job.value,
-      options.node,
-      options.paths.job(options.job),
-      options.program_directory,
-      options.paths.socket_directory() + "/progress-" + to_string(options.job) + "-" + options.node,
-      std::move(machine.variables)};
+  return {options.job.value,
+          options.node,
+          options.paths.job(options.job),
+          options.program_directory,
+          options.paths.socket_directory() + "/node-" + to_string(options.job) + "-" + options.node,
+          std::move(machine.variables)};
 }
 
 }  // namespace hpctl::agent

@@ -72,8 +72,8 @@ TEST_F(Preparation, ASparesHooksAreFollowedByThoseAfterTheJob) {
   like = start_with(0, 1, {append_to("told", "pre")}).start_workers();
   like.clear_ranks();
   controller_.send(spare);
-  ASSERT_TRUE(eventually(
-      [&] { return std::filesystem::exists(home_.paths().node(kJob, "n0") + "/prepared"); }));
+  const std::string files = home_.paths().socket_directory() + "/node-3-n0";
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(files + "/prepared"); }));
   v1::ControllerMessage end;
   end.set_job(kJob.value);
   end.mutable_end_node()->set_action_seq(2);
@@ -82,6 +82,7 @@ TEST_F(Preparation, ASparesHooksAreFollowedByThoseAfterTheJob) {
   controller_.send(end);
   controller_.take(AgentMessage::kGoodbye);
   EXPECT_EQ(text_of(marker("told")), "pre\npost\n");
+  EXPECT_FALSE(std::filesystem::exists(files)) << broken_promise("leftover");
 }
 
 TEST_F(Preparation, AFailingHookIsAFaultOfTheNodeWithItsLastLine) {
