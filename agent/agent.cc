@@ -22,6 +22,7 @@
 #include "agent/holder_link.h"
 #include "agent/holder_memory.h"
 #include "agent/holder_protocol.h"
+#include "agent/locked_memory.h"
 #include "agent/messages.h"
 #include "agent/node_facts.h"
 #include "agent/node_place.h"
@@ -486,6 +487,7 @@ int run_agent(const AgentOptions& options) {
   if (const auto started = logs.start(); !started.ok()) {
     log_warning(started.error().message + "; hooks have no log");
   }
+  [[maybe_unused]] const Outcome locked = holder::lock_memory();  // the holder has said why not
   PacketSocket holder{UniqueFd(holder::kAgentSocketFd)};
   auto memory = read_memory(holder);
   if (!memory.ok()) {

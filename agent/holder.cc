@@ -20,6 +20,7 @@
 #include "agent/guardian.h"
 #include "agent/holder_protocol.h"
 #include "agent/job_node.h"
+#include "agent/locked_memory.h"
 #include "agent/node_lock.h"
 #include "agent/probe_port.h"
 #include "agent/spawn.h"
@@ -542,6 +543,8 @@ int run_holder(const HolderOptions& options) {
   if (const auto started = logs.start(OwnLog::kThroughWriter); !started.ok()) {
     log_error(started.error().message);
   }
+  // Agent and guardian do the same; the reason is said once.
+  if (const auto locked = lock_memory(); !locked.ok()) log_info(locked.error().message);
   const int exit_code = hold_node(options, logs);
   wait_for_successor_here(options.paths, options.node);
   logs.finish(kLastLogsMs);

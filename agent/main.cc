@@ -6,11 +6,13 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/agent.h"
 #include "agent/guardian.h"
 #include "agent/holder.h"
+#include "agent/local_programs.h"
 #include "agent/probes/check.h"
 #include "common/base/log.h"
 
@@ -18,8 +20,8 @@ namespace {
 
 constexpr char kUsage[] =
     R"(usage: hpagent --holder --home DIR --job JOB --node NAME --socket PATH
-               [--launch ID] [--alive-limit MS]
-       hpagent --holder --job-dir DIR --job JOB --node NAME
+               [--launch ID] [--alive-limit MS] [--programs DIR]
+       hpagent --holder --job-dir DIR --job JOB --node NAME [--programs DIR]
        hpagent check efa|net|gpu|host|fs|all|network [--json]
        hpagent --version | --help
 
@@ -33,6 +35,10 @@ Supervises the workers of one job on one node. hpctl's schedulers start it; peop
   --socket PATH  Unix socket of the controller
   --launch ID    the controller's order that starts it; seen only in its command line
   --alive-limit MS  an agent proper that shows no life for so long is replaced (1500)
+  --programs DIR  where the release's other programs are, of an hpagent that runs from a copy
+
+Where its file is on a file server, the holder copies it to /tmp/hpctl-UID/programs and runs from
+there, so that no page fault waits for that server.
 
 The holder takes DIR/jobs/JOB/nodes/NAME/lock (on a cluster /tmp/hpctl-UID/job-JOB-NAME/lock),
 starts and watches the workers, and keeps a second process, the agent proper, which talks to the
@@ -56,7 +62,8 @@ Arguments parse(int argc, char** argv) {
   for (const std::string& name : needed) {
     if (arguments[name].empty()) return {};
   }
-  const size_t optional = arguments.count("--launch") + arguments.count("--alive-limit");
+  const size_t optional = arguments.count("--launch") + arguments.count("--alive-limit") +
+                          arguments.count("--programs");
   return arguments.size() == needed.size() + optional ? arguments : Arguments();
 }
 
@@ -70,9 +77,11 @@ hpctl::HomePaths paths_of(const Arguments& arguments) {
   return hpctl::HomePaths::of_job(job_dir->second, job_of(arguments), arguments.at("--node"));
 }
 
-int run_holder(const Arguments& arguments, const std::string& directory) {
-  // By path and not by /proc/self/exe: after an upgrade the next agent proper is the new one.
-  const std::string program = directory + "/hpagent";
+bool is_copy(const Arguments& arguments) { return arguments.contains("--programs"); }
+
+// `program`: what the agent and the guardian are started from.
+int run_holder(const Arguments& arguments, const std::string& directory,
+               const std::string& program) {
   hpctl::holder::HolderOptions options{paths_of(arguments),     job_of(arguments),
                                        arguments.at("--node"),  {program, "--agent"},
                                        {program, "--guardian"}, directory + "/hpstacks"};
@@ -102,14 +111,21 @@ int main(int argc, char** argv) {
     hpctl::set_log_component("guardian");
     return hpctl::holder::run_guardian(argv[2]);
   }
+  const Arguments arguments = parse(argc, argv);
+  if (is_copy(arguments)) hpctl::set_program_directory(arguments.at("--programs"));
   const auto directory = hpctl::program_directory();
   if (!directory.ok()) {
     std::fprintf(stderr, "hpagent: %s\n", directory.error().message.c_str());
     return 1;
   }
   if (mode == "check") return hpctl::agent::run_check({argv + 2, argv + argc}, *directory);
-  const Arguments arguments = parse(argc, argv);
-  if (mode == "--holder" && !arguments.empty()) return run_holder(arguments, *directory);
+  if (mode == "--holder" && is_copy(arguments)) return run_holder(arguments, *directory, argv[0]);
+  if (mode == "--holder" && !arguments.empty()) {
+    std::vector<std::string> again(argv, argv + argc);
+    again.insert(again.end(), {"--programs", *directory});
+    hpctl::holder::run_from_local_copy(std::move(again));
+    return run_holder(arguments, *directory, *directory + "/hpagent");
+  }
   if (mode == "--agent" && !arguments.empty()) return run_agent(arguments, *directory);
   std::fputs("hpagent: wrong arguments; see hpagent --help\n", stderr);
   return 2;
