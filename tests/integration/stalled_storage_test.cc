@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The file server with everything that nodes share stops to answer for a minute while a job trains:
+// the job's directory, its logs, its checkpoints and the programs.
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/file.h"
+#include "tests/integration/local_cluster.h"
+#include "tests/integration/training_job.h"
+#include "tests/support/pausable_mount.h"
+#include "tests/support/promise.h"
+#include "tests/support/scoped_variable.h"
+
+namespace hpctl::testing {
+namespace {
+
+constexpr std::chrono::seconds kLong{300};
+constexpr milliseconds kOutage = std::chrono::seconds(60);
+constexpr milliseconds kLookEvery = std::chrono::seconds(5);
+
+// The home is on a local disk, as hpctl asks for.
+class SharedCluster {
+ public:
+  SharedCluster()
+      : programs_(std::getenv("HPCTL_BIN")),
+        server_(cluster.directory() + "/server"),
+        shared_(cluster.directory() + "/shared"),
+        variable_("HPCTL_BIN", shared_ + "/bin") {
+    namespace fs = std::filesystem;
+    for (const std::string& directory : {server_ + "/jobs", server_ + "/bin", shared_}) {
+      fs::create_directories(directory);
+    }
+    fs::create_directories(cluster.paths().home());
+    for (const auto& file : fs::directory_iterator(programs_)) {
+      fs::copy(file.path(), server_ + "/bin");
+    }
+    fs::create_directory_symlink(shared_ + "/jobs", cluster.paths().jobs());
+    mount_.emplace(server_, shared_);
+  }
+
+  bool mounted() const { return mount_->mounted(); }
+  // Looks at the job meanwhile, with an hpctl that is not on the file server.
+  std::vector<nlohmann::json> stop_server(JobId job) {
+    const auto end = std::chrono::steady_clock::now() + kOutage;
+    std::vector<nlohmann::json> seen;
+    mount_->pause();
+    while (std::chrono::steady_clock::now() < end) {
+      const auto asked = run_command({programs_ + "/hpctl", "status", to_string(job), "--json"},
+                                     {"HPCTL_HOME=" + cluster.paths().home()});
+      seen.push_back(nlohmann::json::parse(asked.out, nullptr, false));
+      ::poll(nullptr, 0, static_cast<int>(kLookEvery.count()));  // the outage is what is tested
+    }
+    mount_->resume();
+    return seen;
+  }
+
+  LocalCluster cluster;
+
+ private:
+  const std::string programs_;
+  const std::string server_;
+  const std::string shared_;
+  std::optional<test::PausableMount> mount_;
+  const ScopedVariable variable_;
+};
+
+std::vector<pid_t> supervisors_of(const nlohmann::json& status) {
+  std::vector<pid_t> pids;
+  for (size_t node = 0; node < 2; ++node) {
+    pids.push_back(node_pid(status, node, "holder_pid"));
+    pids.push_back(node_pid(status, node, "agent_pid"));
+  }
+  return pids;
+}
+
+// The holders wrote to it themselves: every node was ended after 5 s, with all that it had in
+// memory, in the outage that it is for.
+TEST(StalledStorage, WholeSharedDirectoryStopsForAMinute) {
+  SharedCluster shared;
+  if (!shared.mounted()) GTEST_SKIP() << "needs root and /dev/fuse";
+  LocalCluster& cluster = shared.cluster;
+  const TrainingJob job{.steps = 600, .heartbeat_timeout = "10s"};
+  const JobId undisturbed = cluster.submit(job.yaml());
+  ASSERT_EQ(cluster.wait_for_end(undisturbed, kLong), "FINISHED");
+  const JobId stalled = cluster.submit(job.yaml());
+  ASSERT_TRUE(cluster.wait_for_step(stalled, 50, kLong));
+  const nlohmann::json before = cluster.status(stalled);
+  for (const nlohmann::json& status : shared.stop_server(stalled)) {
+    EXPECT_EQ(status["state"], "RUNNING") << status;
+    EXPECT_EQ(supervisors_of(status), supervisors_of(before)) << status;
+  }
+  ASSERT_EQ(cluster.wait_for_end(stalled, kLong), "FINISHED")
+      << cluster.hpctl({"events", to_string(stalled)}).out;
+  const nlohmann::json after = cluster.status(stalled);
+  EXPECT_EQ(after["generation"], 1) << cluster.hpctl({"events", to_string(stalled)}).out;
+  EXPECT_EQ(after["restarts"], 0) << after;
+  EXPECT_EQ(cluster.digest(stalled), cluster.digest(undisturbed)) << broken_promise("digest");
+  cluster.stop_and_expect_no_leftovers(std::chrono::seconds(60));
+}
+
+}  // namespace
+}  // namespace hpctl::testing
