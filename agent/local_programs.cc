@@ -151,6 +151,13 @@ Result<std::vector<std::string>> files_of_running_program() {
   const std::string root = path.parent_path().parent_path().string();
   HP_TRY_ASSIGN(const std::string maps, read_file("/proc/self/maps"));
   std::vector<std::string> files = {program};
+  // What the agent reads of the release (agent/machine_environment.h).
+  for (const std::string& directory : {path.parent_path().string(), root + "/share/hpctl"}) {
+    for (const char* name : {"/environment.json", "/instances.json"}) {
+      HP_TRY_ASSIGN(const bool is_there, path_exists(directory + name));
+      if (is_there) files.push_back(directory + name);
+    }
+  }
   std::set<std::string> seen = {program};
   std::istringstream lines(maps);
   for (std::string line; std::getline(lines, line);) {

@@ -26,9 +26,9 @@ namespace hpctl::holder {
 // counts as shared.
 bool is_on_local_disk(const std::string& path);
 
-// Files that make up the running program: itself first, then what it has mapped of the same
-// release, that is below the parent of its directory. An error where the program runs by another
-// loader than the system's: such a release finds its files by their place.
+// Files that make up the running program: itself first, then its data files and what it has mapped
+// of the same release, that is below the parent of its directory. An error where the program runs
+// by another loader than the system's: such a release finds its files by their place.
 Result<std::vector<std::string>> files_of_running_program();
 
 struct LocalCopy {

@@ -3,6 +3,7 @@
 // by the holder itself.
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <string>
@@ -92,13 +93,17 @@ int run_holder(const Arguments& arguments, const std::string& directory,
   return hpctl::holder::run_holder(options);
 }
 
-int run_agent(const Arguments& arguments, const std::string& directory) {
+int run_agent(const Arguments& arguments, const std::string& directory,
+              const std::string& program) {
   hpctl::set_log_component("agent " + arguments.at("--node"));
   const auto limit = arguments.find("--alive-limit");
   const unsigned long limit_ms =
       limit == arguments.end() ? 0 : std::strtoul(limit->second.c_str(), nullptr, 10);
+  const std::string data_directory =
+      is_copy(arguments) ? std::filesystem::path(program).parent_path().string() : directory;
   return hpctl::agent::run_agent({paths_of(arguments), job_of(arguments), arguments.at("--node"),
-                                  directory, HPCTL_VERSION, static_cast<uint32_t>(limit_ms)});
+                                  directory, HPCTL_VERSION, data_directory,
+                                  static_cast<uint32_t>(limit_ms)});
 }
 
 }  // namespace
@@ -126,7 +131,7 @@ int main(int argc, char** argv) {
     hpctl::holder::run_from_local_copy(std::move(again));
     return run_holder(arguments, *directory, *directory + "/hpagent");
   }
-  if (mode == "--agent" && !arguments.empty()) return run_agent(arguments, *directory);
+  if (mode == "--agent" && !arguments.empty()) return run_agent(arguments, *directory, argv[0]);
   std::fputs("hpagent: wrong arguments; see hpagent --help\n", stderr);
   return 2;
 }

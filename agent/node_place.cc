@@ -10,7 +10,7 @@
 namespace hpctl::agent {
 
 NodePlace make_place(const AgentOptions& options) {
-  MachineEnvironment machine = machine_environment(options.program_directory);
+  MachineEnvironment machine = machine_environment(options.data_directory);
   if (!machine.story.empty()) {
     std::string told;
     for (const auto& [name, value] : machine.variables) told += " " + name + "=" + value;
