@@ -9,8 +9,10 @@
 #include <csignal>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <optional>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "agent/beat_times.h"
@@ -29,6 +31,7 @@
 #include "agent/node_preparation.h"
 #include "agent/progress_file.h"
 #include "agent/report_log.h"
+#include "agent/side_task.h"
 #include "agent/standbys.h"
 #include "agent/worker_command.h"
 #include "agent/worker_pages.h"
@@ -54,7 +57,7 @@ class Agent {
   Agent(const AgentOptions& options, LogWriter& logs, PacketSocket holder, HolderMemory memory);
   int run();
   // For a file server, beside the loop.
-  bool is_waiting() const { return session_.is_waiting(); }
+  bool is_waiting() const { return session_.is_waiting() || script_reader_.is_busy(); }
 
  private:
   // The holder's side.
@@ -77,6 +80,9 @@ class Agent {
   void on_end(const v1::EndNode& end);
   void on_fault(const v1::InjectFault& order);
   void start_workers(const v1::StartWorkers& start);
+  void plan_standbys(const v1::StartWorkers& start);
+  void read_script();
+  void script_is_read();
   v1::AgentMessage registration() const;
 
   // Time.
@@ -106,6 +112,10 @@ class Agent {
   ControllerSession session_;
   std::map<uint64_t, std::vector<holder::Spawn>> spawns_;  // by generation being started
   std::map<uint64_t, std::string> stacks_;  // by generation; for the answer to the order to stop
+
+  SideTask script_reader_{wake_.get()};
+  std::shared_ptr<std::optional<Result<holder::Spawn>>> script_order_;  // of the task
+  std::optional<v1::StartWorkers> script_standbys_;                     // the next to read for
 
   BeatTimes beats_;
   int64_t still_limit_ms_ = INT64_MAX;  // then the kernel is asked what the worker does
@@ -328,7 +338,7 @@ void Agent::on_stand_by(const v1::StartWorkers& like) {
   if (!supervisor_.running().empty()) return;  // it has got ranks
   const auto ready = [this](const v1::StartWorkers& held, const Unfitness& unfit) {
     if (!unfit.reason.empty()) return tell_unfit(unfit);
-    standbys_.plan(held, place_);
+    plan_standbys(held);
     standbys_.all_run(clock_.monotonic_ms());
     start_standbys();
   };
@@ -409,9 +419,36 @@ void Agent::start_workers(const v1::StartWorkers& start) {
     return answer(Failed{key, start.generation(), ready.error().message, false});
   }
   spawns_[start.generation()] = std::move(spawns);
-  standbys_.plan(start, place_);
+  plan_standbys(start);
   perform(
       supervisor_.start({key, start.generation(), {start.ranks().begin(), start.ranks().end()}}));
+}
+
+void Agent::plan_standbys(const v1::StartWorkers& start) {
+  standbys_.plan(start);
+  script_standbys_.reset();
+  if (!standbys_.awaits_order()) return;
+  if (start.command_size() == 0) {
+    standbys_.take_order(make_standby(start, place_));
+    return;
+  }
+  script_standbys_ = start;
+  read_script();
+}
+
+// The command may be a script, whose first line is read from a shared path.
+void Agent::read_script() {
+  if (!script_standbys_ || script_reader_.is_busy()) return;
+  script_order_ = std::make_shared<std::optional<Result<holder::Spawn>>>();
+  script_reader_.start([order = script_order_, place = place_,
+                        start = *std::exchange(script_standbys_, std::nullopt)] {
+    order->emplace(make_standby(start, place));
+  });
+}
+
+void Agent::script_is_read() {
+  if (script_standbys_) return read_script();  // of a later generation
+  if (standbys_.take_order(**std::exchange(script_order_, nullptr))) start_standbys();
 }
 
 // ---- time ---------------------------------------------------------------------------------------
@@ -420,6 +457,7 @@ void Agent::on_time() {
   const int64_t now = clock_.monotonic_ms();
   session_.read_delayed(now);
   if (finished_) return;
+  if (script_reader_.take_end()) script_is_read();
   // Before it is judged whether the node is an orphan: we may have had no turn while it trained.
   if (now >= read_pages_at_ms_) read_pages();
   if (leave_by_ms_ && (reports_.waiting().empty() || now >= *leave_by_ms_)) {

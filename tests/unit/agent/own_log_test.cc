@@ -15,7 +15,7 @@ namespace {
 using test::eventually;
 using test::text_of;
 
-constexpr int64_t kLongMs = 60'000;
+constexpr int64_t kFinishMs = 60'000;
 constexpr char kLost[] = " lines of this log are lost";
 
 struct Pipe {
@@ -36,7 +36,7 @@ test::Child process_with_log(const UniqueFd& log, const std::function<void(LogWr
     ::dup2(log.get(), STDERR_FILENO);
     if (!writer.start(OwnLog::kThroughWriter).ok()) return 1;
     body(writer);
-    writer.finish(kLongMs);
+    writer.finish(kFinishMs);
     return 0;
   });
 }
@@ -59,7 +59,12 @@ TEST(OwnLog, StalledFileCostsOnlyCountedLines) {
   test::Child process = process_with_log(log.write_end, [&](LogWriter&) {
     ::close(both_ends);
     const std::string line(1'000, 'x');
-    for (size_t bytes = 0; bytes < 2 * kLogQueueBytes; bytes += line.size()) log_info(line);
+    bool writer_has_turns = true;  // it has them until it has all that it keeps
+    for (size_t bytes = 0; bytes < 2 * kLogQueueBytes; bytes += line.size()) {
+      pollfd writable{STDERR_FILENO, POLLOUT, 0};
+      writer_has_turns = writer_has_turns && ::poll(&writable, 1, 2'000) == 1;
+      log_info(line);
+    }
     [[maybe_unused]] const ssize_t n = ::write(filled.write_end.get(), "f", 1);
     while (is_open(until.read_end)) log_info("it goes on");
   });
