@@ -9,8 +9,10 @@
 #include <csignal>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <optional>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "agent/beat_times.h"
@@ -22,17 +24,20 @@
 #include "agent/holder_link.h"
 #include "agent/holder_memory.h"
 #include "agent/holder_protocol.h"
+#include "agent/locked_memory.h"
 #include "agent/messages.h"
 #include "agent/node_facts.h"
 #include "agent/node_place.h"
 #include "agent/node_preparation.h"
 #include "agent/progress_file.h"
 #include "agent/report_log.h"
+#include "agent/side_task.h"
 #include "agent/standbys.h"
 #include "agent/worker_command.h"
 #include "agent/worker_pages.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/file.h"
 #include "common/base/injected_fault.h"
 #include "common/base/log.h"
 #include "common/base/printable.h"
@@ -51,6 +56,8 @@ class Agent {
  public:
   Agent(const AgentOptions& options, LogWriter& logs, PacketSocket holder, HolderMemory memory);
   int run();
+  // For a file server, beside the loop.
+  bool is_waiting() const { return session_.is_waiting() || script_reader_.is_busy(); }
 
  private:
   // The holder's side.
@@ -73,6 +80,9 @@ class Agent {
   void on_end(const v1::EndNode& end);
   void on_fault(const v1::InjectFault& order);
   void start_workers(const v1::StartWorkers& start);
+  void plan_standbys(const v1::StartWorkers& start);
+  void read_script();
+  void script_is_read();
   v1::AgentMessage registration() const;
 
   // Time.
@@ -103,6 +113,10 @@ class Agent {
   std::map<uint64_t, std::vector<holder::Spawn>> spawns_;  // by generation being started
   std::map<uint64_t, std::string> stacks_;  // by generation; for the answer to the order to stop
 
+  SideTask script_reader_{wake_.get()};
+  std::shared_ptr<std::optional<Result<holder::Spawn>>> script_order_;  // of the task
+  std::optional<v1::StartWorkers> script_standbys_;                     // the next to read for
+
   BeatTimes beats_;
   int64_t still_limit_ms_ = INT64_MAX;  // then the kernel is asked what the worker does
   int64_t read_pages_at_ms_ = 0;
@@ -130,8 +144,7 @@ Agent::Agent(const AgentOptions& options, LogWriter& logs, PacketSocket holder, 
                 [this](const v1::ControllerMessage& message) {
                   on_message(message);
                   return !finished_;
-                },
-                [this] { holder_.excuse_silence(); }}) {
+                }}) {
   HP_CHECK(wake_.valid());
   for (const holder::StoredReport& stored : memory.reports) reports_.restore(stored);
   for (const auto& [worker, page] : memory.workers) on_worker(worker, page);
@@ -183,7 +196,7 @@ void Agent::on_worker(const holder::WorkerState& worker, const UniqueFd& page) {
   if (worker.rank < 0) return;
   if (worker.part == kMember) {
     pages_.started(worker, page,
-                   progress_file_path(place_.progress_directory, worker.generation, worker.rank));
+                   progress_file_path(place_.progress_directory(), worker.generation, worker.rank));
     read_pages_at_ms_ = 0;
   }
   perform(supervisor_.spawned(
@@ -207,7 +220,7 @@ void Agent::on_exit(const holder::Exited& exit) {
   reports_.exited(std::move(exited), exit.exit_id);
   beats_.soon(clock_.monotonic_ms());
   pages_.ended(exit.incarnation);
-  remove_progress_file(place_.progress_directory, exit.generation, exit.rank);
+  remove_progress_file(place_.progress_directory(), exit.generation, exit.rank);
   if (exit.stays == 0) perform(supervisor_.exited(exit.incarnation));
 }
 
@@ -249,6 +262,9 @@ void Agent::answer(Failed decision) {
 }
 
 void Agent::say_goodbye() {
+  if (const auto removed = remove_tree(place_.local_directory); !removed.ok()) {
+    log_warning(removed.error().message);
+  }
   leave_by_ms_ = clock_.monotonic_ms() + kGoodbyeTimeoutMs;
   reports_.goodbye();
 }
@@ -322,7 +338,7 @@ void Agent::on_stand_by(const v1::StartWorkers& like) {
   if (!supervisor_.running().empty()) return;  // it has got ranks
   const auto ready = [this](const v1::StartWorkers& held, const Unfitness& unfit) {
     if (!unfit.reason.empty()) return tell_unfit(unfit);
-    standbys_.plan(held, place_);
+    plan_standbys(held);
     standbys_.all_run(clock_.monotonic_ms());
     start_standbys();
   };
@@ -403,9 +419,36 @@ void Agent::start_workers(const v1::StartWorkers& start) {
     return answer(Failed{key, start.generation(), ready.error().message, false});
   }
   spawns_[start.generation()] = std::move(spawns);
-  standbys_.plan(start, place_);
+  plan_standbys(start);
   perform(
       supervisor_.start({key, start.generation(), {start.ranks().begin(), start.ranks().end()}}));
+}
+
+void Agent::plan_standbys(const v1::StartWorkers& start) {
+  standbys_.plan(start);
+  script_standbys_.reset();
+  if (!standbys_.awaits_order()) return;
+  if (start.command_size() == 0) {
+    standbys_.take_order(make_standby(start, place_));
+    return;
+  }
+  script_standbys_ = start;
+  read_script();
+}
+
+// The command may be a script, whose first line is read from a shared path.
+void Agent::read_script() {
+  if (!script_standbys_ || script_reader_.is_busy()) return;
+  script_order_ = std::make_shared<std::optional<Result<holder::Spawn>>>();
+  script_reader_.start([order = script_order_, place = place_,
+                        start = *std::exchange(script_standbys_, std::nullopt)] {
+    order->emplace(make_standby(start, place));
+  });
+}
+
+void Agent::script_is_read() {
+  if (script_standbys_) return read_script();  // of a later generation
+  if (standbys_.take_order(**std::exchange(script_order_, nullptr))) start_standbys();
 }
 
 // ---- time ---------------------------------------------------------------------------------------
@@ -414,6 +457,7 @@ void Agent::on_time() {
   const int64_t now = clock_.monotonic_ms();
   session_.read_delayed(now);
   if (finished_) return;
+  if (script_reader_.take_end()) script_is_read();
   // Before it is judged whether the node is an orphan: we may have had no turn while it trained.
   if (now >= read_pages_at_ms_) read_pages();
   if (leave_by_ms_ && (reports_.waiting().empty() || now >= *leave_by_ms_)) {
@@ -476,10 +520,12 @@ void Agent::end_node(int exit_code, uint32_t grace_ms, const std::string& reason
 
 int run_agent(const AgentOptions& options) {
   std::signal(SIGPIPE, SIG_IGN);
+  // Our own stderr is the holder's, and goes through the holder's log writer.
   LogWriter logs;  // forked here, while there is one thread
   if (const auto started = logs.start(); !started.ok()) {
     log_warning(started.error().message + "; hooks have no log");
   }
+  [[maybe_unused]] const Outcome locked = holder::lock_memory();  // the holder has said why not
   PacketSocket holder{UniqueFd(holder::kAgentSocketFd)};
   auto memory = read_memory(holder);
   if (!memory.ok()) {
@@ -487,7 +533,9 @@ int run_agent(const AgentOptions& options) {
     return 1;
   }
   Agent agent(options, logs, std::move(holder), std::move(memory).value());
-  return agent.run();
+  const int exit_code = agent.run();
+  if (agent.is_waiting()) ::_exit(exit_code);  // nothing but that wait is left
+  return exit_code;
 }
 
 }  // namespace hpctl::agent

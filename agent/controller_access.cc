@@ -63,6 +63,7 @@ class JobAccess final : public ControllerAccess {
 
   Result<Dialled> connect(Patience& patience) override {
     plan_ = StartPlan::never();
+    read_limits();
     HP_TRY_ASSIGN(const auto verdict, standing_verdict(paths_.home(), restart_count()));
     if (verdict) {
       return Error{ErrorCode::kFailedPrecondition,
@@ -84,11 +85,7 @@ class JobAccess final : public ControllerAccess {
   }
   int64_t look_every_ms() const override { return Patience::look_every_ms(nodes_); }
   StartPlan start_plan() const override { return plan_; }
-  int64_t orphan_timeout_ms() const override {
-    const auto document = read_job_document(paths_.home());
-    const Limits wanted = document.ok() ? document->spec.limits : Limits{};
-    return resolve(wanted, cluster_limits(false)).orphan_ms;
-  }
+  int64_t orphan_timeout_ms() const override { return orphan_timeout_ms_; }
   // A cluster controller is asked first, since the job's may only be gone for a moment, and twice
   // about each, since one that was just cut off looks alive for a while: its beat moves until it
   // has missed its nodes. Likewise one that does not answer in time although its machine takes
@@ -107,6 +104,13 @@ class JobAccess final : public ControllerAccess {
   std::string address() const override { return address_; }
 
  private:
+  void read_limits() {
+    if (has_limits_) return;
+    const auto document = read_job_document(paths_.home());
+    if (!document.ok()) return;
+    orphan_timeout_ms_ = resolve(document->spec.limits, cluster_limits(false)).orphan_ms;
+    has_limits_ = true;
+  }
   // When this node would succeed the controller, in the order of the job's nodes.
   StartPlan plan_after(const ControllerRecord& controller) const {
     const auto& nodes = controller.nodes;
@@ -155,6 +159,8 @@ class JobAccess final : public ControllerAccess {
   const HomePaths paths_;
   const JobId job_;
   const std::string node_;
+  bool has_limits_ = false;
+  int64_t orphan_timeout_ms_ = resolve(Limits{}, cluster_limits(false)).orphan_ms;
   StartPlan plan_ = StartPlan::never();
   std::string address_;
   size_t nodes_ = 0;          // of the job

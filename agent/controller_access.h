@@ -15,6 +15,8 @@
 
 namespace hpctl::agent {
 
+// One thread at a time. connect(), is_succeeded() and start() may block for as long as a file
+// server does; the others do not.
 class ControllerAccess {
  public:
   virtual ~ControllerAccess() = default;
@@ -22,21 +24,21 @@ class ControllerAccess {
   ControllerAccess& operator=(const ControllerAccess&) = delete;
 
   // A lazy channel, and how long the attempt to connect it may take by that patience.
-  // kFailedPrecondition: the job has ended and nobody will ever answer; other errors may pass. May
-  // read a shared file system.
+  // kFailedPrecondition: the job has ended and nobody will ever answer; other errors may pass.
   struct Dialled {
     std::shared_ptr<grpc::Channel> channel;
     int64_t attempt_ms = 0;
   };
   virtual Result<Dialled> connect(Patience& patience) = 0;
-  // Whether another controller has the job than the one of the last connect(). May read a shared
-  // file system; what it cannot read it does not know of.
+  // Whether another controller has the job than the one of the last connect(). What it cannot read
+  // it does not know of.
   virtual bool is_succeeded() const = 0;
   // How often that is to be looked at.
   virtual int64_t look_every_ms() const = 0;
   // Of the last connect().
   virtual StartPlan start_plan() const = 0;
-  // How long the job allows an agent to be without any controller, which a Welcome repeats.
+  // How long the job allows an agent to be without any controller, which a Welcome repeats. Of the
+  // last connect(); before it, and where that could not read it, what a job allows by default.
   virtual int64_t orphan_timeout_ms() const = 0;
   // Starts a controller and waits until it serves, at most some seconds.
   virtual Outcome start() = 0;

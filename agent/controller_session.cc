@@ -23,25 +23,51 @@ ControllerSession::ControllerSession(JobId job, std::unique_ptr<ControllerAccess
       clock_(clock),
       agent_(std::move(agent)),
       rng_(std::random_device{}()),
-      orphan_(clock.monotonic_ms(), access_->orphan_timeout_ms()) {}
+      orphan_(clock.monotonic_ms(), access_->orphan_timeout_ms()),
+      side_(wake_fd) {}
 
-std::optional<ControllerSession::Hopeless> ControllerSession::connect() {
-  const auto dialled = access_->connect(patience_);
+template <typename Answer>
+void ControllerSession::ask(std::function<Answer()> question,
+                            std::function<std::optional<Hopeless>(Answer)> then) {
+  auto answer = std::make_shared<std::optional<Answer>>();
+  then_ = [answer, then = std::move(then)] { return then(std::move(**answer)); };
+  side_.start([answer, question = std::move(question)] { answer->emplace(question()); });
+}
+
+void ControllerSession::connect() {
+  using Dialled = Result<ControllerAccess::Dialled>;
+  ask<Dialled>([this] { return access_->connect(patience_); },
+               [this](Dialled answer) { return dialled(std::move(answer)); });
+}
+
+std::optional<ControllerSession::Hopeless> ControllerSession::dialled(
+    Result<ControllerAccess::Dialled> dialled) {
   orphan_.set_plan(access_->start_plan());
+  orphan_.allows(access_->orphan_timeout_ms());
+  const int64_t now = clock_.monotonic_ms();
   if (!dialled.ok()) {
     const Error& error = dialled.error();
     if (error.code == ErrorCode::kFailedPrecondition) return Hopeless{0, error.message};
     if (error.message != last_trouble_) log_warning(error.message);
     last_trouble_ = error.message;
-    connect_at_ms_ = clock_.monotonic_ms() + backoff_.next(rng_);
+    connect_at_ms_ = now + backoff_.next(rng_);
     return std::nullopt;
   }
+  if (now < cut_until_ms_) return std::nullopt;  // cut meanwhile: another attempt follows
   link_ = std::make_unique<TroubledLink>(dialled->channel, wake_fd_, clock_);
   link_->send(agent_.registration());
-  const int64_t now = clock_.monotonic_ms();
   welcome_by_ms_ = now + dialled->attempt_ms + kWelcomeTimeoutMs;
   look_again_at_ms_ = now + access_->look_every_ms();
   return std::nullopt;
+}
+
+void ControllerSession::look_for_successor(int64_t now_ms) {
+  look_again_at_ms_ = now_ms + access_->look_every_ms();
+  ask<bool>([this] { return access_->is_succeeded(); },
+            [this](bool is_succeeded) -> std::optional<Hopeless> {
+              if (is_succeeded && link_ && !is_open_) drop("another controller has the job");
+              return std::nullopt;
+            });
 }
 
 void ControllerSession::drop(const std::string& why) {
@@ -99,40 +125,51 @@ void ControllerSession::read_delayed(int64_t now_ms) {
 
 std::optional<ControllerSession::Hopeless> ControllerSession::on_time(int64_t now_ms,
                                                                       bool needs_controller) {
-  if (link_ && !is_open_ && now_ms >= welcome_by_ms_) drop("no welcome from the controller");
-  if (link_ && !is_open_ && now_ms >= look_again_at_ms_) {
-    look_again_at_ms_ = now_ms + access_->look_every_ms();
-    if (access_->is_succeeded()) drop("another controller has the job");
+  if (side_.take_end()) {
+    if (auto hopeless = std::exchange(then_, nullptr)()) return hopeless;
   }
+  if (link_ && !is_open_ && now_ms >= welcome_by_ms_) drop("no welcome from the controller");
   if (is_open_ && now_ms >= acknowledge_by_ms_) drop("reports are not acknowledged");
   if (orphan_.expired(now_ms)) {
     return Hopeless{1, "no controller and no completed step for limits.orphan"};
   }
-  if (now_ms < cut_until_ms_) return std::nullopt;
-  if (needs_controller && orphan_.start_controller_now(now_ms)) start_controller();
-  if (!link_ && now_ms >= connect_at_ms_) return connect();
+  if (now_ms < cut_until_ms_ || side_.is_busy()) return std::nullopt;
+  if (link_ && !is_open_ && now_ms >= look_again_at_ms_) {
+    look_for_successor(now_ms);
+  } else if (needs_controller && orphan_.start_controller_now(now_ms)) {
+    start_controller();
+  } else if (!link_ && now_ms >= connect_at_ms_) {
+    connect();
+  }
   return std::nullopt;
 }
 
 int64_t ControllerSession::due_ms() const {
-  int64_t due = std::min(std::max(orphan_.next_deadline_ms(), cut_until_ms_), acknowledge_by_ms_);
-  if (!link_) return std::min(due, std::max(connect_at_ms_, cut_until_ms_));
-  due = std::min(due, link_->next_deadline_ms());
-  return is_open_ ? due : std::min({due, welcome_by_ms_, look_again_at_ms_});
+  int64_t due = std::min(acknowledge_by_ms_, orphan_.expires_at_ms());
+  if (link_) due = std::min(due, link_->next_deadline_ms());
+  if (link_ && !is_open_) due = std::min(due, welcome_by_ms_);
+  if (side_.is_busy()) return due;
+  int64_t next = orphan_.next_deadline_ms();
+  if (!link_) next = std::min(next, connect_at_ms_);
+  if (link_ && !is_open_) next = std::min(next, look_again_at_ms_);
+  return std::min(due, std::max(next, cut_until_ms_));
 }
 
-// Blocks this thread for a moment: without a controller there is nobody to hear of anything else,
-// and what happens meanwhile waits in the holder.
 void ControllerSession::start_controller() {
   log_info("no controller answers; starting one");
-  agent_.about_to_block();
-  if (const auto started = access_->start(); !started.ok()) {
-    log_warning(started.error().message);
-    return;
-  }
-  backoff_.reset();
-  connect_at_ms_ = 0;     // an attempt under way goes on: the controller may only have been slow,
-  look_again_at_ms_ = 0;  // unless there is another one now
+  ask<Outcome>([this] { return access_->start(); },
+               [this](const Outcome& started) -> std::optional<Hopeless> {
+                 if (!started.ok()) {
+                   log_warning(started.error().message);
+                   return std::nullopt;
+                 }
+                 backoff_.reset();
+                 // An attempt under way goes on: the controller may only have been slow, unless
+                 // there is another one now.
+                 connect_at_ms_ = 0;
+                 look_again_at_ms_ = 0;
+                 return std::nullopt;
+               });
 }
 
 }  // namespace hpctl::agent

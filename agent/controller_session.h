@@ -8,7 +8,12 @@
 //       ▲  pause (Backoff)     │ no Welcome, another       │ closed, reports not acknowledged,
 //       └──────────────────────┴── controller has the job ─┴── cut on purpose
 //
-// Own thread only: the agent calls read() when the eventfd rings, and on_time() at due_ms().
+// What reads the job's directory, or waits for a controller to start, runs in a thread beside the
+// agent's (side_task.h), one at a time: the agent has a liveness deadline, and the file server need
+// not answer.
+//
+// Own thread only: the agent calls read() and on_time() when the eventfd rings, and on_time() at
+// due_ms().
 #pragma once
 
 #include <cstdint>
@@ -19,6 +24,7 @@
 
 #include "agent/controller_access.h"
 #include "agent/core/reconnect.h"
+#include "agent/side_task.h"
 #include "agent/troubled_link.h"
 #include "common/base/clock.h"
 #include "common/base/ids.h"
@@ -35,8 +41,6 @@ class ControllerSession {
     // A message of this job. False: the node ends, and nothing more is read. Calls welcomed() for a
     // Welcome.
     std::function<bool(const v1::ControllerMessage&)> on_message;
-    // The thread is about to block for as long as a controller takes to start.
-    std::function<void()> about_to_block;
   };
   // Why the node is to be ended.
   struct Hopeless {
@@ -44,8 +48,8 @@ class ControllerSession {
     std::string reason;
   };
 
-  // `wake_fd` is an eventfd, which rings when there is something to read(). It and `clock` outlive
-  // this.
+  // `wake_fd` is an eventfd, which rings when there is something to read(), or an answer for
+  // on_time(). It and `clock` outlive this.
   ControllerSession(JobId job, std::unique_ptr<ControllerAccess> access, int wake_fd,
                     const Clock& clock, Agent agent);
 
@@ -74,21 +78,28 @@ class ControllerSession {
   // `needs_controller`: one is started where there is none.
   std::optional<Hopeless> on_time(int64_t now_ms, bool needs_controller);
   int64_t due_ms() const;
+  // Something waits for a file server, or for a controller that starts. A process that ends then
+  // leaves by _exit().
+  bool is_waiting() const { return side_.is_busy(); }
 
  private:
-  std::optional<Hopeless> connect();
+  template <typename Answer>
+  void ask(std::function<Answer()> question, std::function<std::optional<Hopeless>(Answer)> then);
+  void connect();
+  std::optional<Hopeless> dialled(Result<ControllerAccess::Dialled> dialled);
+  void look_for_successor(int64_t now_ms);
   void start_controller();
   void drop(const std::string& why);
 
   const JobId job_;
-  const std::unique_ptr<ControllerAccess> access_;
+  const std::unique_ptr<ControllerAccess> access_;  // of the side task while one runs
   const int wake_fd_;
   const Clock& clock_;
   const Agent agent_;
   Rng rng_;
   OrphanWatch orphan_;
   Backoff backoff_;
-  Patience patience_;
+  Patience patience_;  // likewise
 
   std::unique_ptr<TroubledLink> link_;
   bool is_open_ = false;
@@ -98,6 +109,9 @@ class ControllerSession {
   int64_t welcome_by_ms_ = 0;
   int64_t look_again_at_ms_ = 0;  // for a newer controller, before the welcome
   int64_t acknowledge_by_ms_ = INT64_MAX;
+
+  std::function<std::optional<Hopeless>()> then_;  // when the side task has ended
+  SideTask side_;                                  // last: it uses the rest
 };
 
 }  // namespace hpctl::agent

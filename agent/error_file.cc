@@ -14,19 +14,17 @@ namespace {
 constexpr size_t kMaxBytes = 256U << 10;
 constexpr size_t kMaxLine = 1'024;
 
-std::string directory_of(const NodePlace& place) { return place.job_directory + "/errors"; }
-
 std::string name_end(int32_t rank) { return ".rank-" + std::to_string(rank) + ".json"; }
 
 }  // namespace
 
 std::string error_file_path(const NodePlace& place, uint64_t generation, int32_t rank) {
-  return directory_of(place) + "/g" + std::to_string(generation) + name_end(rank);
+  return place.error_directory() + "/g" + std::to_string(generation) + name_end(rank);
 }
 
 Outcome prepare_error_file(const NodePlace& place, uint64_t generation, int32_t rank) {
-  const std::string directory = directory_of(place);
-  HP_TRY(make_directories(directory));
+  const std::string directory = place.error_directory();
+  HP_TRY(make_directories(directory, 0700));
   HP_TRY_ASSIGN(const auto names, list_directory(directory));
   const std::string own = error_file_path(place, generation, rank);
   for (const std::string& name : names) {

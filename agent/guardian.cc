@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "agent/locked_memory.h"
 #include "agent/worker_mark.h"
 #include "common/base/log.h"
 
@@ -17,6 +18,7 @@ constexpr int64_t kLastSweepTimeoutMs = 10'000;
 int run_guardian(const std::string& boot_id) {
   // Whoever ends a whole session or terminal must not end the one that cleans up.
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGPIPE}) ::signal(signal, SIG_IGN);
+  [[maybe_unused]] const Outcome locked = lock_memory();  // the holder has said why not
   char byte = 0;
   while (::read(kGuardianPipeFd, &byte, 1) < 0 && errno == EINTR) {
   }

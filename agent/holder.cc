@@ -20,6 +20,7 @@
 #include "agent/guardian.h"
 #include "agent/holder_protocol.h"
 #include "agent/job_node.h"
+#include "agent/locked_memory.h"
 #include "agent/node_lock.h"
 #include "agent/probe_port.h"
 #include "agent/spawn.h"
@@ -82,14 +83,14 @@ struct Kept {
 
 class Holder {
  public:
-  Holder(const HolderOptions& options, UniqueFd lock, UniqueFd signals)
+  Holder(const HolderOptions& options, LogWriter& logs, UniqueFd lock, UniqueFd signals)
       : options_(options),
         lock_(std::move(lock)),
         signals_(std::move(signals)),
         boot_id_(new_boot_id()),
         memory_(boot_id_, static_cast<uint64_t>(::getpid())),
         workers_(
-            loop_, logs_, options.node, boot_id_, options.ping_times,
+            loop_, logs, options.node, boot_id_, options.ping_times,
             [this](const Worker& worker, const Outcome& outcome) {
               worker_started(worker, outcome);
             },
@@ -108,8 +109,6 @@ class Holder {
   void open_probe_port();
   Outcome start_guardian();
   Outcome start_agent();
-  void start_logs();
-  void log_writer_ended();
   void start_what_is_due();
   void kept_ended(Kept& kept, const std::string& what);
   void agent_ended();
@@ -157,10 +156,6 @@ class Holder {
   std::optional<PacketSocket> agent_socket_;
   agent::SignsOfLife agent_signs_;
   std::optional<ProbePort> probe_port_;
-  LogWriter logs_;
-  agent::RespawnPolicy logs_policy_{options_.max_short_lives};
-  int64_t logs_started_ms_ = 0;
-  int64_t start_logs_at_ms_ = 0;  // due start while no log writer runs; INT64_MAX = given up
 
   WorkerTable workers_;
   StackTaker stacks_;
@@ -171,7 +166,6 @@ class Holder {
 // ---- life of the node ---------------------------------------------------------------------------
 
 int Holder::run() {
-  start_logs();
   open_probe_port();
   loop_.add(signals_.get(), EPOLLIN, [this](uint32_t) { on_signal(); });
   if (const auto started = start_guardian(); !started.ok()) {
@@ -243,26 +237,8 @@ Outcome Holder::start_agent() {
   return Ok{};
 }
 
-// Without one the node is as good; its workers have no logs.
-void Holder::start_logs() {
-  logs_started_ms_ = clock_.monotonic_ms();
-  start_logs_at_ms_ = INT64_MAX;
-  if (const auto started = logs_.start(); !started.ok()) {
-    log_error(started.error().message);
-    log_writer_ended();
-  }
-}
-
-void Holder::log_writer_ended() {
-  const int64_t now = clock_.monotonic_ms();
-  const auto pause = logs_policy_.pause_after(now - logs_started_ms_);
-  if (!pause) return log_error("the log writer cannot be kept alive; the workers have no logs now");
-  start_logs_at_ms_ = now + *pause;
-}
-
 void Holder::start_what_is_due() {
   const int64_t now = clock_.monotonic_ms();
-  if (now >= start_logs_at_ms_) start_logs();
   if (exit_code_) return;
   if (!guardian_.process && now >= guardian_.start_at_ms) {
     if (const auto started = start_guardian(); !started.ok()) {
@@ -342,10 +318,6 @@ void Holder::reap_children() {
       if (guardian_.process && guardian_.process->pid == info.si_pid) {
         log_warning("guardian process ended; starting another");
         kept_ended(guardian_, "guardian");
-      }
-      if (logs_.has_ended(info.si_pid)) {
-        log_warning("log writer process ended; starting another");
-        log_writer_ended();
       }
     }
   }
@@ -508,7 +480,6 @@ void Holder::finish_end() {
     ::kill(guardian_.process->pid, SIGKILL);
     ::waitpid(guardian_.process->pid, nullptr, 0);
   }
-  logs_.finish(kLastLogsMs);
   log_info("holder of node " + options_.node + " ended");
 }
 
@@ -517,7 +488,6 @@ int64_t Holder::next_timeout_ms() const {
   if (agent_.process) next = std::min(next, agent_signs_.look_at_ms());
   if (!exit_code_ && !agent_.process) next = std::min(next, agent_.start_at_ms);
   if (!exit_code_ && !guardian_.process) next = std::min(next, guardian_.start_at_ms);
-  next = std::min(next, start_logs_at_ms_);
   if (next == INT64_MAX) return -1;
   return std::max<int64_t>(0, next - clock_.monotonic_ms());
 }
@@ -535,16 +505,7 @@ Result<UniqueFd> take_signals() {
   return fd;
 }
 
-}  // namespace
-
-int run_holder(const HolderOptions& options) {
-  if (options.paths.is_one_job()) {
-    const auto prepared = prepare_job_node(options.paths, options.job, options.node);
-    if (!prepared.ok()) {
-      log_error(prepared.error().message);
-      return 1;
-    }
-  }
+int hold_node(const HolderOptions& options, LogWriter& logs) {
   auto signals = take_signals();
   if (!signals.ok()) {
     log_error(signals.error().message);
@@ -563,8 +524,31 @@ int run_holder(const HolderOptions& options) {
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
     log_warning("cannot become a subreaper; what workers leave behind is ended only at the end");
   }
-  Holder holder(options, std::move(**lock), std::move(signals).value());
+  Holder holder(options, logs, std::move(**lock), std::move(signals).value());
   return holder.run();
+}
+
+}  // namespace
+
+int run_holder(const HolderOptions& options) {
+  if (options.paths.is_one_job()) {
+    const auto prepared = prepare_job_node(options.paths, options.job, options.node);
+    if (!prepared.ok()) {
+      log_error(prepared.error().message);
+      return 1;
+    }
+  }
+  LogWriter logs;
+  // Without one the node is as good; its workers have no logs.
+  if (const auto started = logs.start(OwnLog::kThroughWriter); !started.ok()) {
+    log_error(started.error().message);
+  }
+  // Agent and guardian do the same; the reason is said once.
+  if (const auto locked = lock_memory(); !locked.ok()) log_info(locked.error().message);
+  const int exit_code = hold_node(options, logs);
+  wait_for_successor_here(options.paths, options.node);
+  logs.finish(kLastLogsMs);
+  return exit_code;
 }
 
 }  // namespace hpctl::holder

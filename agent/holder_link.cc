@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <string>
 
@@ -13,7 +12,6 @@ namespace hpctl::agent {
 namespace {
 
 constexpr int64_t kAliveEveryMs = 400;
-constexpr uint32_t kExcusedLimitMs = 10'000;
 // A holder that leaves so many unanswered (5 s) is stopped; counted, as the machine may have slept.
 constexpr int kUnansweredSigns = 12;
 
@@ -58,11 +56,6 @@ void HolderLink::show_life(int64_t now_ms) {
   tell(holder::Alive{alive_limit_ms_});
   ++unanswered_signs_;
   alive_at_ms_ = now_ms + kAliveEveryMs;
-}
-
-void HolderLink::excuse_silence() {
-  tell(holder::Alive{std::max(alive_limit_ms_, kExcusedLimitMs)});
-  alive_at_ms_ = 0;
 }
 
 }  // namespace hpctl::agent

@@ -44,8 +44,6 @@ class HolderLink {
   // alive_at_ms().
   void show_life(int64_t now_ms);
   int64_t alive_at_ms() const { return alive_at_ms_; }
-  // This thread is about to block for some seconds.
-  void excuse_silence();
 
  private:
   PacketSocket socket_;

@@ -3,15 +3,17 @@
 // by the holder itself.
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/agent.h"
 #include "agent/guardian.h"
 #include "agent/holder.h"
-#include "agent/job_node.h"
+#include "agent/local_programs.h"
 #include "agent/probes/check.h"
 #include "common/base/log.h"
 
@@ -19,8 +21,8 @@ namespace {
 
 constexpr char kUsage[] =
     R"(usage: hpagent --holder --home DIR --job JOB --node NAME --socket PATH
-               [--launch ID] [--alive-limit MS]
-       hpagent --holder --job-dir DIR --job JOB --node NAME
+               [--launch ID] [--alive-limit MS] [--programs DIR]
+       hpagent --holder --job-dir DIR --job JOB --node NAME [--programs DIR]
        hpagent check efa|net|gpu|host|fs|all|network [--json]
        hpagent --version | --help
 
@@ -34,6 +36,10 @@ Supervises the workers of one job on one node. hpctl's schedulers start it; peop
   --socket PATH  Unix socket of the controller
   --launch ID    the controller's order that starts it; seen only in its command line
   --alive-limit MS  an agent proper that shows no life for so long is replaced (1500)
+  --programs DIR  where the release's other programs are, of an hpagent that runs from a copy
+
+Where its file is on a file server, the holder copies it to /tmp/hpctl-UID/programs and runs from
+there, so that no page fault waits for that server.
 
 The holder takes DIR/jobs/JOB/nodes/NAME/lock (on a cluster /tmp/hpctl-UID/job-JOB-NAME/lock),
 starts and watches the workers, and keeps a second process, the agent proper, which talks to the
@@ -57,7 +63,8 @@ Arguments parse(int argc, char** argv) {
   for (const std::string& name : needed) {
     if (arguments[name].empty()) return {};
   }
-  const size_t optional = arguments.count("--launch") + arguments.count("--alive-limit");
+  const size_t optional = arguments.count("--launch") + arguments.count("--alive-limit") +
+                          arguments.count("--programs");
   return arguments.size() == needed.size() + optional ? arguments : Arguments();
 }
 
@@ -71,9 +78,11 @@ hpctl::HomePaths paths_of(const Arguments& arguments) {
   return hpctl::HomePaths::of_job(job_dir->second, job_of(arguments), arguments.at("--node"));
 }
 
-int run_holder(const Arguments& arguments, const std::string& directory) {
-  // By path and not by /proc/self/exe: after an upgrade the next agent proper is the new one.
-  const std::string program = directory + "/hpagent";
+bool is_copy(const Arguments& arguments) { return arguments.contains("--programs"); }
+
+// `program`: what the agent and the guardian are started from.
+int run_holder(const Arguments& arguments, const std::string& directory,
+               const std::string& program) {
   hpctl::holder::HolderOptions options{paths_of(arguments),     job_of(arguments),
                                        arguments.at("--node"),  {program, "--agent"},
                                        {program, "--guardian"}, directory + "/hpstacks"};
@@ -81,18 +90,20 @@ int run_holder(const Arguments& arguments, const std::string& directory) {
     options.agent_argv.insert(options.agent_argv.end(), {name, value});
   }
   hpctl::set_log_component("holder " + options.node);
-  const int exit_code = hpctl::holder::run_holder(options);
-  hpctl::holder::wait_for_successor_here(options.paths, options.node);
-  return exit_code;
+  return hpctl::holder::run_holder(options);
 }
 
-int run_agent(const Arguments& arguments, const std::string& directory) {
+int run_agent(const Arguments& arguments, const std::string& directory,
+              const std::string& program) {
   hpctl::set_log_component("agent " + arguments.at("--node"));
   const auto limit = arguments.find("--alive-limit");
   const unsigned long limit_ms =
       limit == arguments.end() ? 0 : std::strtoul(limit->second.c_str(), nullptr, 10);
+  const std::string data_directory =
+      is_copy(arguments) ? std::filesystem::path(program).parent_path().string() : directory;
   return hpctl::agent::run_agent({paths_of(arguments), job_of(arguments), arguments.at("--node"),
-                                  directory, HPCTL_VERSION, static_cast<uint32_t>(limit_ms)});
+                                  directory, HPCTL_VERSION, data_directory,
+                                  static_cast<uint32_t>(limit_ms)});
 }
 
 }  // namespace
@@ -105,15 +116,22 @@ int main(int argc, char** argv) {
     hpctl::set_log_component("guardian");
     return hpctl::holder::run_guardian(argv[2]);
   }
+  const Arguments arguments = parse(argc, argv);
+  if (is_copy(arguments)) hpctl::set_program_directory(arguments.at("--programs"));
   const auto directory = hpctl::program_directory();
   if (!directory.ok()) {
     std::fprintf(stderr, "hpagent: %s\n", directory.error().message.c_str());
     return 1;
   }
   if (mode == "check") return hpctl::agent::run_check({argv + 2, argv + argc}, *directory);
-  const Arguments arguments = parse(argc, argv);
-  if (mode == "--holder" && !arguments.empty()) return run_holder(arguments, *directory);
-  if (mode == "--agent" && !arguments.empty()) return run_agent(arguments, *directory);
+  if (mode == "--holder" && is_copy(arguments)) return run_holder(arguments, *directory, argv[0]);
+  if (mode == "--holder" && !arguments.empty()) {
+    std::vector<std::string> again(argv, argv + argc);
+    again.insert(again.end(), {"--programs", *directory});
+    hpctl::holder::run_from_local_copy(std::move(again));
+    return run_holder(arguments, *directory, *directory + "/hpagent");
+  }
+  if (mode == "--agent" && !arguments.empty()) return run_agent(arguments, *directory, argv[0]);
   std::fputs("hpagent: wrong arguments; see hpagent --help\n", stderr);
   return 2;
 }

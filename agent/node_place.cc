@@ -10,20 +10,19 @@
 namespace hpctl::agent {
 
 NodePlace make_place(const AgentOptions& options) {
-  MachineEnvironment machine = machine_environment(options.program_directory);
+  MachineEnvironment machine = machine_environment(options.data_directory);
   if (!machine.story.empty()) {
     std::string told;
     for (const auto& [name, value] : machine.variables) told += " " + name + "=" + value;
     log_info("workers get, where the user set none," + (told.empty() ? " nothing" : told) + ": " +
              machine.story);
   }
-  return {
-      options.job.value,
-      options.node,
-      options.paths.job(options.job),
-      options.program_directory,
-      options.paths.socket_directory() + "/progress-" + to_string(options.job) + "-" + options.node,
-      std::move(machine.variables)};
+  return {options.job.value,
+          options.node,
+          options.paths.job(options.job),
+          options.program_directory,
+          options.paths.socket_directory() + "/node-" + to_string(options.job) + "-" + options.node,
+          std::move(machine.variables)};
 }
 
 }  // namespace hpctl::agent

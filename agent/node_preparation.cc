@@ -23,8 +23,11 @@ NodePreparation::NodePreparation(EventLoop& loop, LogWriter& logs, const NodePla
                                  std::string boot_id)
     : place_(place), boot_id_(std::move(boot_id)), runner_(loop, logs) {}
 
-std::string NodePreparation::mark_path() const {
-  return place_.job_directory + "/nodes/" + place_.node + "/prepared";
+std::string NodePreparation::mark_path() const { return place_.local_directory + "/prepared"; }
+
+Outcome NodePreparation::mark() const {
+  HP_TRY(make_directories(place_.local_directory, 0700));
+  return write_file_atomic(mark_path(), boot_id_);
 }
 
 bool NodePreparation::is_marked() const {
@@ -83,7 +86,7 @@ void NodePreparation::prepared(const std::vector<StepFailure>& failures) {
   if (!unfit.reason.empty()) {
     checked_for_ = 0;
     ::unlink(mark_path().c_str());  // the next order tries anew
-  } else if (const auto marked = write_file_atomic(mark_path(), boot_id_); !marked.ok()) {
+  } else if (const auto marked = mark(); !marked.ok()) {
     unfit.reason = marked.error().message;
   }
   if (!waiting_) return;

@@ -2,11 +2,11 @@
 // What a node does around a job: preflight checks and `hooks: pre` before its first workers,
 // `hooks: post` after its last.
 //
-// A life of the node is prepared once; the mark is a file with the boot id, so that an agent that
-// was restarted knows. Where a worker has failed (`suspect`) the checks are made again before the
-// next generation: a program does not say whether it or the machine is to blame. Until it is there,
-// StartWorkers waits: the newest one is kept, and is carried out, or answered with what went wrong,
-// when the steps are through.
+// A life of the node is prepared once; the mark is a file with the boot id on a local disk, so that
+// an agent that was restarted knows. Where a worker has failed (`suspect`) the checks are made
+// again before the next generation: a program does not say whether it or the machine is to blame.
+// Until it is there, StartWorkers waits: the newest one is kept, and is carried out, or answered
+// with what went wrong, when the steps are through.
 #pragma once
 
 #include <functional>
@@ -51,6 +51,7 @@ class NodePreparation {
   enum class Ending { kNot, kRuns, kDone };
 
   std::string mark_path() const;
+  Outcome mark() const;
   bool is_marked() const;
   StepPlace step_place(const std::map<std::string, std::string>& env) const;
   Unfitness judge(const std::vector<StepFailure>& failures) const;

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "agent/standby_times.h"
-#include "agent/worker_command.h"
 #include "common/base/log.h"
 
 namespace hpctl::agent {
@@ -16,7 +15,9 @@ constexpr int64_t kLoadsForMs = 60'000;
 
 }  // namespace
 
-void Standbys::plan(const v1::StartWorkers& start, const NodePlace& place) {
+void Standbys::plan(const v1::StartWorkers& start) {
+  order_.reset();
+  are_due_ = false;
   wanted_ = 0;
   replaced_ = 0;
   settled_by_ms_ = INT64_MAX;
@@ -25,14 +26,17 @@ void Standbys::plan(const v1::StartWorkers& start, const NodePlace& place) {
   const bool is_command = start.command_size() > 0 && start.ranks_size() > 0;
   const auto ranks = static_cast<uint32_t>(start.ranks_size());
   planned_ = !is_command ? start.standbys() : start.standby_imports_size() > 0 ? ranks : 0;
-  if (planned_ == 0) return;
-  auto order = make_standby(start, place);
-  if (order.ok()) {
-    order_ = std::move(*order);
-    return;
+}
+
+bool Standbys::take_order(Result<holder::Spawn> order) {
+  if (!awaits_order()) return false;
+  if (!order.ok()) {
+    planned_ = wanted_ = 0;
+    log_warning("no standbys: " + order.error().message);
+    return false;
   }
-  planned_ = 0;
-  log_warning("no standbys: " + order.error().message);
+  order_ = std::move(*order);
+  return std::exchange(are_due_, false);
 }
 
 void Standbys::all_run(int64_t now_ms) {
@@ -61,7 +65,11 @@ void Standbys::on(const holder::WorkerState& worker, int64_t now_ms) {
 }
 
 void Standbys::replenish(const Start& start) {
-  for (auto there = waiting_.size(); there < wanted_; ++there) start(order_);
+  if (awaits_order()) {
+    are_due_ = wanted_ > 0;
+    return;
+  }
+  for (auto there = waiting_.size(); there < wanted_; ++there) start(*order_);
   wanted_ = 0;
 }
 

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "agent/holder_protocol.h"
-#include "agent/node_place.h"
+#include "common/base/result.h"
 #include "proto/hpctl/v1/hpctl.pb.h"
 
 namespace hpctl::agent {
@@ -29,15 +29,20 @@ class Standbys {
 
   // The workers of `start`, or, where it has no ranks, those that may come, are about to be
   // started. An agent that was started again starts no standbys before the next generation.
-  void plan(const v1::StartWorkers& start, const NodePlace& place);
+  void plan(const v1::StartWorkers& start);
+  // make_standby() of that `start` is to be given to take_order().
+  bool awaits_order() const { return planned_ > 0 && !order_; }
+  // What a standby is started with; an error: there are none. True: they are due by now.
+  bool take_order(Result<holder::Spawn> order);
   // They run: it is known by now which of the standbys are among them.
   void all_run(int64_t now_ms);
   // What the holder says of any process. One that has ended before it was needed is replaced after
   // a while, a few times in a generation.
   void on(const holder::WorkerState& worker, int64_t now_ms);
-  // A step was made, or due_ms() is over: those that are missing are started.
+  // A step was made, or due_ms() is over: those that are missing are started. Without an order they
+  // are due when it comes.
   void replenish(const Start& start);
-  int64_t due_ms() const { return wanted_ == 0 ? INT64_MAX : due_ms_; }
+  int64_t due_ms() const { return wanted_ == 0 || !order_ ? INT64_MAX : due_ms_; }
 
   // How many there are, and whether more will be ready: fills `heartbeat` in where that has changed
   // since it was told last, or since nothing was. One that has not loaded after a minute is not
@@ -62,7 +67,8 @@ class Standbys {
   };
 
   const Memory memory_;
-  holder::Spawn order_;
+  std::optional<holder::Spawn> order_;
+  bool are_due_ = false;  // without an order
   uint32_t planned_ = 0;
   uint32_t wanted_ = 0;  // 0 also when those of this generation were started
   int64_t due_ms_ = INT64_MAX;

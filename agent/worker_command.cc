@@ -55,7 +55,7 @@ std::map<std::string, std::string> torchrun_environment(const v1::StartWorkers& 
       {"HPCTL_NODE", place.node}};
   if (tells_steps(start)) {
     env["HPCTL_PROGRESS_FILE"] =
-        progress_file_path(place.progress_directory, start.generation(), start.ranks(local_rank));
+        progress_file_path(place.progress_directory(), start.generation(), start.ranks(local_rank));
   }
   if (!start.master_addr().empty()) {
     env["MASTER_ADDR"] = start.master_addr();
@@ -181,7 +181,7 @@ Outcome prepare_command(const v1::StartWorkers& start, const NodePlace& place) {
     HP_TRY(prepare_error_file(place, start.generation(), rank));
   }
   if (tells_steps(start)) {
-    HP_TRY(prepare_progress_files(place.progress_directory, start.generation(),
+    HP_TRY(prepare_progress_files(place.progress_directory(), start.generation(),
                                   {start.ranks().begin(), start.ranks().end()}));
   }
   const bool has_rank_0 =

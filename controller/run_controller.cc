@@ -10,6 +10,7 @@
 #include "common/base/controller_beat.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/log_writer.h"
 #include "common/base/start_failure.h"
 #include "controller/controller.h"
 #include "controller/leadership/batch_proxy.h"
@@ -21,6 +22,7 @@ namespace hpctl {
 namespace {
 
 constexpr int kExitAnotherRuns = 3;
+constexpr int64_t kLastLogMs = 2'000;
 
 UniqueFd take_signals() {
   std::signal(SIGPIPE, SIG_IGN);
@@ -165,10 +167,7 @@ int run_job(const ControllerOptions& options, const UniqueFd& signals) {
   return exit_code;
 }
 
-}  // namespace
-
-int run_controller(const ControllerOptions& options) {
-  set_log_component("controller");
+int run_any(const ControllerOptions& options) {
   const UniqueFd signals = take_signals();
   if (options.told_to_end) ::kill(::getpid(), SIGTERM);
   if (options.job_dir.empty()) return run_home(options, signals);
@@ -176,6 +175,19 @@ int run_controller(const ControllerOptions& options) {
     if (const auto exit_code = batch_proxy(options, signals)) return *exit_code;
   }
   return run_job(options, signals);
+}
+
+}  // namespace
+
+int run_controller(const ControllerOptions& options) {
+  set_log_component("controller");
+  LogWriter log;
+  if (const auto started = log.start(OwnLog::kThroughWriter); !started.ok()) {
+    log_warning(started.error().message + "; a log on a file server may hold this process up");
+  }
+  const int exit_code = run_any(options);
+  log.finish(kLastLogMs);
+  return exit_code;
 }
 
 }  // namespace hpctl

@@ -11,8 +11,13 @@ int64_t Backoff::next(Rng& rng) {
   return pause - static_cast<int64_t>(rng.below(static_cast<uint64_t>(pause / 2) + 1));
 }
 
+void OrphanWatch::allows(int64_t timeout_ms) {
+  if (!was_welcomed_) timeout_ms_ = timeout_ms;
+}
+
 void OrphanWatch::welcomed(int64_t timeout_ms) {
   present_ = true;
+  was_welcomed_ = true;
   if (timeout_ms > 0) timeout_ms_ = timeout_ms;
 }
 
@@ -31,7 +36,7 @@ bool OrphanWatch::start_controller_now(int64_t now_ms) {
   return true;
 }
 
-bool OrphanWatch::expired(int64_t now_ms) const { return !present_ && now_ms >= expiry_ms(); }
+bool OrphanWatch::expired(int64_t now_ms) const { return now_ms >= expires_at_ms(); }
 
 int64_t OrphanWatch::next_deadline_ms() const {
   if (present_) return INT64_MAX;

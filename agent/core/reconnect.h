@@ -95,10 +95,12 @@ struct StartPlan {
 // Times are monotonic milliseconds.
 class OrphanWatch {
  public:
-  // `timeout_ms`: before any Welcome.
+  // `timeout_ms`: before allows() or a Welcome.
   OrphanWatch(int64_t now_ms, int64_t timeout_ms)
       : absent_since_ms_(now_ms), timeout_ms_(timeout_ms) {}
 
+  // How long the job's file says that we may be without a controller. A Welcome's word counts more.
+  void allows(int64_t timeout_ms);
   // A controller has welcomed us and says how long we may be without one.
   void welcomed(int64_t timeout_ms);
   // The stream is closed.
@@ -114,6 +116,8 @@ class OrphanWatch {
   bool start_controller_now(int64_t now_ms);
   // Nobody controls this job any more, and it stands still: end everything.
   bool expired(int64_t now_ms) const;
+  // When that becomes true; INT64_MAX = not while a controller is there.
+  int64_t expires_at_ms() const { return present_ ? INT64_MAX : expiry_ms(); }
   // When the earlier of the two above can become true; INT64_MAX = not while things stay.
   int64_t next_deadline_ms() const;
 
@@ -121,6 +125,7 @@ class OrphanWatch {
   int64_t expiry_ms() const { return std::max(absent_since_ms_, trained_ms_) + timeout_ms_; }
 
   bool present_ = false;
+  bool was_welcomed_ = false;
   int64_t absent_since_ms_;
   int64_t trained_ms_ = 0;
   int64_t timeout_ms_;

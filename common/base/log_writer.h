@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// LogWriter: a process of its own that writes log files, so that its parent never waits for a file
+// LogWriter: two processes that write log files, so that their parent never waits for a file
 // server. A holder that wrote to a shared directory itself was taken for hung when the file server
 // paused, and was killed with all that its node had in memory.
 //
-// The parent sends pieces over a socket that does not block. The writer keeps up to kLogQueueBytes
-// of them while the file server does not answer. Behind that, the parent waits for 100 ms in each
-// second at most, which slows down a program that prints faster than the disk writes; then it drops
-// pieces and counts them. The log says how much is missing when it goes on.
+//   parent ── pieces of rank logs: socket ──► writer ──► RotatingLog of each path
+//      └───── its own log: stderr, a pipe ──►    │  └──► what stderr was before
+//                                             keeper: starts another writer when one dies
 //
-// The writer is forked without exec: a new one can be started while the program's own file is on
-// the file server that does not answer. It keeps none of its parent's descriptors. It ends when
-// its parent has ended and all is written. One that is stuck in the kernel is left behind.
+// Neither end of the parent blocks. The writer keeps up to kLogQueueBytes while the file server
+// does not answer. Behind that, the parent's own log drops lines and counts them (log.h). For
+// pieces the parent waits for 100 ms in each second at most, which slows down a program that prints
+// faster than the disk writes. Then it drops pieces and counts them. Each log says how much is
+// missing when it goes on.
+//
+// What the parent wrote before an abort is in the pipe, and the writer writes it.
+//
+// Both processes are forked without exec: a writer can be started while the program's own file is
+// on the file server that does not answer. The keeper has one thread and does nothing but wait, so
+// it can fork whatever threads the parent has by then. They keep none of the parent's other
+// descriptors. They end when the parent, and every process that has its stderr, has ended and all
+// is written. A writer that is stuck in the kernel is left behind.
 //
 // One thread, and start() only while the process has no other.
 #pragma once
@@ -38,6 +47,9 @@ struct LogPiece {
   std::string_view bytes;   // at most 64 KiB
 };
 
+// Where the parent's own stderr goes from start() on.
+enum class OwnLog { kAsBefore, kThroughWriter };
+
 class LogWriter {
  public:
   LogWriter() = default;
@@ -45,17 +57,15 @@ class LogWriter {
   LogWriter& operator=(const LogWriter&) = delete;
   ~LogWriter() { finish(0); }
 
-  // Starts the process, or another one in place of one that has ended: that one gets what is still
-  // in the socket.
-  Outcome start();
-  // True when `pid`, which the caller has reaped, was the process.
-  bool has_ended(pid_t pid);
-  pid_t pid() const { return pid_; }  // -1 = none runs
+  // Starts the processes. With kThroughWriter, stdout follows stderr if both are the same file.
+  Outcome start(OwnLog own = OwnLog::kAsBefore);
+  pid_t keeper() const { return keeper_; }  // a child of this process; -1 = none runs
 
   // False: it was dropped, and the caller counts it in lost_bytes of its next piece.
   bool append(const LogPiece& piece);
 
-  // No piece follows. Waits until all is written, for at most `limit_ms`.
+  // No piece follows, and where stderr went through the writer, nothing that is written to it
+  // counts any more. Waits until all is written, for at most `limit_ms`.
   void finish(int64_t limit_ms);
 
  private:
@@ -63,8 +73,8 @@ class LogWriter {
 
   const SystemClock clock_{};
   std::optional<PacketSocket> socket_;
-  UniqueFd far_end_;  // for the next process
-  pid_t pid_ = -1;
+  bool has_own_log_ = false;
+  pid_t keeper_ = -1;
   UniqueFd process_;
   uint64_t dropped_bytes_ = 0;  // since it was last able to take a piece
   int64_t second_began_ms_ = 0;

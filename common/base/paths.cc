@@ -19,6 +19,11 @@ namespace {
 
 constexpr size_t kMaxLocalName = 56;  // leaves room for "/tmp/hpctl-UID/" and the socket's name
 
+std::string& given_program_directory() {
+  static std::string directory;
+  return directory;
+}
+
 std::string short_checksum(const std::string& text) {
   Sha256 hash;
   hash.update(text);
@@ -104,7 +109,10 @@ Outcome prepare_socket_directory(const HomePaths& paths) {
   return own_private_directory(paths.socket_directory());
 }
 
+void set_program_directory(const std::string& directory) { given_program_directory() = directory; }
+
 Result<std::string> program_directory() {
+  if (!given_program_directory().empty()) return given_program_directory();
   std::array<char, PATH_MAX> buffer{};
   const ssize_t n = ::readlink("/proc/self/exe", buffer.data(), buffer.size() - 1);
   if (n <= 0) return errno_error("cannot read /proc/self/exe");

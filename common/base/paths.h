@@ -88,5 +88,8 @@ Outcome prepare_socket_directory(const HomePaths& paths);
 
 // Directory of the running program, for finding its siblings (hpcontroller, hpagent, hptrain).
 Result<std::string> program_directory();
+// The one that program_directory() gives from then on, for a program that runs from a copy. Call
+// while there is one thread.
+void set_program_directory(const std::string& directory);
 
 }  // namespace hpctl

@@ -12,6 +12,7 @@
 #include "common/base/file.h"
 #include "common/base/host_port.h"
 #include "common/base/log.h"
+#include "common/base/log_writer.h"
 #include "common/base/node_address.h"
 #include "common/base/paths.h"
 #include "controller/access/reloading_credentials.h"
@@ -28,6 +29,7 @@ namespace {
 constexpr int kMaxServerThreads = 32;  // calls at once; more are refused
 constexpr size_t kMaxServerBytes = 256U << 20;
 constexpr timespec kTick = {1, 0};
+constexpr int64_t kLastLogMs = 2'000;
 constexpr auto kShutdownGrace = std::chrono::milliseconds(500);
 
 // Where the jobs' controllers listen: on the same address, unless that is all of them.
@@ -199,13 +201,19 @@ int run_cluster(const ControllerOptions& options) {
   sigemptyset(&signals);
   for (const int signal : {SIGTERM, SIGINT}) sigaddset(&signals, signal);
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  LogWriter log;
+  if (const auto started = log.start(OwnLog::kThroughWriter); !started.ok()) {
+    log_warning(started.error().message + "; a log on a file server may hold this process up");
+  }
   raise_descriptor_limit();  // two a job
   Starter starter(options.ready_fd, -1);
   const Outcome served = serve(options, starter, signals);
-  if (served.ok()) return 0;
-  log_error(served.error().message);
-  starter.failed(served.error());
-  return 1;
+  if (!served.ok()) {
+    log_error(served.error().message);
+    starter.failed(served.error());
+  }
+  log.finish(kLastLogMs);
+  return served.ok() ? 0 : 1;
 }
 
 }  // namespace hpctl::cluster

@@ -10,6 +10,8 @@
 #include <string_view>
 
 #include "common/base/descriptor_limit.h"
+#include "common/base/log.h"
+#include "common/base/log_writer.h"
 #include "common/base/quantity.h"
 #include "controller/step/step_server.h"
 
@@ -28,6 +30,8 @@ Environment: SLURM_HPCTL_STEP_TOKEN, HPCTL_MAX_RESTARTS (default 20), HPCTL_HANG
 or a duration such as 30m; default auto). The shim of each task reads HPCTL_STANDBY_IMPORTS (modules
 with commas between; default none).
 )";
+
+constexpr int64_t kLastLogMs = 2'000;
 
 int64_t max_restarts() {
   constexpr int64_t kDefault = 20;
@@ -70,9 +74,14 @@ int main(int argc, char** argv) {
     return 1;
   }
   std::signal(SIGPIPE, SIG_IGN);
+  hpctl::LogWriter log;
+  if (const auto started = log.start(hpctl::OwnLog::kThroughWriter); !started.ok()) {
+    hpctl::log_text("hpcontroller-step: " + started.error().message + "\n");
+  }
   hpctl::raise_descriptor_limit();
   hpctl::step::StepServer server(hpctl::UniqueFd(listener), hpctl::UniqueFd(std::atoi(argv[2])),
                                  token, {argv[3], max_restarts(), hang_timeout_ms()});
   server.run();
+  log.finish(kLastLogMs);
   return 0;
 }

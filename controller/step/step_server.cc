@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <vector>
 
-#include "common/base/file.h"
+#include "common/base/log.h"
 
 namespace hpctl::step {
 namespace {
@@ -198,9 +198,7 @@ void StepServer::send(int32_t task, const ToShim& message) {
 }
 
 void StepServer::say(const std::string& line) {
-  const std::string text = "hpctl: " + line + "\n";
-  // srun's stderr; when it is gone there is nobody to tell.
-  [[maybe_unused]] const auto written = write_all(STDERR_FILENO, text, "stderr");
+  log_text("hpctl: " + line + "\n");  // to srun's stderr
 }
 
 }  // namespace hpctl::step

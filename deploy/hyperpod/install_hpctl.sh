@@ -230,8 +230,11 @@ unpack() {  # unpack VERSION
 }
 
 is_in_use() {  # is_in_use DIRECTORY: by a process of this machine
-  # Processes come and go meanwhile, which find takes for errors.
-  [ -n "$(find /proc -mindepth 2 -maxdepth 2 -name exe -lname "$1/*" 2>/dev/null || true)" ]
+  # Processes come and go meanwhile, which find and grep take for errors. An hpagent that runs from
+  # a local copy names the directory in its command line.
+  [ -n "$(find /proc -mindepth 2 -maxdepth 2 -name exe -lname "$1/*" 2>/dev/null || true)" ] ||
+    [ -n "$(find /proc -mindepth 2 -maxdepth 2 -name exe -lname '*/programs/*/hpagent' \
+      -printf '%h/cmdline\0' 2>/dev/null | xargs -0r grep -lsaFe "$1/" || true)" ]
 }
 
 switch_to() {  # switch_to VERSION: at once; older ones go, but not those that jobs may run on

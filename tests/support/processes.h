@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,25 @@ inline bool process_runs(pid_t pid) {
 }
 
 inline constexpr int kProcessEndMs = 60'000;
+
+// The child of `parent`'s first thread with that name (/proc/PID/comm); -1 = none.
+inline pid_t child_named(pid_t parent, const std::string& name) {
+  const std::string pid = std::to_string(parent);
+  const auto text = read_file("/proc/" + pid + "/task/" + pid + "/children");
+  if (!text.ok()) return -1;
+  std::istringstream children(*text);
+  for (pid_t child = 0; children >> child;) {
+    const auto comm = read_file("/proc/" + std::to_string(child) + "/comm");
+    if (comm.ok() && *comm == name + "\n") return child;
+  }
+  return -1;
+}
+
+// The log writer of a process (common/base/log_writer.h); -1 = none runs at this moment.
+inline pid_t log_writer_of(pid_t process) {
+  const pid_t keeper = child_named(process, "hp-log-keeper");
+  return keeper < 0 ? -1 : child_named(keeper, "hp-log-writer");
+}
 
 // With all its threads, so also with its locks and its files: the first thread may be a zombie
 // before that. False when it goes on.

@@ -35,6 +35,13 @@ class HolderTest : public ::testing::Test {
     EXPECT_EQ(::listen(listener_.get(), 8), 0);
   }
 
+  // The log writer outlives a holder that is killed, and would write into a home that is removed.
+  ~HolderTest() override {
+    const UniqueFd writer = open_pidfd(log_writer());
+    holder_ = test::Child();
+    EXPECT_TRUE(await_end(writer)) << broken_promise("leftover");
+  }
+
   HolderOptions options() const {
     return {home_.paths(),
             kJob,
@@ -49,6 +56,7 @@ class HolderTest : public ::testing::Test {
   void start_holder() {
     holder_ = test::Child([this] {
       ::setenv("OMP_NUM_THREADS", "3", 1);
+      if (stderr_.valid()) ::dup2(stderr_.get(), STDERR_FILENO);
       return run_holder(options());
     });
     accept_agent();
@@ -150,14 +158,7 @@ class HolderTest : public ::testing::Test {
     return log;
   }
   // The holder's log writer.
-  pid_t log_writer() const {
-    const std::string pid = std::to_string(holder_.pid());
-    std::istringstream children(text_of("/proc/" + pid + "/task/" + pid + "/children"));
-    for (pid_t child = 0; children >> child;) {
-      if (text_of("/proc/" + std::to_string(child) + "/comm") == "hp-log-writer\n") return child;
-    }
-    return -1;
-  }
+  pid_t log_writer() const { return log_writer_of(holder_.pid()); }
   pid_t logged_pid(int32_t rank, const std::string& key) const {
     eventually([&] { return number_after(text_of(log_path(rank)), key) > 0; });
     return static_cast<pid_t>(number_after(text_of(log_path(rank)), key));
@@ -168,6 +169,7 @@ class HolderTest : public ::testing::Test {
   std::string stacks_program_ = test::product_program("hpstacks");
   PingTimes ping_times_;
   int64_t stacks_limit_ms_ = 60'000;  // also on a machine that is busy
+  UniqueFd stderr_;                   // of the holder; invalid = ours
   UniqueFd listener_;
   test::Child holder_;
   std::optional<PacketSocket> agent_;

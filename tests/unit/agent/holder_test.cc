@@ -400,6 +400,33 @@ TEST_F(HolderTest, WorkerKilledBeforeItsExecIsReportedOnce) {
   EXPECT_EQ(ended.by_request, 1);
 }
 
+// The holder wrote its own log to the job's directory, too: it hung in its first line. A full pipe
+// stands for a file on a server that does not answer.
+TEST_F(HolderTest, StalledOwnLogDoesNotStopTheHolder) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const UniqueFd log(ends[0]);
+  stderr_.reset(ends[1]);
+  const std::string full(static_cast<size_t>(::fcntl(log.get(), F_GETPIPE_SZ)), '.');
+  ASSERT_EQ(::write(stderr_.get(), full.data(), full.size()), static_cast<ssize_t>(full.size()));
+  start_holder();
+  stderr_.reset();
+  for (int i = 0; i < 3; ++i) {
+    ::kill(agent_pid_, SIGKILL);  // which the holder logs
+    accept_agent();
+  }
+  spawn(worker(1, 0, {"exit", "7"}));
+  EXPECT_EQ(expect<Exited>().exit_code, 7);
+  const UniqueFd writer = open_pidfd(log_writer());
+  tell(End{0, 0, "done"});
+  EXPECT_EQ(holder_.wait_for_end(), 0) << "a writer that is stuck is left behind";
+  const auto text = read_all(log.get(), "the log", SIZE_MAX);
+  ASSERT_TRUE(text.ok());
+  EXPECT_NE(text->find("workers are not disturbed"), std::string::npos);
+  EXPECT_NE(text->find("holder of node n0 ended"), std::string::npos) << "nothing is lost";
+  EXPECT_TRUE(await_end(writer)) << broken_promise("leftover");
+}
+
 TEST_F(HolderTest, LogWriterThatDiesIsReplaced) {
   start_holder();
   pid_t first = -1;
@@ -436,7 +463,7 @@ TEST_F(HolderTest, ManyGenerationsLeakNothing) {
   spawn(worker(301, 0, {"exit", "0"}));
   tell(KeepReport{301, expect<Exited>().exit_id, 0, 0, 0, 0, "r"});
   EXPECT_TRUE(eventually([&] { return open_descriptors(holder_.pid()) <= before; }));
-  expect_children(3);  // the guardian, the agent and the log writer, and no stray
+  expect_children(3);  // the guardian, the agent and the log keeper, and no stray
 }
 
 // ---- stacks of a generation that hangs
@@ -499,7 +526,7 @@ TEST_F(HolderTest, StacksThatTakeTooLongAreNotWaitedFor) {
   EXPECT_EQ(expect<Exited>().signal, SIGKILL);
   EXPECT_GE(std::chrono::steady_clock::now() - ordered, std::chrono::milliseconds(kStacksLimitMs))
       << "stacks come first";
-  expect_children(3);  // guardian, agent, log writer: hpstacks is gone
+  expect_children(3);  // guardian, agent, log keeper: hpstacks is gone
 }
 
 }  // namespace

@@ -72,8 +72,8 @@ TEST_F(Preparation, ASparesHooksAreFollowedByThoseAfterTheJob) {
   like = start_with(0, 1, {append_to("told", "pre")}).start_workers();
   like.clear_ranks();
   controller_.send(spare);
-  ASSERT_TRUE(eventually(
-      [&] { return std::filesystem::exists(home_.paths().node(kJob, "n0") + "/prepared"); }));
+  const std::string files = home_.paths().socket_directory() + "/node-3-n0";
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(files + "/prepared"); }));
   v1::ControllerMessage end;
   end.set_job(kJob.value);
   end.mutable_end_node()->set_action_seq(2);
@@ -82,6 +82,7 @@ TEST_F(Preparation, ASparesHooksAreFollowedByThoseAfterTheJob) {
   controller_.send(end);
   controller_.take(AgentMessage::kGoodbye);
   EXPECT_EQ(text_of(marker("told")), "pre\npost\n");
+  EXPECT_FALSE(std::filesystem::exists(files)) << broken_promise("leftover");
 }
 
 TEST_F(Preparation, AFailingHookIsAFaultOfTheNodeWithItsLastLine) {
@@ -97,6 +98,20 @@ TEST_F(Preparation, AFailingHookIsAFaultOfTheNodeWithItsLastLine) {
             std::string::npos);
   controller_.send(start_with(2, 2, {"true"}));
   EXPECT_EQ(done(2).workers_size(), 1) << "the next order tries anew";
+}
+
+// The agent has threads by then, so it cannot fork another writer itself.
+TEST_F(Preparation, HooksHaveALogAfterTheLogWriterDied) {
+  connect();
+  pid_t writer = -1;
+  ASSERT_TRUE(eventually([&] { return (writer = log_writer_of(agent_pid())) > 0; }));
+  const UniqueFd process = open_pidfd(writer);
+  ASSERT_EQ(::kill(writer, SIGKILL), 0);
+  ASSERT_TRUE(await_end(process));
+  controller_.send(start_with(1, 1, {"echo still here"}));
+  EXPECT_EQ(done(1).workers_size(), 1);
+  const std::string log = home_.paths().node(kJob, "n0") + "/hooks.log";
+  EXPECT_TRUE(eventually([&] { return text_of(log).find("still here") != std::string::npos; }));
 }
 
 TEST_F(Preparation, AHookPastItsDeadlineIsEndedWithAllItStarted) {

@@ -159,7 +159,7 @@ class PythonStandby : public ::testing::Test {
 
   TemporaryDirectory directory_;
   LogWriter logs_;
-  NodePlace place_{42, "n1", directory_.path(), "/opt/hpctl/bin", directory_.path() + "/progress"};
+  NodePlace place_{42, "n1", directory_.path(), "/opt/hpctl/bin", directory_.path()};
   UniqueFd arena_ = holder::make_arena().value();
 };
 

@@ -145,13 +145,14 @@ TEST_F(RankLogTest, LostBytesAreCountedPerLog) {
 
 TEST_F(RankLogTest, NextWriterGetsWhatTheDeadOneLeft) {
   const std::string path = home_.path() + "/rank-0.log";
-  const pid_t first = writer_.pid();
+  pid_t first = -1;
+  const auto find = [&] { return child_named(writer_.keeper(), "hp-log-writer"); };
+  ASSERT_TRUE(test::eventually([&] { return (first = find()) > 0; }));
+  const UniqueFd process = open_pidfd(first);
   ASSERT_EQ(::kill(first, SIGKILL), 0);
-  ASSERT_EQ(::waitpid(first, nullptr, 0), first);
+  ASSERT_TRUE(await_end(process));
   RankLog(writer_, path).line("between");
-  ASSERT_TRUE(writer_.has_ended(first));
-  ASSERT_TRUE(writer_.start().ok());
-  EXPECT_NE(writer_.pid(), first);
+  ASSERT_TRUE(test::eventually([&] { return find() > 0 && find() != first; }));
   RankLog(writer_, path).line("after");
   writer_.finish(kLongMs);
   EXPECT_EQ(text_of(path), "between\nafter\n");

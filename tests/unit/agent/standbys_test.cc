@@ -16,7 +16,8 @@ class StandbysTest : public ::testing::Test {
     start.set_generation(1);
     start.add_ranks(0);
     start.set_standbys(standbys);
-    standbys_.plan(start, {42, "n1", "/job", "/opt/hpctl/bin", "/progress"});
+    standbys_.plan(start);
+    standbys_.take_order(holder::Spawn());
     standbys_.all_run(0);
   }
   int started() {
@@ -59,6 +60,23 @@ TEST_F(StandbysTest, AreStartedOnceInAGeneration) {
   idles(2);
   EXPECT_EQ(started(), 0);
   EXPECT_EQ(standbys_.due_ms(), INT64_MAX);
+}
+
+// The command's script lies on a file server that does not answer for a while.
+TEST_F(StandbysTest, WaitForTheirOrder) {
+  v1::StartWorkers start;
+  start.add_ranks(0);
+  start.set_standbys(1);
+  standbys_.plan(start);
+  standbys_.all_run(0);
+  EXPECT_EQ(started(), 0);
+  EXPECT_EQ(standbys_.due_ms(), INT64_MAX) << "the loop does not spin";
+  EXPECT_TRUE(standbys_.take_order(holder::Spawn())) << "they are due";
+  EXPECT_EQ(started(), 1);
+  standbys_.plan(start);
+  EXPECT_FALSE(standbys_.take_order(Error{ErrorCode::kNotFound, "no such script"}));
+  standbys_.all_run(0);
+  EXPECT_EQ(started(), 0);
 }
 
 TEST_F(StandbysTest, OneThatHasEndedIsReplacedAFewTimes) {

@@ -52,7 +52,7 @@ class Command : public ::testing::Test {
   }
 
   TemporaryDirectory directory_;
-  NodePlace place_{42, "n1", directory_.path(), "/opt/hpctl/bin", directory_.path() + "/progress"};
+  NodePlace place_{42, "n1", directory_.path(), "/opt/hpctl/bin", directory_.path()};
   uint16_t port_ = choose_free_port().value();
 };
 
