@@ -72,6 +72,22 @@ TEST_F(Recovery, WaitForStorageIsCounted) {
   EXPECT_EQ(job().storage_errors_worker, 2);
 }
 
+// A rank lost its peer, and that was reported first. It counted as a fault, so a few outages of
+// storage in a row ended the job.
+TEST_F(Recovery, StorageBehindALostPeerSpendsNoRestart) {
+  shell.exit_worker(id, 0, kExitPeerLost, 0, 17, "");
+  ASSERT_EQ(job().restart_times_ms.size(), 1U);
+  shell.exit_worker(id, 2, kExitStorage, 0, 17, "cannot read /data: Input/output error");
+  EXPECT_TRUE(job().restart_times_ms.empty());
+  EXPECT_EQ(job().restarts_without_progress, 0);
+  EXPECT_EQ(job().storage_errors_worker, 1);
+  EXPECT_GT(job().storage_since_ms, 0);
+  shell.settle_kind("StopWorkers");
+  EXPECT_TRUE(shell.open(ActionKind::kFindCheckpoint).empty()) << "it waits for storage first";
+  shell.pass(1000);
+  EXPECT_EQ(shell.open(ActionKind::kFindCheckpoint).size(), 1U);
+}
+
 // Whether the orders that are open ask for stacks.
 std::vector<bool> stacks_asked(const FakeShell& shell) {
   std::vector<bool> asked;
