@@ -17,6 +17,7 @@
 #include <variant>
 #include <vector>
 
+#include "common/base/file_fault.h"
 #include "common/base/ids.h"
 #include "common/base/job_spec.h"
 #include "common/base/lineage.h"
@@ -78,7 +79,8 @@ struct Fault {
 struct DamageClaim {
   std::string checkpoint;  // step-N.gG; "" = there is no claim
   std::string node;        // whose worker it was
-  std::string what;        // the worker's words, which name the file
+  std::string what;        // the worker's words, for people
+  FileFault part;          // without a file: an older worker, whose words name it
 };
 
 // What the scheduler of a job can do besides starting agents, and how long things take there.

@@ -85,7 +85,7 @@ void exit_with_fault(Transition& t, Job& job, const WorkerExited& e) {
       fault_seen(t, job, fault, FaultKind::kCause);
       return;
     }
-    job.claim = {job.checkpoint, e.node, e.message};
+    job.claim = {job.checkpoint, e.node, e.message, e.fault};
     t.changed(job);
     t.note("DamageClaimed", job,
            worker_name(e) + " cannot use " + job.checkpoint + "; the controller reads it again",

@@ -200,6 +200,29 @@ TEST_F(DamageClaims, FalseClaimCondemnsNothing) {
   EXPECT_EQ(shell.node(id, "n0").false_claims, 0);
 }
 
+// Rule: the second reader reads only what the worker names, and in fields.
+TEST_F(DamageClaims, SecondReaderIsToldThePart) {
+  const FileFault part = {"shard-00002.safetensors", 512, 4096, 0};
+  const Slot& row = shell.slot(id, 2);
+  shell.feed(WorkerExited{.job = id,
+                          .node = row.node,
+                          .boot_id = shell.node(id, row.node).boot_id,
+                          .rank = Rank{2},
+                          .generation = row.generation,
+                          .pid = row.pid,
+                          .exit_code = kExitCheckpointDamaged,
+                          .last_step = 20,
+                          .message = "words",
+                          .fault = part});
+  shell.settle_kind("StopWorkers");
+  shell.pass(1000);
+  const auto search = shell.open(ActionKind::kFindCheckpoint);
+  ASSERT_EQ(search.size(), 1U);
+  EXPECT_EQ(std::get<FindCheckpoint>(search[0]->body).claim.part, part);
+  shell.restart();
+  EXPECT_EQ(job().claim.part, part);
+}
+
 TEST_F(DamageClaims, ConfirmedClaimTakesTheNextOlder) {
   claim(2);
   shell.checkpoint = "step-10.g1";
