@@ -124,6 +124,7 @@ struct Pruning {
   bool due = false;         // a checkpoint was committed, or room is needed, since the last order
   bool for_room = false;    // of that order: a save found the disk full
   int64_t recorded_ms = 0;  // when the newest generation was recorded; 0 = not known
+  int64_t verified_wall_ms = 0;  // when a checkpoint was last read again and found sound; 0 = never
 };
 
 struct Job {

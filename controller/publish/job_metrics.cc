@@ -30,6 +30,10 @@ void add_storage(MetricFamilies& out, const MetricLabels& job, const StorageView
               static_cast<uint64_t>(storage.errors_directory));
   out.counter("hpctl_job_storage_errors_total", kHelp, with(job, "kind", "worker"),
               static_cast<uint64_t>(storage.errors_worker));
+  if (storage.verified_wall_ms == 0) return;
+  out.gauge("hpctl_job_checkpoint_verified_timestamp_seconds",
+            "When the newest checkpoint was last read again and found sound", job,
+            static_cast<double>(storage.verified_wall_ms) / 1000);
 }
 
 }  // namespace

@@ -75,6 +75,7 @@ struct StorageView {
   int64_t waited_ms = 0;         // without training, the present wait with it
   int64_t errors_directory = 0;  // attempts at a generation that ended for the checkpoint directory
   int64_t errors_worker = 0;     // likewise, for a worker that could not read
+  int64_t verified_wall_ms = 0;  // when a checkpoint was last verified; 0 = never
 };
 
 struct JobView {

@@ -51,10 +51,17 @@ TEST_F(Prune, FollowsACommit) {
   commit(20);
   EXPECT_THAT(orders(), SizeIs(1)) << "one at a time";
   shell_.pruned = {{}, {}, "step-20.g1", {"step-10.g1"}};
+  EXPECT_EQ(job().pruning.verified_wall_ms, 0);
   shell_.settle_kind("PruneCheckpoints");
   EXPECT_THAT(orders(), SizeIs(1)) << "the second commit came after the first order";
+  const int64_t verified_ms = job().pruning.verified_wall_ms;
+  EXPECT_GT(verified_ms, 0);
+  shell_.pass(1000);
   shell_.pruned = {};
   shell_.settle_kind("PruneCheckpoints");
+  EXPECT_EQ(job().pruning.verified_wall_ms, verified_ms) << "nothing was read again";
+  shell_.restart();
+  EXPECT_EQ(job().pruning.verified_wall_ms, verified_ms);
   EXPECT_THAT(orders(), IsEmpty());
   EXPECT_EQ(told("CheckpointsPruned"), "step-20.g1 is verified; deleted: step-10.g1\n");
 }
