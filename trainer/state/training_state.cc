@@ -426,7 +426,8 @@ Outcome TrainingState::go_back(const std::string& checkpoint) {
   if (checkpoint.empty()) {
     begin_from_seed();
   } else {
-    HP_TRY(load(checkpoint));
+    FileFault untold;  // only a start says what it could not use
+    HP_TRY(load(checkpoint, untold));
   }
   now_.skipped.insert(now_.skipped.end(), skipped.begin(), skipped.end());
   now_.skipped = normalized(std::move(now_.skipped));

@@ -181,9 +181,10 @@ TEST(PruneOfACommand, ItsCheckpointsAreItsOwn) {
 TEST(PruneCodec, OlderRowHasNothingDue) {
   Job job;
   job.spec = small_job("demo");
-  job.pruning = {true, true, 5};
+  job.pruning = {true, true, 5, 6};
   std::string text = encode(job);
-  const std::string field = R"("pruning":{"due":true,"for_room":true,"recorded_ms":5},)";
+  const std::string field =
+      R"("pruning":{"due":true,"for_room":true,"recorded_ms":5,"verified_wall_ms":6},)";
   ASSERT_THAT(text, HasSubstr(field));
   text.erase(text.find(field), field.size());
   const auto older = decode_job(text);
