@@ -194,6 +194,9 @@ struct Job {
   int64_t storage_errors_directory = 0;  // attempts at a generation that ended for the directory
   int64_t storage_errors_worker = 0;     // likewise, for a worker that could not read
   DamageClaim claim;                     // until a second reader has answered
+  // Exits of workers that could not read, by the name of the errno that they reported: those of a
+  // file system in trouble, "other", and "unknown" where none was reported.
+  std::map<std::string, int64_t> storage_exits;
 
   int32_t nodes() const { return active_nodes == 0 ? spec.nodes : active_nodes; }
   int32_t world_size() const { return nodes() * spec.workers_per_node; }

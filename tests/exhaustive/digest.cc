@@ -64,7 +64,7 @@ uint64_t digest_of(const core::Job& job, int64_t now_ms) {
                in_host_memory, stage_since_ms, deadline_ms, submitted_wall_ms, ended_wall_ms,
                running_since_ms, recovering_since_ms, regain_step, stepped_ms, lost_ms, spent,
                part_since_ms, told_waits, bad_step, stragglers, pruning, storage_waited_ms,
-               storage_errors_directory, storage_errors_worker, claim] = job;
+               storage_errors_directory, storage_errors_worker, claim, storage_exits] = job;
   Digest digest;
   digest.add_each(active_nodes, state, generation, directory_generation, stage, checkpoint,
                   memory_of, former_parts, start_step, furthest_step, committed_step, restarts,

@@ -72,6 +72,29 @@ TEST_F(Recovery, WaitForStorageIsCounted) {
   EXPECT_EQ(job().storage_errors_worker, 2);
 }
 
+// The label of a metric: whatever a worker reports, there are few.
+TEST_F(Recovery, StorageExitsAreCountedByErrno) {
+  for (const int32_t error : {EIO, EIO, 0, EMFILE, -7}) {
+    const Slot& row = shell.slot(id, 2);
+    shell.feed(WorkerExited{.job = id,
+                            .node = row.node,
+                            .boot_id = shell.node(id, row.node).boot_id,
+                            .rank = Rank{2},
+                            .generation = row.generation,
+                            .pid = row.pid,
+                            .exit_code = kExitStorage,
+                            .last_step = 17,
+                            .fault = {"shard-00001.safetensors", 0, 0, error}});
+    shell.settle_kind("StopWorkers");
+    shell.pass(40'000);
+    shell.settle();
+  }
+  const std::map<std::string, int64_t> counted = {{"EIO", 2}, {"other", 2}, {"unknown", 1}};
+  EXPECT_EQ(job().storage_exits, counted);
+  shell.restart();
+  EXPECT_EQ(job().storage_exits, counted);
+}
+
 // A rank lost its peer, and that was reported first. It counted as a fault, so a few outages of
 // storage in a row ended the job.
 TEST_F(Recovery, StorageBehindALostPeerSpendsNoRestart) {
