@@ -84,6 +84,7 @@ TEST_F(Recovery, StorageExitsAreCountedByErrno) {
                             .pid = row.pid,
                             .exit_code = kExitStorage,
                             .last_step = 17,
+                            .message = "words",
                             .fault = {"shard-00001.safetensors", 0, 0, error}});
     shell.settle_kind("StopWorkers");
     shell.pass(40'000);
