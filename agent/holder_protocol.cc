@@ -160,6 +160,7 @@ static void put(PacketWriter& w, const Exited& m) {
   put(w, m.seals.own);
   put(w, m.seals.copies);
   w.number(m.seals.part).number(m.seals.parts).number(m.seals.copied_part);
+  w.text(m.fault.file).number(m.fault.offset).number(m.fault.bytes).number(m.fault.error);
 }
 static void get(PacketReader& r, Exited& m) {
   r.into(m.exit_id);
@@ -182,6 +183,10 @@ static void get(PacketReader& r, Exited& m) {
   r.into(m.seals.part);
   r.into(m.seals.parts);
   r.into(m.seals.copied_part);
+  m.fault.file = r.text();
+  r.into(m.fault.offset);
+  r.into(m.fault.bytes);
+  r.into(m.fault.error);
 }
 
 static void put(PacketWriter& w, const StoredReport& m) { w.number(m.seq).text(m.bytes); }

@@ -21,13 +21,14 @@
 #include <vector>
 
 #include "common/base/bad_step.h"
+#include "common/base/file_fault.h"
 #include "common/base/result.h"
 #include "common/base/seal.h"
 #include "common/base/worker_origin.h"
 
 namespace hpctl::holder {
 
-inline constexpr uint32_t kProtocolVersion = 13;
+inline constexpr uint32_t kProtocolVersion = 14;
 // The agent proper finds its end of the pair here.
 inline constexpr int kAgentSocketFd = 3;
 
@@ -154,6 +155,7 @@ struct Exited {
   std::string message;     // last words on the progress page, else the last line it printed
   std::vector<BadStep> bad_step = {};  // that the progress page holds
   ArenaSeals seals = {};
+  FileFault fault = {};  // what the last words are about
 };
 struct StoredReport {
   uint64_t seq = 0;

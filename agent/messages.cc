@@ -57,6 +57,13 @@ v1::WorkerExited to_message(const holder::Exited& exit) {
   message.set_part(exit.seals.part);
   message.set_parts(exit.seals.parts);
   message.set_copied_part(exit.seals.copied_part);
+  if (exit.fault != FileFault{}) {
+    v1::FileFault& fault = *message.mutable_fault();
+    fault.set_file(exit.fault.file);
+    fault.set_offset(exit.fault.offset);
+    fault.set_bytes(exit.fault.bytes);
+    fault.set_error(exit.fault.error);
+  }
   return message;
 }
 

@@ -140,6 +140,16 @@ std::vector<BadStep> ProgressView::bad_steps() const {
   return steps;
 }
 
+FileFault ProgressView::file_fault() const {
+  if (!written()) return {};
+  const uint32_t length =
+      std::min(page_->fault_file_length.load(std::memory_order_acquire), kFaultFileBytes);
+  return {printable_line(std::string(page_->fault_file, length), kFaultFileBytes),
+          page_->fault_offset.load(std::memory_order_relaxed),
+          page_->fault_bytes.load(std::memory_order_relaxed),
+          page_->fault_error.load(std::memory_order_relaxed)};
+}
+
 std::string ProgressView::message() const {
   if (!written()) return "";
   const uint32_t length =

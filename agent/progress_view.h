@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "agent/core/progress.h"
+#include "common/base/file_fault.h"
 #include "common/base/worker_abi.h"
 
 namespace hpctl {
@@ -25,6 +26,9 @@ class ProgressView {
   std::vector<BadStep> bad_steps() const;
   // Why the worker is about to exit: one printable line; "" = it did not say.
   std::string message() const;
+  // The part of a file that the message is about; without a name where it is about none, or the
+  // worker is of a release before.
+  FileFault file_fault() const;
 
  private:
   bool written() const;

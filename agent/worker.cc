@@ -175,6 +175,7 @@ Exited exit_record(Worker& worker, int code, int status, int arena) {
   record.seals = read_seals(arena);
   worker.log->drain();
   record.message = page.message();
+  record.fault = page.file_fault();
   // Who was told to go has nothing to say; its last line would only mislead.
   const bool told_to_go = record.signal == SIGKILL || record.signal == SIGTERM;
   if (record.message.empty() && status != 0 && !told_to_go) {

@@ -54,6 +54,7 @@ inline constexpr uint32_t kProgressPageBytes = 4096;
 inline constexpr uint32_t kProgressMessageBytes = 1024;
 inline constexpr size_t kBadStepSlots = 12;  // more than stability.max_skips by default
 inline constexpr size_t kBadStepReasonBytes = 112;
+inline constexpr uint32_t kFaultFileBytes = 128;
 
 // Like common/base/bad_step.h.
 struct BadStepSlot {
@@ -122,6 +123,12 @@ struct ProgressPage {
   std::atomic<uint64_t> save_waits_ns;
   std::atomic<uint64_t> snapshot_step;       // likewise
   std::atomic<uint64_t> saves_out_of_space;  // likewise
+  // What `message` is about, if it is about a file: common/base/file_fault.h. Stored before it.
+  std::atomic<uint64_t> fault_offset;
+  std::atomic<uint64_t> fault_bytes;
+  std::atomic<int32_t> fault_error;
+  std::atomic<uint32_t> fault_file_length;  // bytes valid in fault_file
+  char fault_file[kFaultFileBytes];
 };
 static_assert(sizeof(ProgressPage) <= kProgressPageBytes);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);

@@ -135,7 +135,9 @@ core::WorkerExited make_exit(const v1::AgentMessage& message, const v1::WorkerEx
           exited.by_request(),
           exited.peer_lost(),
           {make_seals(exited.seals()), make_seals(exited.copies()), exited.part(), exited.parts(),
-           exited.copied_part()}};
+           exited.copied_part()},
+          {bounded(exited.fault().file()), exited.fault().offset(), exited.fault().bytes(),
+           exited.fault().error()}};
 }
 
 core::WorkersExited make_exits(const v1::AgentMessage& message) {

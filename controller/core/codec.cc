@@ -33,6 +33,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(QuarantinedNode, node, instance_
                                                 hardware, since_wall_ms, until_wall_ms,
                                                 recovery_wall_ms, reboot, rebooted_wall_ms)
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(FileFault, file, offset, bytes, error)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Seal, step, digest, generation)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ArenaSeals, own, copies, part, parts, copied_part)
 
@@ -58,14 +59,15 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Quarantine, by, reason, evidence
                                                 since_wall_ms, until_wall_ms, reboot)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Fault, cause, node, rank, step, seq, in_order, hang,
                                                 damage, start)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(DamageClaim, checkpoint, node, what)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(DamageClaim, checkpoint, node, what, part)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BadStepRecord, generation, number, stopped_seq,
                                                 stopped_by, not_finite, loss_spikes,
                                                 gradient_spikes, same_results, hardware_suspected,
                                                 skipped_steps, skipped_samples, rollbacks, stops)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Straggler, node, rank, slowdown, evidence,
                                                 generation)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Pruning, due, for_room, recorded_ms)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Pruning, due, for_room, recorded_ms,
+                                                verified_wall_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Job, id, spec, owner_uid, submit_key, backend, limits, active_nodes, state, reason, generation,
     directory_generation, stage, checkpoint, memory_of, refilled, former_parts, without_memory,
@@ -76,7 +78,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     suspended_since_ms, deadline_ms, submitted_wall_ms, ended_wall_ms, running_since_ms,
     recovering_since_ms, regain_step, stepped_ms, lost_ms, spent, part_since_ms, loss_part,
     told_waits, bad_step, stragglers, pruning, storage_waited_ms, storage_errors_directory,
-    storage_errors_worker, claim)
+    storage_errors_worker, claim, storage_exits)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeKey, job, name)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Node, key, state, instance_id, boot_id, address,
                                                 holder_pid, agent_pid, connected, launches,
@@ -138,7 +140,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkersStopped, action, job, nod
                                                 stacks)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkerExited, job, node, boot_id, rank, generation,
                                                 pid, exit_code, signal, last_step, message,
-                                                by_request, peer_lost, seals)
+                                                by_request, peer_lost, seals, fault)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkersExited, job, node, boot_id, exits)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GenerationProgressed, job, generation, step,
                                                 stepped_ms, waits)

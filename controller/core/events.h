@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/bad_step.h"
+#include "common/base/file_fault.h"
 #include "common/base/ids.h"
 #include "common/base/injected_fault.h"
 #include "common/base/job_spec.h"
@@ -179,6 +180,7 @@ struct WorkerExited {
   bool by_request = false;
   bool peer_lost = false;  // by its own words a consequence of another death, as kExitPeerLost
   ArenaSeals seals = {};
+  FileFault fault = {};  // what the message is about, of workers that say so in fields
 };
 // Exits of workers of one node that were reported together.
 struct WorkersExited {

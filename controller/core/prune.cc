@@ -56,6 +56,10 @@ void on(Transition& t, const CheckpointsPruned& e) {
   }
   Job& job = *t.job(e.job);
   t.close(e.action);
+  if (!e.verified.empty()) {
+    job.pruning.verified_wall_ms = t.event().wall_ms;
+    t.changed(job);
+  }
   if (e.deleted.empty() && e.problem.empty()) t.result().log.clear();
   // The last checkpoint of a job that has finished meanwhile.
   if (job.state == JobState::kFinished && job.pruning.due) order_prune(t, job);

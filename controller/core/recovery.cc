@@ -34,7 +34,6 @@ void set_fault(Job& job, const Fault& fault, bool collateral) {
 
 // A cause that arrives after its consequence takes its place in the history.
 void adopt_cause(Transition& t, Job& job, const Fault& fault) {
-  if (!job.fault_is_collateral) return;
   const std::string consequence = job.fault;
   const Seq consequence_seq = job.fault_seq;
   set_fault(job, fault, false);
@@ -146,6 +145,16 @@ bool wait_for_storage(Transition& t, Job& job, const std::string& cause) {
   return true;
 }
 
+// The consequence was reported first and was counted as a fault. Its cause counts differently.
+void count_cause_instead(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
+  if (kind == FaultKind::kDamage) job.restarts_without_progress = 0;
+  if (kind != FaultKind::kStorage) return;
+  if (!job.restart_times_ms.empty()) job.restart_times_ms.pop_back();
+  job.restarts_without_progress = std::max<int64_t>(0, job.restarts_without_progress - 1);
+  job.storage_errors_worker += 1;
+  wait_for_storage(t, job, fault.cause);
+}
+
 // Decides when the next generation may be prepared; false when the job has been ended instead.
 bool may_try_again(Transition& t, Job& job, const Fault& fault, FaultKind kind, Seq previous) {
   if (kind == FaultKind::kStorage) {
@@ -233,9 +242,13 @@ void judge_fault(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
     recover(t, job, fault, kind);
     return;
   }
-  if (kind != FaultKind::kCollateral) adopt_cause(t, job, fault);
-  // What was found does not hold any more.
-  if (kind == FaultKind::kDamage && job.stage != PlanStage::kStopWorkers) enter_wait_nodes(t, job);
+  const bool explains = job.fault_is_collateral && kind != FaultKind::kCollateral;
+  if (explains) adopt_cause(t, job, fault);
+  if (explains) count_cause_instead(t, job, fault, kind);
+  if (has_ended(job.state) || job.stage == PlanStage::kStopWorkers) return;
+  // What was found does not hold any more, or the wait has become longer.
+  const bool begins_anew = kind == FaultKind::kDamage || (explains && kind == FaultKind::kStorage);
+  if (begins_anew) enter_wait_nodes(t, job);
 }
 
 void retry_plan(Transition& t, Job& job, const std::string& cause) {

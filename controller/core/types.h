@@ -17,6 +17,7 @@
 #include <variant>
 #include <vector>
 
+#include "common/base/file_fault.h"
 #include "common/base/ids.h"
 #include "common/base/job_spec.h"
 #include "common/base/lineage.h"
@@ -78,7 +79,8 @@ struct Fault {
 struct DamageClaim {
   std::string checkpoint;  // step-N.gG; "" = there is no claim
   std::string node;        // whose worker it was
-  std::string what;        // the worker's words, which name the file
+  std::string what;        // the worker's words, for people
+  FileFault part;          // without a file: an older worker, whose words name it
 };
 
 // What the scheduler of a job can do besides starting agents, and how long things take there.
@@ -122,6 +124,7 @@ struct Pruning {
   bool due = false;         // a checkpoint was committed, or room is needed, since the last order
   bool for_room = false;    // of that order: a save found the disk full
   int64_t recorded_ms = 0;  // when the newest generation was recorded; 0 = not known
+  int64_t verified_wall_ms = 0;  // when a checkpoint was last read again and found sound; 0 = never
 };
 
 struct Job {
@@ -191,6 +194,9 @@ struct Job {
   int64_t storage_errors_directory = 0;  // attempts at a generation that ended for the directory
   int64_t storage_errors_worker = 0;     // likewise, for a worker that could not read
   DamageClaim claim;                     // until a second reader has answered
+  // Exits of workers that could not read, by the name of the errno that they reported: those of a
+  // file system in trouble, "other", and "unknown" where none was reported.
+  std::map<std::string, int64_t> storage_exits;
 
   int32_t nodes() const { return active_nodes == 0 ? spec.nodes : active_nodes; }
   int32_t world_size() const { return nodes() * spec.workers_per_node; }

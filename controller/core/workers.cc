@@ -2,7 +2,10 @@
 // Reports about workers. Each names rank, generation and pid, so that repetitions and stragglers of
 // an older generation are told apart from news.
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
+#include "common/base/result.h"
 #include "common/base/worker_abi.h"
 #include "controller/core/lost_time.h"
 #include "controller/core/plan.h"
@@ -52,6 +55,14 @@ std::string find_conflict(Transition& t, const WorkerExited& e) {
   return "";
 }
 
+// A bounded set: it becomes the label of a metric.
+std::string errno_label(int32_t error) {
+  if (error == 0) return "unknown";
+  const bool is_known = is_storage_errno(error) || error == ENOSPC || error == EDQUOT ||
+                        error == EACCES || error == EPERM || error == ENOENT;
+  return is_known ? ::strerrorname_np(error) : "other";
+}
+
 // All ranks ended alike, by a step that none of them is to blame for: who is reported first says
 // nothing.
 bool is_of_all(const Job& job, const WorkerExited& e) {
@@ -72,6 +83,8 @@ void exit_with_fault(Transition& t, Job& job, const WorkerExited& e) {
                                      " --rank " + to_string(e.rank)
                                : e.message)};
   } else if (e.signal == 0 && e.exit_code == kExitStorage && job.spec.train) {
+    job.storage_exits[errno_label(e.fault.error)] += 1;
+    t.changed(job);
     fault_seen(t, job, Fault{what, "", -1, e.last_step, t.seq()}, FaultKind::kStorage);
   } else if (e.signal == 0 && (e.exit_code == kExitPeerLost || e.peer_lost)) {
     fault_seen(t, job, fault, FaultKind::kCollateral);
@@ -85,11 +98,13 @@ void exit_with_fault(Transition& t, Job& job, const WorkerExited& e) {
       fault_seen(t, job, fault, FaultKind::kCause);
       return;
     }
-    job.claim = {job.checkpoint, e.node, e.message};
+    job.claim = {job.checkpoint, e.node, e.message, e.fault};
     t.changed(job);
-    t.note("DamageClaimed", job,
-           worker_name(e) + " cannot use " + job.checkpoint + "; the controller reads it again",
-           e.node, e.rank.value);
+    const std::string part = e.fault.file.empty() ? "" : e.fault.file + " of ";
+    t.note(
+        "DamageClaimed", job,
+        worker_name(e) + " cannot use " + part + job.checkpoint + "; the controller reads it again",
+        e.node, e.rank.value);
     fault_seen(t, job, fault, FaultKind::kDamage);
   } else {
     fault_seen(t, job, fault, FaultKind::kCause);

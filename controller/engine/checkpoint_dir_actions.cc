@@ -45,7 +45,7 @@ Result<std::string> confirm(const std::string& directory, const core::DamageClai
   if (claim.checkpoint.empty()) return std::string();
   const bool has_path = claim.checkpoint.starts_with('/');
   return confirm_damage(has_path ? claim.checkpoint : directory + "/" + claim.checkpoint,
-                        claim.what);
+                        claim.what, claim.part);
 }
 
 // What has gone away as a whole shows no damage of a part.

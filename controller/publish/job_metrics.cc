@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/publish/job_metrics.h"
 
+#include <map>
+#include <string>
 #include <utility>
 
 namespace hpctl {
@@ -30,6 +32,17 @@ void add_storage(MetricFamilies& out, const MetricLabels& job, const StorageView
               static_cast<uint64_t>(storage.errors_directory));
   out.counter("hpctl_job_storage_errors_total", kHelp, with(job, "kind", "worker"),
               static_cast<uint64_t>(storage.errors_worker));
+  std::map<std::string, int64_t> exits = storage.exits;
+  exits.try_emplace("unknown", 0);  // a rate needs a sample before the first one
+  for (const auto& [error, count] : exits) {
+    out.counter("hpctl_job_storage_exits_total",
+                "Workers that ended because they could not read, by errno",
+                with(job, "errno", error), static_cast<uint64_t>(count));
+  }
+  if (storage.verified_wall_ms == 0) return;
+  out.gauge("hpctl_job_checkpoint_verified_timestamp_seconds",
+            "When the newest checkpoint was last read again and found sound", job,
+            static_cast<double>(storage.verified_wall_ms) / 1000);
 }
 
 }  // namespace

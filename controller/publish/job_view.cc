@@ -173,7 +173,7 @@ JobView make_job_view(const core::State& state, JobId id, const JobProgress& pro
   }
   view.margins = make_margins(job, view, progress, now_ms);
   view.storage = {job.storage_waited_ms + view.margins->storage_ms, job.storage_errors_directory,
-                  job.storage_errors_worker};
+                  job.storage_errors_worker, job.pruning.verified_wall_ms, job.storage_exits};
   return view;
 }
 

@@ -12,6 +12,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -75,6 +76,8 @@ struct StorageView {
   int64_t waited_ms = 0;         // without training, the present wait with it
   int64_t errors_directory = 0;  // attempts at a generation that ended for the checkpoint directory
   int64_t errors_worker = 0;     // likewise, for a worker that could not read
+  int64_t verified_wall_ms = 0;  // when a checkpoint was last verified; 0 = never
+  std::map<std::string, int64_t> exits = {};  // of workers that could not read, by errno
 };
 
 struct JobView {

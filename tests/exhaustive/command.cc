@@ -36,7 +36,9 @@ std::string options_of(const Scope& scope) {
   std::string kinds;
   for (const auto kind : scope.kinds)
     kinds += (kinds.empty() ? " --with " : ",") + std::string(to_string(kind));
-  return text + kinds + (scope.from_submit ? " --from-submit" : "");
+  if (scope.keep != 1) text += " --keep " + std::to_string(scope.keep);
+  return text + kinds + (scope.from_submit ? " --from-submit" : "") +
+         (scope.lost_node ? " --lost-node" : "");
 }
 
 void print_violation(const Task& task, const Finding& found) {
@@ -79,10 +81,16 @@ bool run(const Task& task) {
   return false;
 }
 
+// What storage and checkpoints suffer.
+const std::set<MoveKind> kOfStorage = {
+    MoveKind::kStorage,    MoveKind::kUnreadable, MoveKind::kNoRoom,    MoveKind::kDamage,
+    MoveKind::kFalseClaim, MoveKind::kTakeDir,    MoveKind::kLateCommit};
+
 // The scopes of the tests; each is searched to its end.
 std::vector<Task> smoke() {
   return {
       {{.steps = 2}, {}},
+      {{.steps = 2, .lost_node = true, .kinds = kOfStorage}, {}},
       {{.steps = 2, .faults = 2, .kinds = {MoveKind::kKill, MoveKind::kRival}}, {}},
   };
 }
@@ -97,6 +105,13 @@ std::vector<Task> full() {
       {{.nodes = 3, .steps = 2}, {}},
       {{.steps = 2, .faults = 2, .kinds = {MoveKind::kKill, MoveKind::kGiveUp}}, {}},
       {{.steps = 2, .faults = 2, .kinds = {MoveKind::kKill, MoveKind::kCrash}}, {}},
+      {{.spares = 1, .steps = 2, .lost_node = true, .kinds = kOfStorage}, {}},
+      {{.steps = 2,
+        .keep = 2,
+        .lost_node = true,
+        .faults = 2,
+        .kinds = {MoveKind::kStorage, MoveKind::kDamage, MoveKind::kFalseClaim}},
+       {}},
       {{.steps = 1,
         .checkpoint_every = 2,
         .faults = 3,
@@ -142,6 +157,7 @@ bool set_kinds(Scope& scope, const std::string& names) {
 bool set_flag(Options& options, const std::string& name) {
   const std::map<std::string, bool*> flags = {{"--replicas", &options.task.scope.replicas},
                                               {"--from-submit", &options.task.scope.from_submit},
+                                              {"--lost-node", &options.task.scope.lost_node},
                                               {"--smoke", &options.is_smoke},
                                               {"--full", &options.is_full}};
   const auto flag = flags.find(name);
@@ -170,7 +186,8 @@ bool set_number(Options& options, const std::string& name, const std::string& va
   if (name == "--nodes") scope.nodes = small;
   if (name == "--steps") scope.steps = static_cast<uint64_t>(number);
   if (name == "--every") scope.checkpoint_every = static_cast<uint64_t>(number);
-  return name == "--nodes" || name == "--steps" || name == "--every";
+  if (name == "--keep") scope.keep = static_cast<uint64_t>(number);
+  return name == "--nodes" || name == "--steps" || name == "--every" || name == "--keep";
 }
 
 bool set_option(Options& options, const std::string& name, const std::string& value) {

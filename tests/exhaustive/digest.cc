@@ -64,7 +64,7 @@ uint64_t digest_of(const core::Job& job, int64_t now_ms) {
                in_host_memory, stage_since_ms, deadline_ms, submitted_wall_ms, ended_wall_ms,
                running_since_ms, recovering_since_ms, regain_step, stepped_ms, lost_ms, spent,
                part_since_ms, told_waits, bad_step, stragglers, pruning, storage_waited_ms,
-               storage_errors_directory, storage_errors_worker, claim] = job;
+               storage_errors_directory, storage_errors_worker, claim, storage_exits] = job;
   Digest digest;
   digest.add_each(active_nodes, state, generation, directory_generation, stage, checkpoint,
                   memory_of, former_parts, start_step, furthest_step, committed_step, restarts,
@@ -94,7 +94,8 @@ uint64_t digest_of(const core::Node& node, int64_t now_ms) {
                   tells_ready, is_ready, lemon, taken, false_claims);
   digest.add_all(former_boot_ids);
   for (const int64_t at_ms : fault_times_ms) digest.add_time(at_ms, now_ms);
-  for (const int64_t at_ms : {launched_ms, deadline_ms}) digest.add_time(at_ms, now_ms);
+  for (const int64_t at_ms : {launched_ms, deadline_ms, quarantine.until_wall_ms})
+    digest.add_time(at_ms, now_ms);
   return digest.value();
 }
 
@@ -217,10 +218,12 @@ void add(Digest& digest, const sim::Directory& directory, const std::vector<uint
       digest.add_each(member.rank, member.node);
     }
   }
+  digest.add(directory.is_taken());
   digest.add(directory.checkpoints().size());
   for (const auto& [ref, stored] : directory.checkpoints()) {
     digest.add(ref.step);
     digest.add(ref.generation);
+    digest.add(stored.damaged);
     for (const uint64_t searched : searches) {
       digest.add(stored.committed_ms > static_cast<int64_t>(searched) ? 1 : 0);
     }
@@ -311,6 +314,11 @@ uint64_t World::digest() const {
   add(digest, directory_, searches);
   digest.add(trained_);
   digest.add(static_cast<uint64_t>(faults_left_));
+  digest.add(only_storage_failed_);
+  for (const auto* names : {&checkers_.claimed(), &checkers_.proven()}) {
+    digest.add(names->size());
+    for (const auto& [job, name] : *names) digest.add(name);
+  }
   return digest.value();
 }
 

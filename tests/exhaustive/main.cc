@@ -2,8 +2,9 @@
 // hpctl_exhaustive: the controller core in a small world, in every order of events.
 //
 //   hpctl_exhaustive --smoke | --full         the scopes of the tests
-//   hpctl_exhaustive [--nodes N] [--spares N] [--replicas] [--steps N] [--every N] [--from-submit]
-//                    [--faults N] [--with FAULT,...] [--depth N] [--states N]       one scope
+//   hpctl_exhaustive [--nodes N] [--spares N] [--replicas] [--steps N] [--every N] [--keep N]
+//                    [--from-submit | --lost-node] [--faults N] [--with FAULT,...] [--depth N]
+//                    [--states N]                                                   one scope
 //   ... --replay "kill0 take0 ..."            the moves of a trace, and then those of a healthy
 //                                             cluster, with what the core made of them
 //

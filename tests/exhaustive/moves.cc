@@ -11,16 +11,18 @@ namespace hpctl::exhaustive {
 namespace {
 
 // In the order of MoveKind.
-constexpr std::array kNames = {"take",        "take-late", "receive", "register", "launch",
-                               "notice",      "look-up",   "answer",  "seal",     "finish",
-                               "lose-peer",   "commit",    "wait",    "kill",     "end-holder",
-                               "break",       "give-up",   "crash",   "hurry",    "rival",
-                               "late-commit", "unfit"};
+constexpr std::array kNames = {"take",       "take-late",   "receive",     "register", "launch",
+                               "notice",     "look-up",     "answer",      "seal",     "finish",
+                               "lose-peer",  "commit",      "claim",       "wait",     "kill",
+                               "end-holder", "break",       "give-up",     "crash",    "hurry",
+                               "rival",      "late-commit", "unfit",       "storage",  "unreadable",
+                               "no-room",    "damage",      "false-claim", "take-dir"};
 
 constexpr int32_t kMostPerformed = 1;  // actions, before the controller dies in a commit
 
 bool has_checkpoint(MoveKind kind) {
-  return kind == MoveKind::kCommit || kind == MoveKind::kLateCommit;
+  return kind == MoveKind::kCommit || kind == MoveKind::kLateCommit || kind == MoveKind::kNoRoom ||
+         kind == MoveKind::kDamage;
 }
 
 // Reads the number at the start of `text` and takes it away.
@@ -98,6 +100,21 @@ bool World::can_finish(const Place& place) const {
   return run.is_formed && run.steps.at(place.rank) == scope_->steps && is_saved;
 }
 
+// No rank of its generation has completed a step: what it starts from is being read.
+bool World::is_starting(const Place& place) const {
+  if (!place.worker) return false;
+  const Run& run = runs_.at(place.worker->generation);
+  return std::all_of(run.steps.begin(), run.steps.end(),
+                     [&run](const auto& rank) { return rank.second == run.start_step; });
+}
+
+bool World::can_claim(const Place& place) const {
+  const Run& run = runs_.at(place.worker->generation);
+  const auto ref = parse_checkpoint_name(run.checkpoint);
+  const sim::StoredCheckpoint* stored = ref ? directory_.checkpoint(*ref) : nullptr;
+  return !run.is_formed && stored != nullptr && stored->damaged;
+}
+
 void World::add_of_place(std::vector<Move>& moves, int32_t node) const {
   const Place& place = places_[static_cast<size_t>(node)];
   const core::Node& row = state_.nodes.at(key_of(node));
@@ -116,6 +133,7 @@ void World::add_of_place(std::vector<Move>& moves, int32_t node) const {
   if (!place.worker) return;
   if (can_seal(place)) add(MoveKind::kSeal);
   if (can_finish(place)) add(MoveKind::kFinish);
+  if (can_claim(place)) add(MoveKind::kClaim);
   if (runs_.at(place.worker->generation).is_broken) add(MoveKind::kLosePeer);
 }
 
@@ -144,6 +162,28 @@ void World::add_deaths_in_commits(std::vector<Move>& moves,
       moves.push_back(move);
     }
   }
+}
+
+void World::add_faults_of_storage(std::vector<Move>& moves) const {
+  const auto add = [&](const Move& move) {
+    if (scope_->kinds.empty() || scope_->kinds.contains(move.kind)) moves.push_back(move);
+  };
+  if (!orders_.empty()) add({MoveKind::kStorage});
+  for (int32_t node = 0; node < static_cast<int32_t>(places_.size()); ++node) {
+    const Place& place = places_[static_cast<size_t>(node)];
+    if (!is_starting(place)) continue;
+    add({MoveKind::kUnreadable, node});
+    const bool loads = !runs_.at(place.worker->generation).checkpoint.empty();
+    if (loads && !can_claim(place)) add({MoveKind::kFalseClaim, node});
+  }
+  for (const auto& [generation, run] : runs_) {
+    if (run.gone.contains(0)) continue;
+    for (const uint64_t step : run.saving) add({MoveKind::kNoRoom, -1, generation, step});
+  }
+  for (const auto& [ref, stored] : directory_.checkpoints()) {
+    if (!stored.damaged) add({MoveKind::kDamage, -1, ref.generation, ref.step});
+  }
+  if (!directory_.is_taken()) add({MoveKind::kTakeDir});
 }
 
 void World::add_faults(std::vector<Move>& moves) const {
@@ -175,6 +215,7 @@ void World::add_faults(std::vector<Move>& moves) const {
     if (!run.gone.contains(0)) continue;
     for (const uint64_t step : run.saving) add({MoveKind::kLateCommit, -1, generation, step});
   }
+  add_faults_of_storage(moves);
 }
 
 std::vector<Move> World::moves() const {

@@ -191,6 +191,7 @@ void World::worker_ends(int32_t node, int32_t code, int32_t signal, bool by_requ
   exited.signal = signal;
   exited.last_step = run.steps.at(place.rank);
   exited.by_request = by_request;
+  if (code == kExitCheckpointDamaged) checkers_.damage_claimed(JobId{1}, run.checkpoint);
   if (!place.arena.empty()) exited.seals = {{}, {}, place.rank % parts(), parts()};
   for (const sim::SealedState& sealed : place.arena) exited.seals.own.push_back(sealed.seal);
   place.worker.reset();
@@ -218,6 +219,9 @@ void World::refill(Run& run) {
 
 // All ranks have met: they have the same state, or something was mixed up.
 void World::form(uint64_t generation, Run& run) {
+  const auto loaded = parse_checkpoint_name(run.checkpoint);
+  const sim::StoredCheckpoint* from = loaded ? directory_.checkpoint(*loaded) : nullptr;
+  if (from != nullptr && from->damaged) return;  // its ranks say so
   run.is_formed = true;
   const std::string who = "g" + std::to_string(generation);
   if (run.from_memory) {
@@ -238,14 +242,11 @@ void World::form(uint64_t generation, Run& run) {
     if (run.start_step == scope_->steps) run.saving.insert(run.start_step);
     return;
   }
-  if (const auto ref = parse_checkpoint_name(run.checkpoint)) {
-    const sim::StoredCheckpoint* stored = directory_.checkpoint(*ref);
-    if (stored == nullptr) {
-      checkers_.fail(who + " starts from " + run.checkpoint + ", which there is not");
-      return;
-    }
-    run.begun_with = stored->history;
+  if (loaded && from == nullptr) {
+    checkers_.fail(who + " starts from " + run.checkpoint + ", which there is not");
+    return;
   }
+  if (loaded) run.begun_with = from->history;
   for (const auto& [rank, node] : run.homes) {
     places_[static_cast<size_t>(node)].arena = {
         {{run.start_step, 0, generation}, history_of(generation, run, run.start_step)}};
@@ -272,6 +273,12 @@ void World::seal(int32_t node) {
                                        [step](const auto& rank) { return rank.second >= step; });
   const bool is_due = step % scope_->checkpoint_every == 0 || step == scope_->steps;
   if (is_complete && is_due) run.saving.insert(step);
+}
+
+// Its progress page says so, which is no report: it may be lost.
+void World::find_disk_full(uint64_t generation) {
+  Place& writer = place_of(runs_.at(generation), 0);
+  if (writer.bound) writer.up.push_back({Word(core::CheckpointRoomNeeded{JobId{1}, {generation}})});
 }
 
 void World::commit_checkpoint(uint64_t generation, uint64_t step) {

@@ -23,6 +23,7 @@ JobSpec spec_of(const Scope& scope) {
   spec.workers_per_node = 1;
   spec.spares = scope.spares;
   spec.checkpoint.dir = "/ckpt/small";
+  spec.checkpoint.keep = static_cast<int64_t>(scope.keep);
   spec.recovery.on_node_loss = {kOnNodeLossSpare, kOnNodeLossWait};
   spec.recovery.snapshot.replicas = 0;
   TrainSpec train;
@@ -55,6 +56,7 @@ World::World(const Scope& scope) : scope_(&scope) {
     });
     make(*next);
   }
+  if (scope.lost_node) end_holder(0);
   faults_left_ = scope.faults;
 }
 
@@ -154,25 +156,53 @@ void World::look_up(bool after_rival) {
   if (std::holds_alternative<core::FindCheckpoint>(order.action.body)) {
     find(order);
   } else if (std::holds_alternative<core::PruneCheckpoints>(order.action.body)) {
-    answers_.emplace_back(core::CheckpointsPruned{order.action.id, JobId{1}});
+    prune(order);
   } else {
     record(order, after_rival);
   }
 }
 
+// Nothing is done, so nothing may follow from it: a generation that is recorded after it gives up
+// what was there before it.
+void World::fail_order() {
+  const Order order = orders_.front();
+  orders_.pop_front();
+  if (std::holds_alternative<core::FindCheckpoint>(order.action.body)) searched_ = clock_;
+  answers_.emplace_back(
+      core::ActionFailed{order.action.id, JobId{1}, "", sim::kStorageError, false});
+}
+
+void World::prune(const Order& order) {
+  const auto& wanted = std::get<core::PruneCheckpoints>(order.action.body);
+  if (directory_.is_taken()) return refuse(order);
+  const sim::Directory before = directory_;
+  sim::Pruned done = directory_.prune(wanted.generation.value, scope_->keep, wanted.for_room);
+  checkers_.checkpoints_pruned(JobId{1}, wanted, scope_->keep, before, directory_);
+  answers_.emplace_back(core::CheckpointsPruned{order.action.id, JobId{1}, done.verified,
+                                                done.deleted, done.problem});
+}
+
+// The directory has another owner.
+void World::refuse(const Order& order) {
+  answers_.emplace_back(core::ActionFailed{order.action.id, JobId{1}, "", sim::kTakenBy, true});
+}
+
 void World::find(const Order& order) {
   const auto& search = std::get<core::FindCheckpoint>(order.action.body);
+  searched_ = clock_;
+  if (directory_.is_taken()) return refuse(order);
   const std::string confirmed = directory_.confirm(search.claim.checkpoint);
   std::vector<std::string> exclude = search.exclude;
   if (!confirmed.empty()) exclude.push_back(search.claim.checkpoint);
+  if (!confirmed.empty()) checkers_.damage_confirmed(JobId{1}, search.claim.checkpoint);
   const sim::Found found = directory_.find(exclude);
-  searched_ = clock_;
   answers_.emplace_back(core::CheckpointChosen{
       order.action.id, search.job, found.name, found.step, {found.newest_generation}, confirmed});
 }
 
 void World::record(const Order& order, bool after_rival) {
   const auto& wanted = std::get<core::RecordGeneration>(order.action.body);
+  if (directory_.is_taken()) return refuse(order);
   GenerationRecord record;
   record.generation = wanted.generation.value;
   record.parent = wanted.parent.value;
@@ -262,6 +292,9 @@ void World::make(const Move& move) {
   told_.clear();
   ++clock_;
   if (move.is_fault()) --faults_left_;
+  if (move.is_fault() && move.kind != MoveKind::kStorage && move.kind != MoveKind::kUnreadable) {
+    only_storage_failed_ = false;
+  }
   Place& place = places_[static_cast<size_t>(std::max(move.node, 0))];
   switch (move.kind) {
     case MoveKind::kTake:
@@ -301,6 +334,19 @@ void World::make(const Move& move) {
     case MoveKind::kCommit:
     case MoveKind::kLateCommit:
       return commit_checkpoint(move.generation, move.step);
+    case MoveKind::kClaim:
+    case MoveKind::kFalseClaim:
+      return worker_ends(move.node, kExitCheckpointDamaged, 0, false, true);
+    case MoveKind::kUnreadable:
+      return worker_ends(move.node, kExitStorage, 0, false, true);
+    case MoveKind::kStorage:
+      return fail_order();
+    case MoveKind::kNoRoom:
+      return find_disk_full(move.generation);
+    case MoveKind::kDamage:
+      return directory_.damage({move.step, move.generation});
+    case MoveKind::kTakeDir:
+      return directory_.take(1, static_cast<int64_t>(clock_));
     case MoveKind::kWait:
     case MoveKind::kHurry:
       return wait();
@@ -329,9 +375,29 @@ void World::make(const Move& move) {
   }
 }
 
+// Why the job was right not to finish; "" = it was not.
+std::string World::judge_failure() const {
+  if (job().state != core::JobState::kFailed) return "";
+  const bool is_anothers =
+      directory_.is_taken() && job().reason.find(sim::kTakenBy) != std::string::npos;
+  if (is_anothers) return "the directory is another job's";
+  std::vector<std::string> damaged;
+  for (const auto& [ref, stored] : directory_.checkpoints()) {
+    if (stored.damaged) damaged.push_back(ref.name());
+  }
+  const bool are_all_damaged =
+      job().reason.starts_with("every checkpoint in ") && directory_.find(damaged).name.empty();
+  return are_all_damaged ? "every checkpoint is damaged" : "";
+}
+
 // A job that has few faults and many restarts left has no reason not to finish.
 std::string World::judge_end() const {
+  const size_t explained = scope_->lost_node ? 1 : 0;
+  if (only_storage_failed_ && job().restart_times_ms.size() > explained) {
+    return "the job spent a restart on storage that failed";
+  }
   if (job().state != core::JobState::kFinished) {
+    if (!judge_failure().empty()) return "";
     return std::string("the job is ") + core::to_string(job().state) + ": " + job().reason;
   }
   sim::JobPlan plan;

@@ -3,10 +3,11 @@
 //
 // The controller is the real core behind the simulator's store. Around it is the least that the
 // contracts allow (proto/hpctl/v1): a stream per node, in order both ways; reports that a holder
-// keeps until they are committed; a checkpoint directory that answers one order after the other; a
-// scheduler that brings holders up and sees them end; ranks that seal a step when all have the one
-// before. What happens next is always a Move, and nothing happens by itself: no delays and no
-// chance. A World is a value, so an explorer copies it, makes a move, and comes back.
+// keeps until they are committed; a checkpoint directory that answers one order after the other, on
+// storage that may fail; a scheduler that brings holders up and sees them end; ranks that seal a
+// step when all have the one before. What happens next is always a Move, and nothing happens by
+// itself: no delays and no chance. A World is a value, so an explorer copies it, makes a move, and
+// comes back.
 //
 // Time stands still until nothing else can happen; then it is the next deadline. That it comes
 // earlier is a fault, as is all that is not of a healthy cluster; Scope::faults bounds how many.
@@ -42,6 +43,7 @@ enum class MoveKind : uint8_t {
   kFinish,    // it has all steps and exits with 0
   kLosePeer,  // it leaves because a peer has
   kCommit,    // the checkpoint of generation and step is complete
+  kClaim,     // the node's rank cannot load its checkpoint, which is damaged, and says so
   kWait,      // until the next deadline
   // Faults.
   kKill,        // a worker dies
@@ -53,6 +55,12 @@ enum class MoveKind : uint8_t {
   kRival,       // another controller creates the record first
   kLateCommit,  // a checkpoint is complete after its generation is over
   kUnfit,       // a spare that is prepared finds that it cannot have ranks
+  kStorage,     // the file system does not carry out the directory's next order
+  kUnreadable,  // a rank that starts cannot read its files, and exits
+  kNoRoom,      // a save finds the disk full; it is tried again
+  kDamage,      // a checkpoint loses a bit
+  kFalseClaim,  // a rank that starts calls a sound checkpoint damaged
+  kTakeDir,     // another job takes the directory, and saves there
 };
 
 // What happens next. `dies_after` of a move that the controller commits: it dies before it has
@@ -80,7 +88,9 @@ struct Scope {
   bool replicas = false;  // each rank has the whole state (no_shard), else a part of its own (full)
   uint64_t steps = 3;
   uint64_t checkpoint_every = 1;
+  uint64_t keep = 1;         // checkpoints
   bool from_submit = false;  // else from the first step and its checkpoint on
+  bool lost_node = false;    // then: and from the end of node 0's holder on
   int32_t faults = 1;
   std::set<MoveKind> kinds = {};  // of faults; empty = all
 };
@@ -179,6 +189,9 @@ class World {
   void perform(const core::Action& action);
   void crash();
   void look_up(bool after_rival);
+  void fail_order();
+  void prune(const Order& order);
+  void refuse(const Order& order);
   void find(const Order& order);
   void record(const Order& order, bool after_rival);
   void check_record(const GenerationRecord& record);
@@ -199,6 +212,7 @@ class World {
   void refill(Run& run);
   void seal(int32_t node);
   void commit_checkpoint(uint64_t generation, uint64_t step);
+  void find_disk_full(uint64_t generation);
 
   // moves.cc
   void add_healthy(std::vector<Move>& moves) const;
@@ -207,6 +221,9 @@ class World {
   void add_deaths_in_commits(std::vector<Move>& moves, const std::vector<Move>& healthy) const;
   bool can_seal(const Place& place) const;
   bool can_finish(const Place& place) const;
+  bool can_claim(const Place& place) const;
+  bool is_starting(const Place& place) const;
+  void add_faults_of_storage(std::vector<Move>& moves) const;
 
   // digest.cc
   void remember_rows(const core::Dirty& dirty);
@@ -221,6 +238,7 @@ class World {
   core::NodeKey key_of(int32_t node) const { return {JobId{1}, core::local_node_name(node)}; }
   std::string boot_id(int32_t node) const;
   uint64_t holder_pid(int32_t node) const;
+  std::string judge_failure() const;
   int32_t parts() const { return scope_->replicas ? 1 : scope_->nodes; }
 
   const Scope* scope_;  // outlives the world
@@ -236,6 +254,7 @@ class World {
   uint64_t searched_ = 0;  // of the newest search
   uint64_t trained_ = 0;   // newest generation that completed a step
   int32_t faults_left_ = 0;
+  bool only_storage_failed_ = true;  // of the faults so far
   std::vector<core::LogEntry> told_;
   // Digests of rows, kept up to date by remember_rows().
   std::map<JobId, uint64_t> job_digests_;

@@ -235,6 +235,8 @@ TEST(StorageOutage, FileMissingForWorkersAloneCondemnsNothing) {
   ASSERT_TRUE(wait_until(
       cluster.directory(), [&] { return has_event("DamageNotConfirmed"); }, seconds(60)))
       << cluster.hpctl({"events", to_string(job)}).out;
+  EXPECT_TRUE(has_event("cannot use shard-00003.safetensors of step-300.g1"))
+      << "the worker's page named the file, in fields";
   outage.end();
   EXPECT_EQ(cluster.wait_for_end(job, seconds(90)), "FINISHED")
       << cluster.hpctl({"events", to_string(job)}).out;

@@ -5,6 +5,7 @@
 #include <deque>
 #include <vector>
 
+#include "common/base/worker_abi.h"
 #include "controller/core/explain.h"
 
 namespace hpctl::sim {
@@ -21,6 +22,20 @@ std::vector<int64_t> recovery_times(const Store& store, JobId job) {
   for (const auto& entry : store.log()) {
     if (entry.job == job && entry.type == "JobRecovering")
       times.push_back(store.time_of(entry.seq));
+  }
+  return times;
+}
+
+// Those that spend a restart: not those for storage that could not be read, which may be known to
+// be the cause only after another rank's exit.
+std::vector<int64_t> spent_times(const Store& store, JobId job) {
+  const std::string storage = "exited with code " + std::to_string(kExitStorage);
+  std::vector<int64_t> times;
+  for (const auto& entry : store.log()) {
+    if (entry.job != job) continue;
+    const bool is_storage = entry.cause.find(storage) != std::string::npos;
+    if (entry.type == "CauseFound" && is_storage && !times.empty()) times.pop_back();
+    if (entry.type == "JobRecovering" && !is_storage) times.push_back(store.time_of(entry.seq));
   }
   return times;
 }
@@ -104,8 +119,12 @@ void Checkers::record_created(JobId job, const GenerationRecord& record, const D
              !valid_by_lineage(*start, chain)) {
     fail("starts from a checkpoint that does not count: " + who);
   }
+  const bool from_seed = !record.from_memory && record.checkpoint.empty() && !fresh_chain;
   for (const auto& [ref, stored] : before.checkpoints()) {
     const auto& damaged = record.damaged;
+    if (from_seed && stored.committed_ms <= searched_ms && valid_by_lineage(ref, chain)) {
+      fail("starts over although there is " + ref.name() + ": " + who);
+    }
     if (ref.step <= record.start_step || stored.committed_ms > searched_ms) continue;
     if (std::find(damaged.begin(), damaged.end(), ref.name()) != damaged.end()) continue;
     if (valid_by_lineage(ref, chain)) fail("gives up " + ref.name() + ": " + who);
@@ -114,8 +133,40 @@ void Checkers::record_created(JobId job, const GenerationRecord& record, const D
     const auto ref = parse_checkpoint_name(name);
     const StoredCheckpoint* stored = ref ? before.checkpoint(*ref) : nullptr;
     if (stored == nullptr || !stored->damaged) fail("calls " + name + " damaged: " + who);
+    if (!proven_.contains({job, name})) fail("one reader condemned " + name + ": " + who);
   }
+  if (before.is_taken()) fail("is in the directory of another job: " + who);
   newest = record.generation;
+}
+
+void Checkers::damage_claimed(JobId job, const std::string& checkpoint) {
+  claimed_.emplace(job, checkpoint);
+}
+
+void Checkers::damage_confirmed(JobId job, const std::string& checkpoint) {
+  if (claimed_.contains({job, checkpoint})) proven_.emplace(job, checkpoint);
+}
+
+void Checkers::checkpoints_pruned(JobId job, const core::PruneCheckpoints& order, size_t keep,
+                                  const Directory& before, const Directory& after) {
+  const std::string who = "job " + to_string(job) + ": ";
+  const auto chain = chain_of_newest(before.records());
+  const auto& stored = before.checkpoints();
+  if (before.is_taken() && after.checkpoints().size() != stored.size()) {
+    fail(who + "deletes in the directory of another job");
+  }
+  size_t valid = 0;
+  for (auto it = stored.rbegin(); it != stored.rend(); ++it) {
+    if (!valid_by_lineage(it->first, chain)) continue;
+    const bool is_kept = ++valid <= (order.for_room ? 1 : keep);
+    if (is_kept && after.checkpoint(it->first) == nullptr) {
+      fail(who + "deletes " + it->first.name() + ", which is to be kept");
+    }
+    const bool is_unsound = valid == 1 && it->second.damaged;
+    if (is_unsound && after.checkpoints().size() != stored.size()) {
+      fail(who + "deletes although " + it->first.name() + " is damaged");
+    }
+  }
 }
 
 void Checkers::checkpoint_committed(JobId job, const CheckpointRef& ref, bool is_new) {
@@ -224,7 +275,7 @@ void Checkers::budgets_held(const Store& store, const core::Job& job) {
          " restarts, its history " + std::to_string(times.size()));
   }
   std::deque<int64_t> window;
-  for (const int64_t time : times) {
+  for (const int64_t time : spent_times(store, job.id)) {
     while (!window.empty() && window.front() + recovery.window_ms <= time) window.pop_front();
     window.push_back(time);
     if (static_cast<int64_t>(window.size()) > recovery.max_restarts) {
@@ -234,8 +285,14 @@ void Checkers::budgets_held(const Store& store, const core::Job& job) {
 }
 
 void Checkers::failure_justified(const Store& store, const core::Job& job,
-                                 bool permanent_failures) {
-  if (job.state != core::JobState::kFailed || permanent_failures) return;
+                                 const Directory& directory) {
+  for (const std::string& name : job.damaged) {
+    if (!proven_.contains({job.id, name})) {
+      fail("job " + to_string(job.id) + " condemned " + name + " on one reader's word");
+    }
+  }
+  if (job.state != core::JobState::kFailed) return;
+  if (directory.is_taken() && job.reason.find(kTakenBy) != std::string::npos) return;
   const auto recoveries = static_cast<int64_t>(recovery_times(store, job.id).size());
   const int64_t least =
       std::min(job.spec.recovery.max_restarts, int64_t{core::kMaxRestartsWithoutProgress});
@@ -252,6 +309,7 @@ void Checkers::failure_justified(const Store& store, const core::Job& job,
 void Checkers::history_complete(const core::Job& job, const JobPlan& plan,
                                 const Directory& directory) {
   if (job.state != core::JobState::kFinished || plan.is_command) return;
+  if (directory.is_taken()) return;  // the newest checkpoint is another job's
   const std::string who = "job " + to_string(job.id);
   const Found found = directory.find({job.damaged.begin(), job.damaged.end()});
   const auto ref = parse_checkpoint_name(found.name);

@@ -63,6 +63,17 @@ class Checkers {
 
   void checkpoint_committed(JobId job, const CheckpointRef& ref, bool is_new);
 
+  // A checkpoint is left out for damage only when a worker and another reader have found it.
+  void damage_claimed(JobId job, const std::string& checkpoint);
+  void damage_confirmed(JobId job, const std::string& checkpoint);
+  const std::set<std::pair<JobId, std::string>>& claimed() const { return claimed_; }
+  const std::set<std::pair<JobId, std::string>>& proven() const { return proven_; }
+
+  // The newest `keep` checkpoints that are valid by lineage stay, whatever the order said, and
+  // nothing goes before the newest is known to be sound. With for_room one has to stay.
+  void checkpoints_pruned(JobId job, const core::PruneCheckpoints& order, size_t keep,
+                          const Directory& before, const Directory& after);
+
   // What became of a step that the trainer did not apply is told once, and nothing else is.
   void bad_step_met(const core::BadStepFound& e) { bad_steps_met_.insert(key_of(e)); }
   // By a commit of the controller.
@@ -96,7 +107,7 @@ class Checkers {
   // At the end of a run.
   void causes_are_present(const Store& store);  // no generation ends for a fault of another
   void budgets_held(const Store& store, const core::Job& job);
-  void failure_justified(const Store& store, const core::Job& job, bool permanent_failures);
+  void failure_justified(const Store& store, const core::Job& job, const Directory& directory);
   void history_complete(const core::Job& job, const JobPlan& plan, const Directory& directory);
   void everything_ended(const core::State& state);
   void explained(const Store& store, const core::Job& job);
@@ -129,6 +140,8 @@ class Checkers {
   std::map<core::NodeKey, uint64_t> newest_on_node_;
   std::map<JobId, uint64_t> newest_trained_;
   std::map<JobId, uint64_t> newest_recorded_;
+  std::set<std::pair<JobId, std::string>> claimed_;     // checkpoints, by a worker that read them
+  std::set<std::pair<JobId, std::string>> proven_;      // and by another reader
   std::map<JobId, std::pair<uint64_t, int64_t>> rows_;  // generation, restarts
   std::map<core::NodeKey, std::pair<std::string, std::set<std::string>>> lives_;  // present, former
 };

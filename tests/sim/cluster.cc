@@ -172,18 +172,28 @@ void Cluster::end_holder(SimNode& node) {
                 [this, &node, pid = node.holder_pid] { holder_exit_seen(node, pid); });
 }
 
+// Storage does not answer, or another job owns the directory: the core has been told.
+bool Cluster::is_refused(ActionId order, JobId job) {
+  const bool is_taken = directory(job).is_taken();
+  if (!is_taken && !strikes(swarm_.directory_fails)) return false;
+  controller_.post(
+      core::ActionFailed{order, job, "", is_taken ? kTakenBy : kStorageError, is_taken});
+  return true;
+}
+
 void Cluster::find_checkpoint(const Action& action, const core::FindCheckpoint& order) {
   ++searches_[order.job];
   const uint64_t incarnation = controller_.incarnation();
   agenda_.after(delay(), [this, action, order, incarnation] {
     if (incarnation != controller_.incarnation()) return;
-    if (strikes(swarm_.directory_fails)) {
-      controller_.post(core::ActionFailed{action.id, order.job, "", "input/output error", false});
-      return;
+    if (strikes(swarm_.takes_directory) && !directory(order.job).is_taken()) {
+      directory(order.job).take(1, agenda_.now());
     }
+    if (is_refused(action.id, order.job)) return;
     const std::string confirmed = directory(order.job).confirm(order.claim.checkpoint);
     std::vector<std::string> exclude = order.exclude;
     if (!confirmed.empty()) exclude.push_back(order.claim.checkpoint);
+    if (!confirmed.empty()) checkers_.damage_confirmed(order.job, order.claim.checkpoint);
     const Found found = directory(order.job).find(exclude);
     searched_ms_[order.job] = agenda_.now();
     controller_.post(core::CheckpointChosen{
@@ -196,12 +206,12 @@ void Cluster::prune_checkpoints(const Action& action, const core::PruneCheckpoin
   const uint64_t incarnation = controller_.incarnation();
   agenda_.after(delay(), [this, action, order, incarnation, searches = searches_[order.job]] {
     if (incarnation != controller_.incarnation() || searches != searches_[order.job]) return;
-    if (strikes(swarm_.directory_fails)) {
-      controller_.post(core::ActionFailed{action.id, order.job, "", "input/output error", false});
-      return;
-    }
+    if (is_refused(action.id, order.job)) return;
     core::CheckpointsPruned done{action.id, order.job};
-    const Pruned pruned = directory(order.job).prune(order.generation.value);
+    const Directory before = directory(order.job);
+    const auto keep = static_cast<size_t>(plans_.at(order.job).spec.checkpoint.keep);
+    const Pruned pruned = directory(order.job).prune(order.generation.value, keep, order.for_room);
+    checkers_.checkpoints_pruned(order.job, order, keep, before, directory(order.job));
     done.verified = pruned.verified;
     done.deleted = pruned.deleted;
     done.problem = pruned.problem;
@@ -216,6 +226,10 @@ void Cluster::record_generation(const Action& action, const core::RecordGenerati
   agenda_.after(delay(), [this, action, order, incarnation, searched_ms] {
     if (incarnation != controller_.incarnation()) return;
     Directory& dir = directory(order.job);
+    if (dir.is_taken()) {
+      controller_.post(core::ActionFailed{action.id, order.job, "", kTakenBy, true});
+      return;
+    }
     GenerationRecord record;
     record.generation = order.generation.value;
     record.parent = order.parent.value;

@@ -197,7 +197,6 @@ class Cluster final : public World {
   void heal();  // no fault from now on; partitions end
 
   bool all_gone() const;  // no holder is alive
-  bool had_permanent_failure() const { return permanent_failure_; }
 
  private:
   int64_t delay() { return 1 + static_cast<int64_t>(rng_.below(swarm_.delay_ms_max)); }
@@ -262,6 +261,7 @@ class Cluster final : public World {
   void start_holder(SimNode& node, ActionId by);
   void end_holder(SimNode& node);
   void holder_exit_seen(const SimNode& node, uint64_t pid);
+  bool is_refused(ActionId order, JobId job);
   void find_checkpoint(const core::Action& action, const core::FindCheckpoint& order);
   void prune_checkpoints(const core::Action& action, const core::PruneCheckpoints& order);
   void record_generation(const core::Action& action, const core::RecordGeneration& order);
@@ -283,6 +283,7 @@ class Cluster final : public World {
   core::WorkersExited* together_ = nullptr;  // what its agent will report at once, as it is made
   void break_run(Run& run, int32_t first);
   void end_rank_soon(const Run& run, int32_t rank, int32_t code, int64_t within_ms);
+  void fail_to_begin(Run& run, int32_t code);
   void form_run(Run& run);
   int32_t parts_of_state(const Run& run);
   bool refill(Run& run);
@@ -327,7 +328,6 @@ class Cluster final : public World {
   std::map<JobId, HangWatch> hang_watches_;
   std::map<JobId, PaceWatch> pace_watches_;
   bool faults_ = true;
-  bool permanent_failure_ = false;
   uint64_t next_pid_ = 1000;
   uint64_t next_stream_ = 1;
 };

@@ -51,29 +51,53 @@ bool Directory::commit(const CheckpointRef& ref, StoredCheckpoint checkpoint) {
   return checkpoints_.emplace(ref, std::move(checkpoint)).second;
 }
 
-Pruned Directory::prune(uint64_t generation) {
+Pruned Directory::prune(uint64_t generation, size_t keep, bool for_room) {
   Pruned done;
   if (records_.empty() || records_.back().generation > generation) return done;
   const auto chain = chain_of_newest(records_);
-  const auto counts = [&](const auto& stored) { return valid_by_lineage(stored.first, chain); };
-  const auto newest = std::find_if(checkpoints_.rbegin(), checkpoints_.rend(), counts);
-  if (newest == checkpoints_.rend()) return done;
-  if (newest->second.damaged) {
-    done.problem = newest->first.name() + " is damaged";
+  const auto& damaged = chain.front().damaged;
+  std::vector<CheckpointRef> valid;  // newest first
+  std::vector<CheckpointRef> doomed;
+  for (auto it = checkpoints_.rbegin(); it != checkpoints_.rend(); ++it) {
+    const CheckpointRef& ref = it->first;
+    const bool is_evidence = std::find(damaged.begin(), damaged.end(), ref.name()) != damaged.end();
+    if (valid_by_lineage(ref, chain)) {
+      valid.push_back(ref);
+    } else if (ref.generation < generation && !is_evidence) {
+      doomed.push_back(ref);
+    }
+  }
+  if (valid.empty()) return done;
+  if (for_room && doomed.empty()) keep = std::max<size_t>(1, std::min(keep, valid.size() - 1));
+  for (size_t i = keep; i < valid.size(); ++i) doomed.push_back(valid[i]);
+  if (doomed.empty()) return done;
+  if (checkpoints_.at(valid.front()).damaged) {
+    done.problem = valid.front().name() + " is damaged";
     return done;
   }
-  done.verified = newest->first.name();
-  const auto& damaged = chain.front().damaged;
-  std::erase_if(checkpoints_, [&](const auto& stored) {
-    const std::string name = stored.first.name();
-    const bool is_own = stored.first.generation >= generation && !counts(stored);
-    const bool is_evidence = std::find(damaged.begin(), damaged.end(), name) != damaged.end();
-    if (name == done.verified || is_own || is_evidence) return false;
-    done.deleted.push_back(name);
-    return true;
-  });
-  if (done.deleted.empty()) done.verified.clear();
+  done.verified = valid.front().name();
+  std::sort(doomed.begin(), doomed.end());
+  for (const CheckpointRef& ref : doomed) {
+    checkpoints_.erase(ref);
+    done.deleted.push_back(ref.name());
+  }
   return done;
+}
+
+void Directory::take(uint64_t steps, int64_t now_ms) {
+  is_taken_ = true;
+  const Found newest = find({});
+  GenerationRecord record;
+  record.generation = newest.newest_generation + 1;
+  record.parent = newest.newest_generation;
+  record.start_step = newest.step;
+  record.checkpoint = newest.name;
+  create(record, "another job");
+  StoredCheckpoint saved;
+  if (const auto from = parse_checkpoint_name(newest.name)) saved = checkpoints_.at(*from);
+  saved.history.push_back({record.generation, newest.step, newest.step + steps});
+  saved.committed_ms = now_ms;
+  commit({newest.step + steps, record.generation}, saved);
 }
 
 const GenerationRecord* Directory::record(uint64_t generation) const {

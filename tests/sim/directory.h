@@ -63,10 +63,17 @@ class Directory {
   Creation create(const GenerationRecord& record, const std::string& author);
   // False when that checkpoint exists already.
   bool commit(const CheckpointRef& ref, StoredCheckpoint checkpoint);
+  // A disk forgets a bit. Precondition: the checkpoint exists.
+  void damage(const CheckpointRef& ref) { checkpoints_.at(ref).damaged = true; }
 
-  // As delete_older_checkpoints() with keep: 1, every byte read. Every checkpoint here has a
+  // As delete_older_checkpoints() with keep >= 1, every byte read. Every checkpoint here has a
   // manifest.
-  Pruned prune(uint64_t generation);
+  Pruned prune(uint64_t generation, size_t keep, bool for_room);
+
+  // Another job takes the directory (--take-directory), continues the chain, and saves `steps` more
+  // steps. What was there stays.
+  void take(uint64_t steps, int64_t now_ms);
+  bool is_taken() const { return is_taken_; }
 
   const GenerationRecord* record(uint64_t generation) const;
   const StoredCheckpoint* checkpoint(const CheckpointRef& ref) const;
@@ -77,6 +84,12 @@ class Directory {
   std::vector<GenerationRecord> records_;  // ascending
   std::map<uint64_t, std::string> authors_;
   std::map<CheckpointRef, StoredCheckpoint> checkpoints_;
+  bool is_taken_ = false;
 };
+
+// The error of an order that comes after take().
+inline constexpr char kTakenBy[] = "the checkpoint directory belongs to another job";
+// The error of an order that the file system did not carry out.
+inline constexpr char kStorageError[] = "input/output error";
 
 }  // namespace hpctl::sim

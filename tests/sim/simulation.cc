@@ -158,7 +158,7 @@ class Simulation {
     checkers_.causes_are_present(controller_.store());
     for (const auto& [id, job] : controller_.state().jobs) {
       checkers_.budgets_held(controller_.store(), job);
-      checkers_.failure_justified(controller_.store(), job, false);
+      checkers_.failure_justified(controller_.store(), job, cluster_.directory(id));
       checkers_.history_complete(job, cluster_.plan(id), cluster_.directory(id));
       checkers_.stragglers_borne(controller_.store(), job);
       checkers_.explained(controller_.store(), job);

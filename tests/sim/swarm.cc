@@ -49,7 +49,7 @@ bool Swarm::training_is_undisturbed() const {
          quarantine == 0 && hardware_fault == 0 && drain == 0 && lost_database == 0 &&
          launch_fails == 0 && launch_silent == 0 && start_fails == 0 && directory_fails == 0 &&
          cancel == 0 && poison_step == 0 && bad_step == 0 && damaged_checkpoint == 0 &&
-         false_claim == 0 && duplicate == 0 && !reorder;
+         false_claim == 0 && unreadable == 0 && takes_directory == 0 && duplicate == 0 && !reorder;
 }
 
 Swarm draw_swarm(Rng& rng) {
@@ -99,6 +99,9 @@ Swarm draw_swarm(Rng& rng) {
   s.requeue_refused = draw_probability(rng, 1.0);
   s.drain = draw_interval(rng, 3'000, 30'000);
   s.false_claim = draw_probability(rng, 0.3);
+  s.unreadable = draw_probability(rng, 0.2);
+  s.disk_full = draw_probability(rng, 0.3);
+  if (rng.below(4) == 0) s.takes_directory = rng.uniform() * 0.1;
   return s;
 }
 
@@ -119,6 +122,7 @@ std::vector<JobPlan> draw_jobs(Rng& rng, const Swarm& swarm) {
     nodes_left -= plan.spec.all_nodes();
     plan.spec.checkpoint.dir = "/ckpt/" + plan.spec.name;
     if (rng.below(5) == 0) plan.spec.checkpoint.resume = "none";
+    plan.spec.checkpoint.keep = 1 + static_cast<int64_t>(rng.below(3));
     plan.spec.recovery.max_restarts = 3 + static_cast<int64_t>(rng.below(20));
     plan.spec.recovery.window_ms = 30'000 + static_cast<int64_t>(rng.below(600'000));
     plan.spec.recovery.heartbeat_timeout_ms = swarm.heartbeat_timeout_ms;

@@ -36,6 +36,9 @@ struct Swarm {
   double controller_crash_at_boundary = 0;  // per store boundary
   double damaged_checkpoint = 0;            // per commit
   double false_claim = 0;                   // per load: a rank calls a sound checkpoint damaged
+  double unreadable = 0;                    // per load: a rank cannot read, and exits
+  double disk_full = 0;                     // per save: the first attempt
+  double takes_directory = 0;               // per search: another job has taken the directory
   double late_commit = 0;                   // a commit lands although its generation is over
   double late_message = 0;                  // of a broken stream: arrives nevertheless
   double duplicate = 0;                     // per message

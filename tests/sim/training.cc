@@ -126,6 +126,7 @@ void Cluster::worker_ends(SimNode& node, int32_t rank, uint64_t pid, int32_t cod
   event.signal = signal;
   event.last_step = run.step;
   event.by_request = by_request;
+  if (code == kExitCheckpointDamaged) checkers_.damage_claimed(run.job, run.checkpoint);
   const SimArena& arena = arena_of(run, rank);
   event.seals = {{}, {}, arena.part, arena.parts, arena.copied_part};
   for (const SealedState& sealed : arena.own) event.seals.own.push_back(sealed.seal);
@@ -337,7 +338,19 @@ bool Cluster::divide_anew(Run& run) {
   return false;
 }
 
+// One rank ends with `code` before the first step, and the others lose their peer.
+void Cluster::fail_to_begin(Run& run, int32_t code) {
+  run.broken = true;
+  const int32_t first = *run.alive.begin();
+  for (const int32_t rank : run.alive) {
+    end_rank_soon(run, rank, rank == first ? code : kExitPeerLost, 200);
+  }
+}
+
 void Cluster::form_run(Run& run) {
+  if (!plans_.at(run.job).is_command && strikes(swarm_.unreadable)) {
+    return fail_to_begin(run, kExitStorage);
+  }
   if (run.from_memory) {
     if (!(run.former_parts > 0 ? divide_anew(run) : refill(run))) return;
     const SealedState begin = *state_of(arena_of(run, 0).own, run.start_step);
@@ -366,14 +379,7 @@ void Cluster::form_run(Run& run) {
       for (const int32_t rank : run.alive) end_rank_soon(run, rank, kExitCheckpointDamaged, 200);
       return;
     }
-    if (strikes(swarm_.false_claim)) {
-      run.broken = true;
-      const int32_t claims = *run.alive.begin();
-      for (const int32_t rank : run.alive) {
-        end_rank_soon(run, rank, rank == claims ? kExitCheckpointDamaged : kExitPeerLost, 200);
-      }
-      return;
-    }
+    if (strikes(swarm_.false_claim)) return fail_to_begin(run, kExitCheckpointDamaged);
     run.begun_with = stored->history;
     run.digest = stored->digest;
   }
@@ -488,6 +494,9 @@ void Cluster::commit_checkpoint(Run& run) {
   if (ref.step == plan.steps) {
     commit();
     return;
+  }
+  if (strikes(swarm_.disk_full)) {
+    controller_.post(core::CheckpointRoomNeeded{run.job, {run.generation}});
   }
   const auto within = static_cast<int64_t>(10 + rng_.below(may_be_late ? 8'000 : 400));
   agenda_.after(within, [&run, commit, may_be_late]() mutable {

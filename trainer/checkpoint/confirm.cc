@@ -20,6 +20,7 @@ namespace {
 
 constexpr size_t kConfirmedAtOnce = 4U << 20;
 constexpr size_t kSampledRanges = 2;  // of each shard
+constexpr char kManifestFile[] = "manifest.json";
 
 Error damage_of(const std::string& path, const std::string& what) {
   return {ErrorCode::kDataLoss, path + " is damaged: " + what};
@@ -55,16 +56,32 @@ class Confirmation {
     for (size_t i = 0; i < manifest_.files.size(); ++i) HP_TRY(confirm(i, depth));
     return Ok{};
   }
-  Outcome run_claimed(const std::string& claim) {
+  // Of a file: the stored ranges that share bytes with the part, or all of it.
+  Outcome run_claimed(size_t index, const FileFault& part) {
+    const auto is_claimed = [&](const ShardEntry* entry) {
+      const uint64_t bytes = static_cast<uint64_t>(entry->range.size()) * sizeof(float);
+      return entry->offset < part.offset + part.bytes && part.offset < entry->offset + bytes;
+    };
+    const auto& entries = entries_[index];
+    const bool names_one = std::any_of(entries.begin(), entries.end(), is_claimed);
+    HP_TRY_ASSIGN(const UniqueFd fd, open_whole(index));
+    for (const ShardEntry* entry : entries) {
+      if (names_one && !is_claimed(entry)) continue;
+      HP_TRY(confirm_range(fd.get(), index, *entry));
+    }
+    return Ok{};
+  }
+  // Of a worker that says in words alone what it could not use.
+  Outcome run_claimed(const std::string& words) {
     const auto is_named = [&](const ShardFile& file) {
-      return claim.find(file.file) != std::string::npos;
+      return words.find(file.file) != std::string::npos;
     };
     const auto& files = manifest_.files;
     const bool names_one = std::any_of(files.begin(), files.end(), is_named);
     for (size_t i = 0; i < files.size(); ++i) {
       if (names_one && !is_named(files[i])) continue;
       HP_TRY_ASSIGN(const UniqueFd fd, open_whole(i));
-      for (const ShardEntry* entry : claimed_ranges(i, claim)) {
+      for (const ShardEntry* entry : claimed_ranges(i, words)) {
         HP_TRY(confirm_range(fd.get(), i, *entry));
       }
     }
@@ -167,11 +184,18 @@ Outcome confirm_checkpoint(const std::string& step_dir, VerifyDepth depth,
   return Confirmation(step_dir, manifest, goes_on).run(depth);
 }
 
-Result<std::string> confirm_damage(const std::string& step_dir, const std::string& claim) {
+Result<std::string> confirm_damage(const std::string& step_dir, const std::string& words,
+                                   const FileFault& part) {
   const auto confirm = [&]() -> Outcome {
     HP_TRY_ASSIGN(const Manifest manifest, read_manifest_again(step_dir));
+    if (part.file == kManifestFile) return Ok{};
     const std::function<bool()> to_the_end = [] { return true; };
-    return Confirmation(step_dir, manifest, to_the_end).run_claimed(claim);
+    Confirmation confirmation(step_dir, manifest, to_the_end);
+    const auto& files = manifest.files;
+    const auto claimed = std::find_if(
+        files.begin(), files.end(), [&](const ShardFile& file) { return file.file == part.file; });
+    if (claimed == files.end()) return confirmation.run_claimed(words);
+    return confirmation.run_claimed(static_cast<size_t>(claimed - files.begin()), part);
   };
   const Outcome sound = confirm();
   if (sound.ok()) return std::string();

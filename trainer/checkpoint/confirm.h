@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/file_fault.h"
 #include "common/base/job_spec.h"
 #include "common/base/result.h"
 #include "trainer/checkpoint/manifest.h"
@@ -22,10 +23,11 @@ namespace hpctl {
 Outcome confirm_checkpoint(const std::string& step_dir, VerifyDepth depth,
                            const std::function<bool()>& goes_on);
 
-// Reads only what another reader's words, `claim`, name: stored ranges, else files, else
-// everything. Returns what is damaged; "" = nothing is. An error: it cannot be read now, which
-// proves nothing.
-Result<std::string> confirm_damage(const std::string& step_dir, const std::string& claim);
+// Reads only what another reader claims to be damaged: `part`; or, if that names no file of the
+// checkpoint, what its words name: stored ranges, else files, else everything. Returns what is
+// damaged; "" = nothing is. An error: it cannot be read now, which proves nothing.
+Result<std::string> confirm_damage(const std::string& step_dir, const std::string& words,
+                                   const FileFault& part = {});
 
 // Indices below `count` of the stored ranges of shard `file` that a sample reads, ascending. A
 // function of its arguments, so every reader of a checkpoint reads the same ranges.

@@ -43,9 +43,10 @@ std::string describe_entry(const Manifest& manifest, const ShardEntry& entry) {
 CheckpointLoader::CheckpointLoader(std::string step_dir, Manifest manifest)
     : step_dir_(std::move(step_dir)), manifest_(std::move(manifest)), shards_(step_dir_) {}
 
-Result<CheckpointLoader> CheckpointLoader::open(const std::string& step_dir) {
+Result<CheckpointLoader> CheckpointLoader::open(const std::string& step_dir, FileFault* fault) {
+  if (fault != nullptr) *fault = {"manifest.json"};
   HP_TRY_ASSIGN(Manifest manifest, read_manifest(step_dir));
-  for (const ShardFile& file : manifest.files) HP_TRY(check_shard_size(step_dir, file));
+  for (const ShardFile& file : manifest.files) HP_TRY(check_shard_size(step_dir, file, fault));
   return CheckpointLoader(step_dir, std::move(manifest));
 }
 
@@ -70,6 +71,7 @@ Outcome CheckpointLoader::load_entry(const ShardEntry& entry, ElementRange wante
     at += static_cast<int64_t>(size);
   }
   if (crc == entry.crc32c) return Ok{};
+  shards_.blame(file, entry.offset, static_cast<uint64_t>(entry.range.size()) * sizeof(float));
   return Error{ErrorCode::kDataLoss, step_dir_ + "/" + describe_entry(manifest_, entry) +
                                          " is damaged: crc32c does not match the manifest"};
 }
@@ -90,9 +92,10 @@ Outcome read_slices(const Manifest& manifest, ShardFiles& shards, int32_t block,
     if (intersect(span_of(tensor, slice, entry->range), range).empty()) continue;
     values.resize(static_cast<size_t>(entry->range.size()));
     const size_t bytes = values.size() * sizeof(float);
-    HP_TRY(shards.read(manifest.files[static_cast<size_t>(entry->file)], entry->offset,
-                       values.data(), bytes));
+    const ShardFile& file = manifest.files[static_cast<size_t>(entry->file)];
+    HP_TRY(shards.read(file, entry->offset, values.data(), bytes));
     if (crc32c(values.data(), bytes) != entry->crc32c) {
+      shards.blame(file, entry->offset, bytes);
       return Error{ErrorCode::kDataLoss, shards.step_dir() + "/" +
                                              describe_entry(manifest, *entry) +
                                              " is damaged: crc32c does not match the manifest"};

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "common/base/file_fault.h"
 #include "common/base/result.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/checkpoint/shard_reader.h"
@@ -18,8 +19,9 @@ namespace hpctl {
 class CheckpointLoader {
  public:
   // `step_dir` = path of a step-N.gG directory. Errors as read_manifest; and kDataLoss for a shard
-  // file that is missing or has another size.
-  static Result<CheckpointLoader> open(const std::string& step_dir);
+  // file that is missing or has another size. After an error `fault` says which file, and the
+  // errno of a shard.
+  static Result<CheckpointLoader> open(const std::string& step_dir, FileFault* fault = nullptr);
 
   const Manifest& manifest() const { return manifest_; }
   const std::string& step_dir() const { return step_dir_; }
@@ -29,6 +31,8 @@ class CheckpointLoader {
   // The moments of a checkpoint of weights only are zeros.
   // kDataLoss names file, tensors and byte offset. One thread at a time per loader.
   Outcome load_range(int32_t block, StateKind kind, ElementRange range, std::span<float> out);
+  // What the last error of load_range() is about.
+  const FileFault& fault() const { return shards_.fault(); }
   // So far, from the shard files.
   uint64_t bytes_read() const { return shards_.bytes_read(); }
 

@@ -22,10 +22,12 @@ Error as_data_loss(Error error) {
 
 }  // namespace
 
-Outcome check_shard_size(const std::string& step_dir, const ShardFile& file) {
+Outcome check_shard_size(const std::string& step_dir, const ShardFile& file, FileFault* fault) {
   const std::string path = step_dir + "/" + file.file;
   struct stat st {};
-  if (::stat(path.c_str(), &st) != 0) return as_data_loss(errno_error("cannot read " + path));
+  const int error = ::stat(path.c_str(), &st) == 0 ? 0 : errno;
+  if (fault != nullptr) *fault = {file.file, 0, 0, error};
+  if (error != 0) return as_data_loss(errno_error("cannot read " + path, error));
   if (static_cast<uint64_t>(st.st_size) == file.bytes) return Ok{};
   return Error{ErrorCode::kDataLoss, path + " is damaged: it has " + std::to_string(st.st_size) +
                                          " bytes, the manifest says " + std::to_string(file.bytes)};
@@ -56,20 +58,25 @@ Result<int> ShardFiles::descriptor(const std::string& path) {
   if (const auto found = open_.find(path); found != open_.end()) return found->second.get();
   if (open_.size() >= kMaxOpenFiles) open_.clear();
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) return as_data_loss(errno_error("cannot open " + path));
+  if (!fd.valid()) {
+    fault_.error = errno;
+    return as_data_loss(errno_error("cannot open " + path, fault_.error));
+  }
   return open_.emplace(path, std::move(fd)).first->second.get();
 }
 
 Outcome ShardFiles::read(const ShardFile& file, uint64_t offset, void* out, size_t size) {
   const std::string path = step_dir_ + "/" + file.file;
+  blame(file, offset, size);
   HP_TRY_ASSIGN(const int fd, descriptor(path));
   auto* bytes = static_cast<char*>(out);
   while (size > 0) {
     const ssize_t n = ::pread(fd, bytes, size, static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
+      fault_.error = errno;
       return as_data_loss(
-          errno_error("cannot read " + path + " at byte " + std::to_string(offset)));
+          errno_error("cannot read " + path + " at byte " + std::to_string(offset), fault_.error));
     }
     if (n == 0) {
       return Error{ErrorCode::kDataLoss,

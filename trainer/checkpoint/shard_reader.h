@@ -9,13 +9,16 @@
 #include <string>
 
 #include "common/base/fd.h"
+#include "common/base/file_fault.h"
 #include "common/base/result.h"
 #include "trainer/checkpoint/manifest.h"
 
 namespace hpctl {
 
-// kDataLoss when a shard file is missing or has another size than the manifest says.
-Outcome check_shard_size(const std::string& step_dir, const ShardFile& file);
+// kDataLoss when a shard file is missing or has another size than the manifest says. After an error
+// `fault` says which file, and the errno.
+Outcome check_shard_size(const std::string& step_dir, const ShardFile& file,
+                         FileFault* fault = nullptr);
 
 // Whether a block is stored in slices: then read_slices() reads it.
 bool is_sliced(const Manifest& manifest, int32_t block);
@@ -33,6 +36,12 @@ class ShardFiles {
 
   // Reads exactly `size` bytes; kDataLoss on an I/O error or an early end.
   Outcome read(const ShardFile& file, uint64_t offset, void* out, size_t size);
+  // What was read is not what was stored.
+  void blame(const ShardFile& file, uint64_t offset, uint64_t bytes, int32_t error = 0) {
+    fault_ = {file.file, offset, bytes, error};
+  }
+  // Of the last error.
+  const FileFault& fault() const { return fault_; }
   uint64_t bytes_read() const { return bytes_read_; }
   const std::string& step_dir() const { return step_dir_; }
 
@@ -41,6 +50,7 @@ class ShardFiles {
 
   std::string step_dir_;
   std::map<std::string, UniqueFd> open_;
+  FileFault fault_;
   uint64_t bytes_read_ = 0;
 };
 

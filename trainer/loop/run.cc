@@ -106,11 +106,15 @@ Outcome Run::load_state(const Workload& workload, const Environment& environment
     return state_->rejoin(workload, environment);
   }
   const DataIdentity data = {reader_->fingerprint(), reader_->tokens(), train_.data.seq_len};
+  FileFault fault;
   auto state = divided_anew
                    ? TrainingState::create_from_parts(arena_fd_, workload, data, environment,
                                                       device_, world, state_)
-                   : TrainingState::create(arena_fd_, workload, data, environment, device_);
-  if (!state.ok()) return state.error();
+                   : TrainingState::create(arena_fd_, workload, data, environment, device_, &fault);
+  if (!state.ok()) {
+    progress_.file_fault(fault);
+    return state.error();
+  }
   state_.emplace(std::move(state).value());
   return Ok{};
 }

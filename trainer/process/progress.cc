@@ -127,6 +127,16 @@ void Progress::bad_step(const BadStep& bad_step) {
   page_->bad_steps.store(number, std::memory_order_release);
 }
 
+void Progress::file_fault(const FileFault& fault) {
+  if (fault.file.size() > kFaultFileBytes) return;
+  page_->fault_offset.store(fault.offset, std::memory_order_relaxed);
+  page_->fault_bytes.store(fault.bytes, std::memory_order_relaxed);
+  page_->fault_error.store(fault.error, std::memory_order_relaxed);
+  std::memcpy(page_->fault_file, fault.file.data(), fault.file.size());
+  page_->fault_file_length.store(static_cast<uint32_t>(fault.file.size()),
+                                 std::memory_order_release);
+}
+
 void Progress::last_words(std::string_view message) {
   message = message.substr(0, message.find('\n'));
   const size_t length = std::min<size_t>(message.size(), kProgressMessageBytes);

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "common/base/bad_step.h"
+#include "common/base/file_fault.h"
 #include "common/base/result.h"
 #include "common/base/step_figures.h"
 #include "common/base/worker_abi.h"
@@ -49,6 +50,9 @@ class Progress {
   // For the job's history; its number is given here. The agent looks a few times a second: more
   // than kBadStepSlots in between push out the oldest.
   void bad_step(const BadStep& bad_step);
+  // Which file, or part of one, the last words will be about. A name that the page cannot hold is
+  // left out.
+  void file_fault(const FileFault& fault);
   // Why the process is about to exit: the first line of `message`, cut to what the page holds.
   void last_words(std::string_view message);
 

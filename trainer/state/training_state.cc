@@ -113,7 +113,8 @@ Error ends_with_process() {
 
 Result<TrainingState> TrainingState::create(int arena_fd, const Workload& workload,
                                             const DataIdentity& data,
-                                            const Environment& environment, Device& device) {
+                                            const Environment& environment, Device& device,
+                                            FileFault* fault) {
   std::vector<Block> blocks = blocks_of(workload);
   HP_TRY_ASSIGN(const Sharding sharding, sharding_of(workload.train, workload.world_size));
   const ArenaGeometry geometry = geometry_of(workload, blocks, sharding.mesh, device);
@@ -132,7 +133,10 @@ Result<TrainingState> TrainingState::create(int arena_fd, const Workload& worklo
   if (workload.resume_checkpoint.empty()) {
     state.begin_from_seed();
   } else {
-    HP_TRY(state.load(workload.resume_checkpoint));
+    FileFault of_load;
+    const Outcome loaded = state.load(workload.resume_checkpoint, of_load);
+    if (!loaded.ok() && fault != nullptr) *fault = of_load;
+    HP_TRY(loaded);
   }
   if (state.inexact_reason_.empty()) state.note_inexact(unrepeatable_reason(state.environment_));
   state.seal_filled();
@@ -251,18 +255,19 @@ void TrainingState::fill_from_seed() {
   }
 }
 
-Outcome TrainingState::load(const std::string& checkpoint) {
+Outcome TrainingState::load(const std::string& checkpoint, FileFault& fault) {
   const RunIdentity run = {.model = workload_.train.model,
                            .blocks = blocks_,
                            .data = data_,
                            .seed = workload_.train.seed};
-  auto loader = CheckpointLoader::open(checkpoint);
+  auto loader = CheckpointLoader::open(checkpoint, &fault);
   if (!loader.ok()) {
     Error error = loader.error();
     // For the one who chose it, a checkpoint that is not there is as bad as a damaged one.
     if (error.code == ErrorCode::kNotFound) error.code = ErrorCode::kDataLoss;
     return error;
   }
+  fault = {};
   const Manifest& manifest = loader->manifest();
   HP_TRY(check_same_base(manifest, environment_, workload_.train.lora.base, checkpoint));
   HP_TRY(check_resumable(manifest, run, checkpoint));
@@ -275,7 +280,10 @@ Outcome TrainingState::load(const std::string& checkpoint) {
       const auto size = static_cast<size_t>(range.size());
       std::fill(shard.begin() + range.size(), shard.end(), 0.0F);
       if (size > 0) {
-        HP_TRY(loader->load_range(static_cast<int32_t>(b), kind, range, shard.first(size)));
+        const Outcome read =
+            loader->load_range(static_cast<int32_t>(b), kind, range, shard.first(size));
+        if (!read.ok()) fault = loader->fault();
+        HP_TRY(read);
       }
       if (shard.data() == converted.data()) arena_.write(slot_, kind, b, 0, shard);
     }
@@ -418,7 +426,8 @@ Outcome TrainingState::go_back(const std::string& checkpoint) {
   if (checkpoint.empty()) {
     begin_from_seed();
   } else {
-    HP_TRY(load(checkpoint));
+    FileFault untold;  // only a start says what it could not use
+    HP_TRY(load(checkpoint, untold));
   }
   now_.skipped.insert(now_.skipped.end(), skipped.begin(), skipped.end());
   now_.skipped = normalized(std::move(now_.skipped));

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/file_fault.h"
 #include "common/base/result.h"
 #include "common/base/workload.h"
 #include "trainer/checkpoint/manifest.h"
@@ -35,10 +36,11 @@ class TrainingState {
   // as inexact, on every rank alike. With
   // Workload::from_memory the arena is that of a process that died, and this one goes on as of the
   // seal of start_step; kDataLoss where there is none. A rank
-  // of Workload::refilled has no state before refill().
+  // of Workload::refilled has no state before refill(). If the checkpoint could not be used,
+  // `fault` says which part of which file of it.
   static Result<TrainingState> create(int arena_fd, const Workload& workload,
                                       const DataIdentity& data, const Environment& environment,
-                                      Device& device = host_device());
+                                      Device& device = host_device(), FileFault* fault = nullptr);
 
   // With Workload::former_parts, collective over `world`: what the ranks' arenas have, in this
   // process `former`, else behind the descriptor, is divided anew (reshard.h), and this rank goes
@@ -148,7 +150,7 @@ class TrainingState {
   std::span<float> host_part(StateKind kind, size_t block, std::vector<float>& otherwise);
   void fill_from_seed();
   void begin_from_seed();
-  Outcome load(const std::string& checkpoint);
+  Outcome load(const std::string& checkpoint, FileFault& fault);
   Outcome go_on_from_seal();
   int free_slot() const;
   void seal();

@@ -39,13 +39,16 @@ std::string complaint(const std::string& step_dir) {
   return report->problems.empty() ? "" : report->problems.front();
 }
 
-Outcome load_everything(const std::string& step_dir) {
-  HP_TRY_ASSIGN(auto loader, CheckpointLoader::open(step_dir));
+// After an error `fault` says what it is about.
+Outcome load_everything(const std::string& step_dir, FileFault* fault = nullptr) {
+  HP_TRY_ASSIGN(auto loader, CheckpointLoader::open(step_dir, fault));
   for (size_t b = 0; b < loader.manifest().blocks.size(); ++b) {
     const int64_t numel = loader.manifest().blocks[b].numel;
     std::vector<float> values(static_cast<size_t>(numel));
     for (const StateKind kind : kStateKinds) {
-      HP_TRY(loader.load_range(static_cast<int32_t>(b), kind, {0, numel}, values));
+      const Outcome loaded = loader.load_range(static_cast<int32_t>(b), kind, {0, numel}, values);
+      if (!loaded.ok() && fault != nullptr) *fault = loader.fault();
+      HP_TRY(loaded);
     }
   }
   return Ok{};
@@ -200,6 +203,46 @@ TEST_F(Damage, ClaimIsConfirmedOnlyWhereAnotherReaderFindsDamage) {
   overwrite(shard, good);
   EXPECT_EQ(confirm_damage(step_dir_, claim.error().message).value(), "");
   EXPECT_EQ(confirm_damage(step_dir_, "no file is named").value(), "");
+}
+
+// The words that named the file were parsed. Another wording, and the whole checkpoint was read.
+TEST_F(Damage, ClaimInFieldsIsReadAloneWhateverTheWords) {
+  const std::string shard = step_dir_ + "/shard-00001.safetensors";
+  const std::string good = read_file(shard).value();
+  std::string bad = good;
+  bad[bad.size() - 3] = static_cast<char>(~bad[bad.size() - 3]);
+  overwrite(shard, bad);
+  FileFault part;
+  ASSERT_FALSE(load_everything(step_dir_, &part).ok());
+  EXPECT_EQ(part.file, "shard-00001.safetensors");
+  EXPECT_GT(part.bytes, 0U);
+  EXPECT_GE(part.offset + part.bytes, bad.size() - 3);
+  EXPECT_EQ(part.error, 0) << "it could be read";
+  EXPECT_THAT(confirm_damage(step_dir_, "words", part).value(),
+              HasSubstr("shard-00001.safetensors"));
+  FileFault elsewhere = part;
+  elsewhere.file = "shard-00000.safetensors";
+  EXPECT_EQ(confirm_damage(step_dir_, "shard-00001.safetensors", elsewhere).value(), "");
+  elsewhere = {"shard-00001.safetensors", part.offset - 4, 4};
+  EXPECT_EQ(confirm_damage(step_dir_, "words", elsewhere).value(), "") << "another range";
+  EXPECT_EQ(confirm_damage(step_dir_, "words", {"manifest.json"}).value(), "");
+  EXPECT_NE(confirm_damage(step_dir_, "words", {"shard-00001.safetensors"}).value(), "")
+      << "the whole file";
+  EXPECT_NE(confirm_damage(step_dir_, "words", {"no-such-file"}).value(), "") << "everything";
+}
+
+TEST_F(Damage, AFileThatCannotBeReadIsNamedWithItsErrno) {
+  const std::string shard = step_dir_ + "/shard-00001.safetensors";
+  ASSERT_EQ(::unlink(shard.c_str()), 0);
+  FileFault part;
+  ASSERT_FALSE(load_everything(step_dir_, &part).ok());
+  EXPECT_EQ(part, (FileFault{"shard-00001.safetensors", 0, 0, ENOENT}));
+  ASSERT_EQ(::symlink(shard.c_str(), shard.c_str()), 0);
+  ASSERT_FALSE(load_everything(step_dir_, &part).ok());
+  EXPECT_EQ(part.error, ELOOP);
+  ASSERT_EQ(::unlink((step_dir_ + "/manifest.json").c_str()), 0);
+  ASSERT_FALSE(load_everything(step_dir_, &part).ok());
+  EXPECT_EQ(part, FileFault{"manifest.json"});
 }
 
 TEST_F(Damage, MissingFileIsConfirmedAndUnreadableOneIsNot) {

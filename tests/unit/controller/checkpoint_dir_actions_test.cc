@@ -120,7 +120,7 @@ TEST_F(Lineage, FalseClaimLeavesTheNewestCheckpointInUse) {
   save(10);
   save(20);
   const auto event = find_checkpoint(
-      kId, {JobId{1}, {}, {"step-20.g1", "n1", "shard-00000.safetensors is missing"}}, spec_);
+      kId, {JobId{1}, {}, {"step-20.g1", "n1", "shard-00000.safetensors is missing", {}}}, spec_);
   const auto& chosen = std::get<core::CheckpointChosen>(event);
   EXPECT_EQ(chosen.checkpoint, "step-20.g1");
   EXPECT_EQ(chosen.confirmed, "");
@@ -133,7 +133,7 @@ TEST_F(Lineage, TrueClaimIsConfirmedAndTheNextOlderIsChosen) {
   const std::string damaged = spec_.checkpoint.dir + "/step-20.g1";
   ASSERT_TRUE(damage_checkpoint(damaged).ok());
   const auto event = find_checkpoint(
-      kId, {JobId{1}, {}, {"step-20.g1", "n1", "shard-00000.safetensors: crc32c"}}, spec_);
+      kId, {JobId{1}, {}, {"step-20.g1", "n1", "shard-00000.safetensors: crc32c", {}}}, spec_);
   const auto& chosen = std::get<core::CheckpointChosen>(event);
   EXPECT_EQ(chosen.checkpoint, "step-10.g1");
   EXPECT_NE(chosen.confirmed.find("step-20.g1/shard-00000.safetensors"), std::string::npos)
@@ -148,7 +148,7 @@ TEST_F(Lineage, ClaimThatCannotBeReadIsTriedAgain) {
   ASSERT_EQ(::unlink(shard.c_str()), 0);
   ASSERT_EQ(::symlink(shard.c_str(), shard.c_str()), 0);
   const auto event = find_checkpoint(
-      kId, {JobId{1}, {}, {"step-20.g1", "n1", "shard-00000.safetensors: crc32c"}}, spec_);
+      kId, {JobId{1}, {}, {"step-20.g1", "n1", "shard-00000.safetensors: crc32c", {}}}, spec_);
   const auto* failed = std::get_if<core::ActionFailed>(&event);
   ASSERT_NE(failed, nullptr);
   EXPECT_FALSE(failed->permanent);

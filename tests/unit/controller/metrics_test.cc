@@ -126,7 +126,7 @@ TEST(Metrics, TellHowAJobEnded) {
   view.name = "t";
   view.state = "RECOVERING";
   view.restarts = 4;
-  view.storage = {61'500, 3, 2};
+  view.storage = {61'500, 3, 2, 1'700'000'000'250, {{"EIO", 7}}};
   view.margins.emplace().storage_ms = 1'500;
   view.nodes.push_back({"n0", "active", "up", "i-0", "b-0", 10, 11, "", {}});
   (*metrics)->job(view);
@@ -138,6 +138,9 @@ TEST(Metrics, TellHowAJobEnded) {
   EXPECT_THAT(text, HasSubstr(storage + R"(wait_seconds_total{job="3",name="t"} 61)"));
   EXPECT_THAT(text, HasSubstr(storage + R"(errors_total{job="3",name="t",kind="directory"} 3)"));
   EXPECT_THAT(text, HasSubstr(storage + R"(errors_total{job="3",name="t",kind="worker"} 2)"));
+  EXPECT_THAT(text, HasSubstr(storage + R"(exits_total{job="3",name="t",errno="EIO"} 7)"));
+  EXPECT_THAT(text, HasSubstr("hpctl_job_checkpoint_verified_timestamp_seconds"
+                              R"({job="3",name="t"} 1700000000.25)"));
   EXPECT_THAT(text, HasSubstr("hpctl_build_info{version=\""));
   EXPECT_THAT(text, Not(HasSubstr("hpctl_job_ended_timestamp_seconds")));
   view.state = "FAILED";

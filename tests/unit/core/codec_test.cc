@@ -67,7 +67,8 @@ std::vector<EventBody> every_event() {
                    "words",
                    true,
                    true,
-                   {{{7, 8, 9}}, {{4, 8, 9}}}},
+                   {{{7, 8, 9}}, {{4, 8, 9}}},
+                   {"shard-00001.safetensors", 4, 8, 5}},
       GenerationProgressed{kJob, Generation{4}, 17, 0, {3, 4}},
       CheckpointCommitted{kJob, Generation{4}, 17},
       SuspensionChanged{kJob, true},
@@ -104,7 +105,8 @@ std::vector<EventBody> every_event() {
 std::vector<ActionBody> every_action() {
   return {
       LaunchNode{kJob, "n1"},
-      FindCheckpoint{kJob, {"step-4.g1"}, {"step-8.g1", "n1", "gone"}},
+      FindCheckpoint{
+          kJob, {"step-4.g1"}, {"step-8.g1", "n1", "gone", {"shard-00001.safetensors", 4, 8, 5}}},
       RecordGeneration{kJob,
                        Generation{4},
                        Generation{2},

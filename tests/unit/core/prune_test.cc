@@ -51,10 +51,17 @@ TEST_F(Prune, FollowsACommit) {
   commit(20);
   EXPECT_THAT(orders(), SizeIs(1)) << "one at a time";
   shell_.pruned = {{}, {}, "step-20.g1", {"step-10.g1"}};
+  EXPECT_EQ(job().pruning.verified_wall_ms, 0);
   shell_.settle_kind("PruneCheckpoints");
   EXPECT_THAT(orders(), SizeIs(1)) << "the second commit came after the first order";
+  const int64_t verified_ms = job().pruning.verified_wall_ms;
+  EXPECT_GT(verified_ms, 0);
+  shell_.pass(1000);
   shell_.pruned = {};
   shell_.settle_kind("PruneCheckpoints");
+  EXPECT_EQ(job().pruning.verified_wall_ms, verified_ms) << "nothing was read again";
+  shell_.restart();
+  EXPECT_EQ(job().pruning.verified_wall_ms, verified_ms);
   EXPECT_THAT(orders(), IsEmpty());
   EXPECT_EQ(told("CheckpointsPruned"), "step-20.g1 is verified; deleted: step-10.g1\n");
 }
@@ -174,9 +181,10 @@ TEST(PruneOfACommand, ItsCheckpointsAreItsOwn) {
 TEST(PruneCodec, OlderRowHasNothingDue) {
   Job job;
   job.spec = small_job("demo");
-  job.pruning = {true, true, 5};
+  job.pruning = {true, true, 5, 6};
   std::string text = encode(job);
-  const std::string field = R"("pruning":{"due":true,"for_room":true,"recorded_ms":5},)";
+  const std::string field =
+      R"("pruning":{"due":true,"for_room":true,"recorded_ms":5,"verified_wall_ms":6},)";
   ASSERT_THAT(text, HasSubstr(field));
   text.erase(text.find(field), field.size());
   const auto older = decode_job(text);

@@ -72,6 +72,46 @@ TEST_F(Recovery, WaitForStorageIsCounted) {
   EXPECT_EQ(job().storage_errors_worker, 2);
 }
 
+// The label of a metric: whatever a worker reports, there are few.
+TEST_F(Recovery, StorageExitsAreCountedByErrno) {
+  for (const int32_t error : {EIO, EIO, 0, EMFILE, -7}) {
+    const Slot& row = shell.slot(id, 2);
+    shell.feed(WorkerExited{.job = id,
+                            .node = row.node,
+                            .boot_id = shell.node(id, row.node).boot_id,
+                            .rank = Rank{2},
+                            .generation = row.generation,
+                            .pid = row.pid,
+                            .exit_code = kExitStorage,
+                            .last_step = 17,
+                            .message = "words",
+                            .fault = {"shard-00001.safetensors", 0, 0, error}});
+    shell.settle_kind("StopWorkers");
+    shell.pass(40'000);
+    shell.settle();
+  }
+  const std::map<std::string, int64_t> counted = {{"EIO", 2}, {"other", 2}, {"unknown", 1}};
+  EXPECT_EQ(job().storage_exits, counted);
+  shell.restart();
+  EXPECT_EQ(job().storage_exits, counted);
+}
+
+// A rank lost its peer, and that was reported first. It counted as a fault, so a few outages of
+// storage in a row ended the job.
+TEST_F(Recovery, StorageBehindALostPeerSpendsNoRestart) {
+  shell.exit_worker(id, 0, kExitPeerLost, 0, 17, "");
+  ASSERT_EQ(job().restart_times_ms.size(), 1U);
+  shell.exit_worker(id, 2, kExitStorage, 0, 17, "cannot read /data: Input/output error");
+  EXPECT_TRUE(job().restart_times_ms.empty());
+  EXPECT_EQ(job().restarts_without_progress, 0);
+  EXPECT_EQ(job().storage_errors_worker, 1);
+  EXPECT_GT(job().storage_since_ms, 0);
+  shell.settle_kind("StopWorkers");
+  EXPECT_TRUE(shell.open(ActionKind::kFindCheckpoint).empty()) << "it waits for storage first";
+  shell.pass(1000);
+  EXPECT_EQ(shell.open(ActionKind::kFindCheckpoint).size(), 1U);
+}
+
 // Whether the orders that are open ask for stacks.
 std::vector<bool> stacks_asked(const FakeShell& shell) {
   std::vector<bool> asked;
@@ -182,6 +222,29 @@ TEST_F(DamageClaims, FalseClaimCondemnsNothing) {
   EXPECT_EQ(job().checkpoint, "step-20.g1");
   EXPECT_EQ(shell.node(id, "n1").false_claims, 1);
   EXPECT_EQ(shell.node(id, "n0").false_claims, 0);
+}
+
+// Rule: the second reader reads only what the worker names, and in fields.
+TEST_F(DamageClaims, SecondReaderIsToldThePart) {
+  const FileFault part = {"shard-00002.safetensors", 512, 4096, 0};
+  const Slot& row = shell.slot(id, 2);
+  shell.feed(WorkerExited{.job = id,
+                          .node = row.node,
+                          .boot_id = shell.node(id, row.node).boot_id,
+                          .rank = Rank{2},
+                          .generation = row.generation,
+                          .pid = row.pid,
+                          .exit_code = kExitCheckpointDamaged,
+                          .last_step = 20,
+                          .message = "words",
+                          .fault = part});
+  shell.settle_kind("StopWorkers");
+  shell.pass(1000);
+  const auto search = shell.open(ActionKind::kFindCheckpoint);
+  ASSERT_EQ(search.size(), 1U);
+  EXPECT_EQ(std::get<FindCheckpoint>(search[0]->body).claim.part, part);
+  shell.restart();
+  EXPECT_EQ(job().claim.part, part);
 }
 
 TEST_F(DamageClaims, ConfirmedClaimTakesTheNextOlder) {

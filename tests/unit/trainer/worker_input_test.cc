@@ -124,6 +124,10 @@ TEST(Worker, DamagedCheckpointIsNamed) {
   const std::vector<int> codes = job.run();
   EXPECT_THAT(codes, ::testing::Contains(kExitCheckpointDamaged));
   EXPECT_THAT(job.messages(), HasSubstr("shard-00001.safetensors"));
+  const auto first = std::find(codes.begin(), codes.end(), kExitCheckpointDamaged);
+  const ProgressPage& page = job.workers[static_cast<size_t>(first - codes.begin())]->page();
+  EXPECT_EQ(std::string(page.fault_file, page.fault_file_length.load()), "shard-00001.safetensors");
+  EXPECT_GT(page.fault_bytes.load(), 0U) << "and which part of it";
   job.workload.resume_checkpoint += "x";
   ++job.workload.generation;
   EXPECT_THAT(job.run(), Each(kExitCheckpointDamaged)) << "a missing one is as bad";
