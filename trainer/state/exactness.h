@@ -23,8 +23,9 @@ using Environment = std::map<std::string, std::string>;
 void write_environment(PacketWriter& w, const Environment& environment);
 Environment read_environment(PacketReader& r);
 
-// The labels that the job itself decides. Where the state lies, how often it is saved, and which
-// activations are computed twice changes no bits.
+// The labels that the job itself decides. Checkpoints of moments in bf16 without the label
+// "optimizer.rounding" were written when moments were rounded to nearest. Where the state lies, how
+// often it is saved, and which activations are computed twice changes no bits.
 Environment environment_of(const TrainSpec& train);
 
 // How ranks share nodes, for a library that adds in an order of its own: "8 8 4". `nodes` by rank.

@@ -40,7 +40,7 @@ TEST(Exactness, WhatChangesBitsIsSeen) {
   expect("loss", [](TrainSpec& t) { t.loss.chunk_tokens = 64; });
   expect("loss", [](TrainSpec& t) { t.loss.z_loss = 1e-4; });
   expect("optimizer", [](TrainSpec& t) { t.optimizer.lr = 1; });
-  expect("optimizer", [](TrainSpec& t) { t.optimizer.moments = MomentType::kBf16; });
+  expect("optimizer", [](TrainSpec& t) { t.optimizer.moments = StateType::kBf16; });
   expect("precision", [](TrainSpec& t) { t.precision = Precision::kFp32; });
   expect("schedule", [](TrainSpec& t) { t.schedule.warmup_steps = 9; });
   expect("schedule", [](TrainSpec& t) { t.steps = 9; });

@@ -44,7 +44,7 @@ TEST(MemoryPlan, StateIsSixteenBytesPerParameterOverTheShards) {
   const double parameters = parts["parameters"];
   parts = parts_of(planned_job("llama3-8b", 4, 32));
   EXPECT_NEAR(parts["parameters"] / (parameters / 32), 1, 1e-4);
-  one.train.optimizer.moments = MomentType::kBf16;
+  one.train.optimizer.moments = StateType::kBf16;
   EXPECT_EQ(parts_of(one)["moments"], parameters);
 }
 

@@ -104,7 +104,7 @@ TEST(Worker, Bf16MomentsTakeLessMemoryAndResumeToTheSameBits) {
     return status.st_size - static_cast<off_t>(ArenaGeometry().state_at());
   };
   Job narrow(2);
-  narrow.workload.train.optimizer.moments = MomentType::kBf16;
+  narrow.workload.train.optimizer.moments = StateType::kBf16;
   ASSERT_THAT(narrow.run(), Each(kExitFinished)) << narrow.messages();
   EXPECT_EQ(arena_bytes(narrow) * 3, arena_bytes(job) * 2);
   EXPECT_NEAR(narrow.metrics().back()["loss"].get<double>(), loss, 0.02 * loss);
@@ -220,7 +220,7 @@ double unwritten(const Job& job) {
             static_cast<ssize_t>(sizeof header));
   struct stat status {};
   EXPECT_EQ(fstat(fd, &status), 0);
-  const size_t slot_bytes = header.shard_elements * (sizeof(float) + 2 * header.moment_bytes);
+  const size_t slot_bytes = header.shard_elements * (header.param_bytes + 2 * header.moment_bytes);
   const size_t slots =
       (static_cast<size_t>(status.st_size) - ArenaGeometry().state_at()) / slot_bytes;
   const size_t copies = header.copied_index < 0 ? 0 : kCopySlots;
