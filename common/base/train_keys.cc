@@ -341,8 +341,8 @@ constexpr TrainKey kKeys[] = {
      "activations: the inputs of recomputed layers; with activation_checkpointing full and "
      "selective. On a CPU there is nothing to move."},
     {.path = "workload.train.precision", .field = HP_WORD(precision),
-     .meaning = "Of the forward and backward pass; weights and reductions are fp32 always. fp16 "
-     "scales the loss; on a CPU its products are computed in fp32 and rounded to fp16, which is "
+     .meaning = "Of the forward and backward pass; reductions are fp32 always, and weights but for "
+     "optimizer.master. fp16 scales the loss; on a CPU its products are computed in fp32 and rounded to fp16, which is "
      "slow."},
 
     {.path = "workload.train.loss_scale", .kind = kSection,

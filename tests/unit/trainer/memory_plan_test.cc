@@ -46,6 +46,24 @@ TEST(MemoryPlan, StateIsSixteenBytesPerParameterOverTheShards) {
   EXPECT_NEAR(parts["parameters"] / (parameters / 32), 1, 1e-4);
   one.train.optimizer.moments = StateType::kBf16;
   EXPECT_EQ(parts_of(one)["moments"], parameters);
+  one.train.optimizer.master = StateType::kBf16;
+  parts = parts_of(one);
+  EXPECT_EQ(parts["parameters"], parameters / 2);
+  EXPECT_FALSE(parts.contains("gathered blocks")) << "what is computed with is the state";
+}
+
+// With state in bf16 10 bytes are needed for a parameter, of which 4 are its gradient.
+TEST(MemoryPlan, SevenBillionParametersFitOneGpuOf80GB) {
+  PlanSetting s = planned_job("qwen2.5-7b", 1, 512);
+  s.workers_per_node = 1;
+  s.train.data.seq_len = 1024;
+  s.train.batch.micro = 1;
+  s.train.strategy = Strategy::kNoShard;
+  s.train.memory.activation_checkpointing = Checkpointing::kOperations;
+  s.train.optimizer.moments = StateType::kBf16;
+  EXPECT_GT(total_of(s), 100e9);
+  s.train.optimizer.master = StateType::kBf16;
+  EXPECT_LT(total_of(s), 80e9);
 }
 
 // What is trained has gradients and moments; the rest is there once, in the type of computation.

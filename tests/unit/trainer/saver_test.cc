@@ -24,6 +24,7 @@ using test::Steps;
 constexpr int kStepsMeanwhile = 5;  // more than there are slots
 constexpr uint64_t kStepsAtMost = 2'000;
 
+// With `moments` in bf16 all state is.
 Workload saving_workload(const CommunicatorOptions& options, Strategy strategy, StateType moments) {
   Workload workload;
   workload.generation = 1;
@@ -32,7 +33,7 @@ Workload saving_workload(const CommunicatorOptions& options, Strategy strategy, 
   workload.checkpoint_dir = options.rendezvous_dir + "-checkpoints";
   workload.train.model = *model_preset("tiny");
   workload.train.strategy = strategy;
-  workload.train.optimizer.moments = moments;
+  workload.train.optimizer.moments = workload.train.optimizer.master = moments;
   workload.train.seed = 3;
   return workload;
 }
