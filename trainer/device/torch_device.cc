@@ -43,6 +43,7 @@ constexpr Element kElementOf = std::is_same_v<M, float> ? Element::kFp32 : Eleme
 
 void tell_libtorch(const GpuSpec& gpu) {
   compat::compute_deterministically(gpu.deterministic);
+  compat::keep_partial_sums_wide();
   if (gpu.attention == GpuAttention::kFlash) {
     compat::pin_fused_attention(compat::FusedKernel::kFlash);
   } else if (gpu.attention == GpuAttention::kCudnn) {
@@ -229,6 +230,8 @@ void* TorchDevice::allocate_host(size_t bytes) {
   const size_t size = std::max<size_t>(64, bytes);
   if (const auto cuda = cuda::load(); device_.is_cuda() && cuda.ok()) {
     void* memory = nullptr;
+    // A thread that has used no GPU yet would make a context on GPU 0, which may be another rank's.
+    static_cast<void>((*cuda)->set_device(device_.index()));
     const cuda::Status status = (*cuda)->host_malloc(&memory, size);
     if (status == cuda::kSuccess) return memory;
     if (status != cuda::kAbsent) {

@@ -40,6 +40,10 @@ void note_order_of_sums(int32_t ranks, Environment& environment);
 // something to add to, or the weights are in bf16.
 void note_weight_gradients(const TrainSpec& train, bool whole_gradients, Environment& environment);
 
+// On a GPU in bf16: whether gradients of weights are added in fp32 before they are rounded
+// (trainer/arch/wide_products.h). Those of checkpoints without this label were rounded first.
+void note_wide_gradients(bool wide, Environment& environment);
+
 // How a CPU computes products of bf16 (trainer/kernels/level.h): other bits on processors with
 // matrix units. Checkpoints in bf16 without this label come from either.
 void note_bf16_products(const TrainSpec& train, Bf16Products products, Environment& environment);

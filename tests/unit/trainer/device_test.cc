@@ -248,9 +248,10 @@ class TorchOperations : public ::testing::Test {
     }
     return made;
   }
-  DeviceArray<float> on_device(const std::vector<float>& host) {
-    DeviceArray<float> made(device_, host.size());
-    device_.upload(host.data(), made.data(), host.size() * sizeof(float));
+  template <typename T>
+  DeviceArray<T> on_device(const std::vector<T>& host) {
+    DeviceArray<T> made(device_, host.size());
+    device_.upload(host.data(), made.data(), host.size() * sizeof(T));
     return made;
   }
   template <typename T>
