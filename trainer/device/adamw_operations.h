@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // AdamW (trainer/optim/adamw.h) by LibTorch's operations, for a GPU without kernels of our own.
-// What is kept in bf16 is rounded by the random bits of the other implementations; the numbers that
-// are rounded may differ from theirs in the last bits of fp32.
+// State in bf16 is rounded by the same random bits as elsewhere. The numbers before that rounding
+// may differ from the host's in the last bits of fp32.
 #pragma once
 
 #include "trainer/compat/torch_compat.h"

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stochastic rounding of fp32 to bf16: up or down, with probabilities that make the expected result
-// the number itself. A number that changes by less than half a unit in the last place of bf16 at
-// each step stands still if it is rounded to nearest; rounded like this it moves as fast as in
-// fp32, on average.
+// the number itself. Rounding to nearest loses every change below half a unit in the last place of
+// bf16, so a number that changes slowly never changes. Rounded stochastically it moves as fast as
+// in fp32, on average.
 //
 // The random bits are a hash of a counter and not a sequence: of the job's seed, the step, the
 // block, and the element's place in the block. So they are the same again after a restart, on any
 // number of ranks, in vectors of any width, and on a GPU (device/optimizer.cuh has the same hash).
-// Whoever changes it changes the bits of every job that keeps state in bf16.
+// Another hash would change the bits of every job that keeps state in bf16.
 #pragma once
 
 #include <cstdint>

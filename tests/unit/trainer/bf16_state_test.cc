@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// State in bf16 (optimizer.moments, optimizer.master): what it is rounded to depends on the job and
-// the step, and not on how many ranks there are or which of them has an element.
+// State in bf16 (optimizer.moments, optimizer.master). Its rounding depends on the job and the
+// step. It does not depend on the number of ranks, or on which rank has an element.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ Workload narrow_workload(int world_size, Strategy strategy, StateType master) {
   return workload;
 }
 
-// Five steps with gradients that each element has of its own.
+// Five steps. Every element has another gradient.
 void take_steps(TrainingState& state) {
   std::vector<std::vector<float>> gradients;
   std::vector<const float*> pointers;
@@ -88,7 +88,7 @@ TEST(Bf16State, HasTheSameBitsOnAnyNumberOfRanks) {
   }
 }
 
-// What is gathered is the state itself, without another rounding.
+// Gathers send the state itself, without another rounding.
 TEST(Bf16State, MasterWeightsAreGatheredAsTheyAre) {
   TrainingState state = make_state(narrow_workload(1, Strategy::kFull, StateType::kBf16));
   take_steps(state);
