@@ -253,8 +253,10 @@ TEST(JobYaml, NamesMistakesOfTraining) {
              "    batch: {global: 1}\n    steps: 1\n    precision: fp16\n"
              "    optimizer: {master: bf16}\n"),
        "j.yaml:9:25: workload.train.optimizer.master: expected fp32 with precision fp16, or "
-       "precision bf16; found bf16\n"
-       "j.yaml:9:25: workload.train.optimizer.master: expected fp32 with moments fp32, or moments "
+       "precision bf16; found bf16\n"},
+      {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"
+             "    batch: {global: 1}\n    steps: 1\n    optimizer: {master: bf16}\n"),
+       "j.yaml:8:25: workload.train.optimizer.master: expected fp32 with moments fp32, or moments "
        "bf16; found bf16\n"},
       {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"
              "    batch: {global: 1}\n    steps: 1\n    memory: {offload: [optimizer]}\n"

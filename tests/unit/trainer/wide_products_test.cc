@@ -33,7 +33,7 @@ Tensor leaf(at::IntArrayRef shape) {
   return at::randn(shape).to(at::kBFloat16).set_requires_grad(true);
 }
 
-struct Layer {
+struct NarrowLayer {
   Tensor x = leaf({2, kRows / 2, kIn});
   Tensor weight = leaf({kOut, kIn});
   Tensor bias = leaf({kOut});
@@ -42,7 +42,7 @@ struct Layer {
 TEST(WideProducts, SumOfGradientsIsNotRounded) {
   for (const bool transposed : {true, false}) {
     at::manual_seed(5);
-    Layer layer;
+    NarrowLayer layer;
     if (!transposed) layer.weight = leaf({kIn, kOut});
     const Tensor sum = layer.weight.mutable_grad() =
         at::zeros(layer.weight.sizes(), at::TensorOptions(at::kFloat));
@@ -72,10 +72,10 @@ TEST(WideProducts, SumOfGradientsIsNotRounded) {
 
 TEST(WideProducts, OtherGradientsAreAutograds) {
   at::manual_seed(6);
-  Layer ours;
-  Layer theirs = {ours.x.detach().clone().set_requires_grad(true),
-                  ours.weight.detach().clone().set_requires_grad(true),
-                  ours.bias.detach().clone().set_requires_grad(true)};
+  NarrowLayer ours;
+  NarrowLayer theirs = {ours.x.detach().clone().set_requires_grad(true),
+                        ours.weight.detach().clone().set_requires_grad(true),
+                        ours.bias.detach().clone().set_requires_grad(true)};
   const Tensor out = wide_projection(ours.x, ours.weight, ours.bias, true, adds);
   const Tensor expected = at::linear(theirs.x, theirs.weight, theirs.bias);
   EXPECT_TRUE(out.equal(expected));
