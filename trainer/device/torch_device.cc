@@ -230,9 +230,7 @@ void* TorchDevice::allocate_host(size_t bytes) {
   const size_t size = std::max<size_t>(64, bytes);
   if (const auto cuda = cuda::load(); device_.is_cuda() && cuda.ok()) {
     void* memory = nullptr;
-    // A thread that has used no GPU yet would make a context on GPU 0, which may be another rank's.
-    static_cast<void>((*cuda)->set_device(device_.index()));
-    const cuda::Status status = (*cuda)->host_malloc(&memory, size);
+    const cuda::Status status = cuda::host_malloc_on(**cuda, device_.index(), &memory, size);
     if (status == cuda::kSuccess) return memory;
     if (status != cuda::kAbsent) {
       log_error("no " + std::to_string(size >> 20) +

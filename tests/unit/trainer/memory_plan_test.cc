@@ -52,18 +52,19 @@ TEST(MemoryPlan, StateIsSixteenBytesPerParameterOverTheShards) {
   EXPECT_FALSE(parts.contains("gathered blocks")) << "what is computed with is the state";
 }
 
-// With state in bf16 10 bytes are needed for a parameter, of which 4 are its gradient.
+// With state in bf16 a parameter takes 10 bytes, of which 4 are its gradient. A plan may have 90 %
+// of the card.
 TEST(MemoryPlan, SevenBillionParametersFitOneGpuOf80GB) {
   PlanSetting s = planned_job("qwen2.5-7b", 1, 512);
   s.workers_per_node = 1;
   s.train.data.seq_len = 1024;
-  s.train.batch.micro = 1;
+  s.train.batch.micro = 2;
   s.train.strategy = Strategy::kNoShard;
-  s.train.memory.activation_checkpointing = Checkpointing::kOperations;
+  s.train.memory.activation_checkpointing = Checkpointing::kFull;
   s.train.optimizer.moments = StateType::kBf16;
-  EXPECT_GT(total_of(s), 100e9);
+  EXPECT_GT(total_of(s), 80 * kGiB);
   s.train.optimizer.master = StateType::kBf16;
-  EXPECT_LT(total_of(s), 80e9);
+  EXPECT_LT(total_of(s), 0.9 * 80 * kGiB);
 }
 
 // What is trained has gradients and moments; the rest is there once, in the type of computation.
