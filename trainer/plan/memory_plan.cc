@@ -178,7 +178,8 @@ void add_buffers(MemoryPlan& plan, const PlanSetting& s, const std::vector<Block
   const double shard = elements_of(blocks, shards);
   const double partial =
       static_cast<double>(shard_capacity(static_cast<int64_t>(largest), shards)) * kFp32;
-  if (keeps_gradients(s.train)) {
+  // One worker's shard is the whole gradient (sharding_of()).
+  if (keeps_gradients(s.train) || shards == 1) {
     plan.parts.push_back({"gradients", whole * kFp32, "fp32, of all parameters"});
   } else {
     plan.parts.push_back(

@@ -12,6 +12,7 @@
 #include "tests/unit/trainer/planned_job.h"
 #include "trainer/arch/lora.h"
 #include "trainer/arch/registry.h"
+#include "trainer/parallel/mesh.h"
 #include "trainer/plan/fit.h"
 #include "trainer/plan/speed_plan.h"
 
@@ -50,6 +51,18 @@ TEST(MemoryPlan, StateIsSixteenBytesPerParameterOverTheShards) {
   parts = parts_of(one);
   EXPECT_EQ(parts["parameters"], parameters / 2);
   EXPECT_FALSE(parts.contains("gathered blocks")) << "what is computed with is the state";
+}
+
+// As sharding_of() has it: micro-batches of one worker are added up in place.
+TEST(MemoryPlan, OneWorkerHasNoBuffersOfGradients) {
+  PlanSetting one = planned_job("llama3-8b", 1, 8);
+  one.workers_per_node = 1;
+  one.train.strategy = Strategy::kFull;
+  EXPECT_TRUE(sharding_of(one.train, 1)->whole_gradients);
+  auto parts = parts_of(one);
+  EXPECT_FALSE(parts.contains("gradient buffers"));
+  one.train.strategy = Strategy::kNoShard;
+  EXPECT_EQ(parts["gradients"], parts_of(one)["gradients"]);
 }
 
 // With state in bf16 a parameter takes 10 bytes, of which 4 are its gradient. A plan may have 90 %
