@@ -342,8 +342,8 @@ constexpr TrainKey kKeys[] = {
      "selective. On a CPU there is nothing to move."},
     {.path = "workload.train.precision", .field = HP_WORD(precision),
      .meaning = "Of the forward and backward pass; reductions are fp32 always, and weights but for "
-     "optimizer.master. fp16 scales the loss; on a CPU its products are computed in fp32 and rounded to fp16, which is "
-     "slow."},
+     "optimizer.master. fp16 scales the loss; on a CPU its products are computed in fp32 and "
+     "rounded to fp16, which is slow."},
 
     {.path = "workload.train.loss_scale", .kind = kSection,
      .meaning = "fp16: the factor of the loss that keeps small gradients from vanishing. Where "
