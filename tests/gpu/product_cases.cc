@@ -26,7 +26,7 @@ void add_on_host(Tensor& sum, const Tensor& a, const Tensor& b) {
   sum.addmm_(a.to(at::kFloat), b.to(at::kFloat));
 }
 
-// Of a layer, by its backward pass: what its weight has attached in the end.
+// The gradient that is attached to a layer's weight after the backward passes.
 Tensor trained(const Tensor& x, const Tensor& weight, const Tensor& gradient, bool transposed,
                AddWideProduct* add) {
   const Tensor leaf = weight.detach().set_requires_grad(true);
