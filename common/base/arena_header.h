@@ -22,7 +22,7 @@
 namespace hpctl {
 
 inline constexpr uint64_t kArenaMagic = 0x31414e4552415048ULL;  // "HPARENA1"
-inline constexpr uint32_t kArenaVersion = 7;
+inline constexpr uint32_t kArenaVersion = 8;
 inline constexpr size_t kArenaHeaderBytes = 4096;
 inline constexpr size_t kArenaNotesBytes = 65536;
 inline constexpr uint64_t kUnsealed = ~uint64_t{0};
@@ -47,7 +47,8 @@ struct ArenaHeader {
   uint64_t job;
   int32_t shard_index;  // which of shard_count parts of every block this is
   int32_t shard_count;
-  uint64_t reserved;
+  uint32_t param_bytes;  // likewise per element of the parameters
+  uint32_t reserved;
   ArenaSlotHeader slots[kArenaSlots];  // at byte 64
 };
 static_assert(offsetof(ArenaHeader, slots) == 64);

@@ -73,6 +73,12 @@ std::string product_name(const Api& api, int device) {
   return {properties->name, ::strnlen(properties->name, sizeof properties->name)};
 }
 
+Status host_malloc_on(const Api& api, int device, void** memory, size_t bytes) {
+  const Status status = api.set_device(device);
+  if (status != kSuccess) return status;
+  return api.host_malloc(memory, bytes);
+}
+
 Error error(const Api& api, const std::string& what, Status status) {
   std::string why = "error " + std::to_string(status) + " of the CUDA runtime";
   if (status == kAbsent) {

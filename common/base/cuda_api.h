@@ -66,6 +66,10 @@ Result<const Api*> load();
 // As the driver names it, "NVIDIA H100 80GB HBM3"; "" when it does not say.
 std::string product_name(const Api& api, int device);
 
+// Page-locked host memory, taken on this GPU. A thread that has used no GPU yet would make a
+// context on GPU 0 for it, some 500 MiB of a card that may be another rank's.
+Status host_malloc_on(const Api& api, int device, void** memory, size_t bytes);
+
 // "cannot WHAT: out of memory", with a remedy where the function is absent.
 Error error(const Api& api, const std::string& what, Status status);
 

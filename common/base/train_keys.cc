@@ -227,7 +227,12 @@ constexpr TrainKey kKeys[] = {
      .meaning = "Parameters that are exempt from weight decay."},
     {.path = "workload.train.optimizer.moments", .field = HP_WORD(optimizer.moments),
      .meaning = "Type in which a worker keeps the two moments of a parameter. bf16 saves a "
-     "third of the memory of the state; with beta2 near 1 the second moment then stands still."},
+     "third of the memory of the state. It is rounded stochastically, with the same bits in each "
+     "run."},
+    {.path = "workload.train.optimizer.master", .field = HP_WORD(optimizer.master),
+     .meaning = "Type in which a worker keeps the parameters themselves. bf16 needs `precision: "
+     "bf16` and `moments: bf16`, and leaves 6 bytes of state for a parameter instead of 12. It is "
+     "rounded as moments are."},
     {.path = "workload.train.optimizer.clip", .field = HP_FIELD(optimizer.clip),
      .limits = {0, 1e9}, .meaning = "Largest global gradient norm; 0 = no clipping."},
 
@@ -336,9 +341,9 @@ constexpr TrainKey kKeys[] = {
      "activations: inputs of recomputed layers, with activation_checkpointing full and selective. "
      "Without effect on a CPU."},
     {.path = "workload.train.precision", .field = HP_WORD(precision),
-     .meaning = "Type of the forward and backward pass; weights and reductions are always fp32. "
-     "fp16 scales the loss. On a CPU its matmuls are computed in fp32 and rounded to fp16, which "
-     "is slow."},
+     .meaning = "Type of the forward and backward pass. Reductions are always fp32, weights too, "
+     "except with optimizer.master. fp16 scales the loss. On a CPU its matmuls are computed in "
+     "fp32 and rounded to fp16, which is slow."},
 
     {.path = "workload.train.loss_scale", .kind = kSection,
      .meaning = "fp16: the factor of the loss that keeps small gradients from vanishing. Where "

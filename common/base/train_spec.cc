@@ -251,6 +251,29 @@ void check_lora(const TrainSpec& t, SpecChecks& checks) {
   }
 }
 
+// Gathers send parameters in bf16 as they are, so they must be of the type of computation.
+void check_master(const TrainSpec& t, SpecChecks& checks) {
+  if (t.optimizer.master == StateType::kFp32) return;
+  const std::string at = "workload.train.optimizer.master";
+  if (t.precision != Precision::kBf16) {
+    checks.fail(at, std::string("expected fp32 with precision ") + to_word(t.precision) +
+                        ", or precision bf16; found bf16");
+  }
+  if (t.optimizer.moments == StateType::kFp32) {
+    checks.fail(at, "expected fp32 with moments fp32, or moments bf16; found bf16");
+  }
+  if (t.lora.on()) {
+    checks.fail(at, "expected fp32 with lora: the state of adapters is small; found bf16");
+  }
+  for (const Offload part : t.memory.offload) {
+    if (part == Offload::kActivations) continue;
+    checks.fail("workload.train.memory.offload",
+                std::string("expected no ") + to_word(part) +
+                    " with optimizer.master bf16: offload moves fp32 parameters; take one of the "
+                    "two");
+  }
+}
+
 // What no LibTorch does. What only some do, the trainer finds out (trainer/arch/gpu_attention.h).
 void check_gpu(const TrainSpec& t, SpecChecks& checks) {
   const std::string at = "workload.train.gpu.attention";
@@ -294,6 +317,7 @@ void check_train(const TrainSpec& t, int64_t world_size, SpecChecks& checks) {
   }
   check_parallelism(t, world_size, checks);
   check_loss_scale(t.loss_scale, checks);
+  check_master(t, checks);
   check_gpu(t, checks);
   check_lora(t, checks);
 }

@@ -16,8 +16,8 @@ namespace hpctl {
 // Choices of words. The order is that in which messages and docs/job-yaml.md list them.
 enum class Precision { kBf16, kFp16, kFp32 };
 constexpr auto words_of(Precision) { return std::to_array<const char*>({"bf16", "fp16", "fp32"}); }
-enum class MomentType { kFp32, kBf16 };
-constexpr auto words_of(MomentType) { return std::to_array<const char*>({"fp32", "bf16"}); }
+enum class StateType { kFp32, kBf16 };
+constexpr auto words_of(StateType) { return std::to_array<const char*>({"fp32", "bf16"}); }
 enum class DecayGroup { kNorms, kBiases, kEmbeddings };
 constexpr auto words_of(DecayGroup) {
   return std::to_array<const char*>({"norms", "biases", "embeddings"});
@@ -155,8 +155,9 @@ struct OptimizerSpec {
   double eps = 1e-8;
   double weight_decay = 0.1;
   std::vector<DecayGroup> no_decay = {DecayGroup::kNorms, DecayGroup::kBiases};
-  MomentType moments = MomentType::kFp32;
-  double clip = 1.0;  // global gradient norm; 0 = off
+  StateType moments = StateType::kFp32;
+  StateType master = StateType::kFp32;  // of the parameters that the optimizer steps from
+  double clip = 1.0;                    // global gradient norm; 0 = off
 };
 
 // Low-rank adapters (Hu et al. 2021): the base's weights W stay, W + alpha / rank * B A is used,

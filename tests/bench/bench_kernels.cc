@@ -26,6 +26,7 @@
 #include "trainer/arch/fused_rows.h"
 #include "trainer/arch/ops.h"
 #include "trainer/compat/torch_compat.h"
+#include "trainer/device/device.h"
 #include "trainer/kernels/attention.h"
 #include "trainer/kernels/level.h"
 #include "trainer/optim/adamw.h"
@@ -249,7 +250,10 @@ void measure_rows(at::ScalarType type, nlohmann::ordered_json& cases) {
 }
 
 template <typename M>
-M* moments_of(const Tensor& x) {
+constexpr at::ScalarType kTypeOf = std::is_same_v<M, uint16_t> ? at::kBFloat16 : at::kFloat;
+
+template <typename M>
+M* kept_in(const Tensor& x) {
   if constexpr (std::is_same_v<M, uint16_t>) {
     return reinterpret_cast<uint16_t*>(x.data_ptr<at::BFloat16>());
   } else {
@@ -257,42 +261,46 @@ M* moments_of(const Tensor& x) {
   }
 }
 
-// A step of AdamW out of place, as state is kept, beside PyTorch's operations of a step in place.
-// M is the type of moments; LibTorch's operations widen those of bf16, and round them.
-template <typename M>
-void measure_adamw(nlohmann::ordered_json& cases) {
+// A step of AdamW out of place, as state is kept, beside PyTorch's operations of a step in place. M
+// is the type of moments and P that of parameters; LibTorch's operations widen those of bf16, and
+// round them to nearest.
+template <typename M, typename P>
+void measure_adamw(const std::string& name, nlohmann::ordered_json& cases) {
   constexpr int64_t kCount = kModelElements;
-  const at::ScalarType type = std::is_same_v<M, uint16_t> ? at::kBFloat16 : at::kFloat;
-  const Tensor from[] = {at::randn({kCount}), at::randn({kCount}).to(type),
-                         at::rand({kCount}).to(type)};
-  const Tensor to[] = {at::empty({kCount}), at::empty({kCount}, type), at::empty({kCount}, type)};
+  const Tensor from[] = {at::randn({kCount}).to(kTypeOf<P>), at::randn({kCount}).to(kTypeOf<M>),
+                         at::rand({kCount}).to(kTypeOf<M>)};
+  const Tensor to[] = {at::empty({kCount}, kTypeOf<P>), at::empty({kCount}, kTypeOf<M>),
+                       at::empty({kCount}, kTypeOf<M>)};
   const Tensor gradient = at::randn({kCount});
   const AdamStep step(OptimizerSpec{}, 3, 1e-3, 1.0);
   const auto by_libtorch = [&] {
-    from[0].mul_(step.decay);
+    const Tensor p = from[0].to(at::kFloat).mul_(step.decay);
     const Tensor m = from[1].to(at::kFloat).mul_(step.beta1).add_(gradient, 1 - step.beta1);
     const Tensor v =
         from[2].to(at::kFloat).mul_(step.beta2).addcmul_(gradient, gradient, 1 - step.beta2);
     const Tensor root = (v.sqrt() * step.inverse_root_correction2).add_(step.eps);
-    from[0].addcdiv_(m, root, -step.step_size);
-    from[1].copy_(m);  // nothing where they are wide
+    p.addcdiv_(m, root, -step.step_size);
+    from[0].copy_(p);  // nothing where they are wide
+    from[1].copy_(m);
     from[2].copy_(v);
   };
-  const AdamSource<float, M> source = {from[0].data_ptr<float>(), moments_of<M>(from[1]),
-                                       moments_of<M>(from[2]), gradient.data_ptr<float>()};
-  const AdamTarget<float, M> target = {to[0].data_ptr<float>(), moments_of<M>(to[1]),
-                                       moments_of<M>(to[2])};
+  const AdamSource<float, M, P> source = {kept_in<P>(from[0]), kept_in<M>(from[1]),
+                                          kept_in<M>(from[2]), gradient.data_ptr<float>()};
+  const AdamTarget<float, M, P> target = {kept_in<P>(to[0]), kept_in<M>(to[1]), kept_in<M>(to[2])};
+  const RandomBits bits = random_bits(1, step, 0, 0);
   Rounds times;
   for (int round = 0; round <= kRounds; ++round) {
     times["libtorch"].emplace_back(milliseconds(by_libtorch), 0);
     for (const KernelLevel level : kernel_levels()) {
       const ScopedKernelLevel scoped(level);
-      times[to_word(level)].emplace_back(
-          milliseconds([&] { adamw(step, /*decayed=*/true, kCount, source, target); }), 0);
+      const auto ours = [&] {
+        host_device().adamw(step, /*decayed=*/true, bits, kCount, source, target);
+      };
+      times[to_word(level)].emplace_back(milliseconds(ours), 0);
     }
     if (round == 0) times.clear();
   }
-  report(name_of("AdamW", type), "6,160,384", 0, times, cases);
+  report(name, "6,160,384", 0, times, cases);
 }
 
 // The sum of squares in fp64, beside PyTorch's norm for clipping, which adds in fp32.
@@ -410,8 +418,9 @@ int main(int, char** argv) {
   }
   hpctl::measure_head(4096, 2048, 1024, cases);
   hpctl::measure_head(1024, 32000, 256, cases);
-  hpctl::measure_adamw<float>(cases);
-  hpctl::measure_adamw<uint16_t>(cases);
+  hpctl::measure_adamw<float, float>("AdamW", cases);
+  hpctl::measure_adamw<uint16_t, float>("AdamW, bf16", cases);
+  hpctl::measure_adamw<uint16_t, uint16_t>("AdamW, all bf16", cases);
   hpctl::measure_gradient_norm(cases);
   std::printf("%s\n",
               nlohmann::ordered_json{{"bench", "kernels"}, {"cases", cases}}.dump().c_str());

@@ -134,7 +134,7 @@ def rooflines(trainer, points, peak_tflops, gigabytes, done):
             continue
         yield {"what": what, "step_ms": step_ms, "ms": times,
                "floor_ms": roofline.floors(point.model, point.seq_len, point.micro,
-                                           2 if point.more.get("moments") == "bf16" else 4,
+                                           point.state_bytes(),
                                            point.more.get("recompute", "none"), peak_tflops,
                                            gigabytes)}
 

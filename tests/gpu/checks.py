@@ -28,7 +28,8 @@ def steps_of(run):
 
 
 # Of kernels_check.cc.
-KERNELS = ("rms_norm", "swiglu", "cross_entropy", "rotary", "attention", "adamw", "squares")
+KERNELS = ("rms_norm", "swiglu", "cross_entropy", "rotary", "attention", "adamw", "squares",
+           "weight_gradients")
 
 
 def check_kernels(program, device, kind, limit_s):

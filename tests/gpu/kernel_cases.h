@@ -94,5 +94,9 @@ std::vector<KernelCase> attention_cases(at::Device device);
 std::vector<std::string> adamw_problems(TorchDevice& device, const Repeat& repeat);
 // The sum of squares is that of a loop to kSquaresBound, and the same bits wherever it lies.
 std::vector<std::string> squares_problems(TorchDevice& device, const Repeat& repeat);
+// Gradients of weights in bf16, added in fp32 over two micro-batches as LibTorch does it on this
+// device, are those of the CPU in fp64 to product_error(), and the same bits again. Nothing is
+// tried where LibTorch has no such products.
+std::vector<std::string> weight_gradient_problems(at::Device device);
 
 }  // namespace hpctl::testing

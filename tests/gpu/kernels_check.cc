@@ -12,9 +12,9 @@
 //
 // Prints what it runs on, a line for each comparison that failed, for each kind of operation how
 // many there were and which came closest to its bound, and last all of them. What cannot be
-// computed at all is a failure as well, and the others are tried all the same: attention where
-// there are no kernels, too. Exit codes: 0 all passed, 1 one failed or there are no kernels, 2
-// wrong usage.
+// computed at all is a failure as well, and the others are tried all the same: attention and
+// gradients of weights where there are no kernels, too. Exit codes: 0 all passed, 1 one failed or
+// there are no kernels, 2 wrong usage.
 #include <algorithm>
 #include <array>
 #include <exception>
@@ -31,7 +31,7 @@ namespace hpctl::testing {
 namespace {
 
 constexpr std::array kKinds = {"rms_norm",  "swiglu", "cross_entropy", "rotary",
-                               "attention", "adamw",  "squares"};
+                               "attention", "adamw",  "squares",       "weight_gradients"};
 const std::vector<Element> kTypes = {Element::kFp32, Element::kBf16, Element::kFp16};
 
 const DeviceKernels* kernels_on(at::Device device) {
@@ -93,6 +93,7 @@ class Check {
 
   void check(const std::string& kind) {
     if (kind == "attention") return compare_all(kind, attention_cases(device_));
+    if (kind == "weight_gradients") return add(kind, weight_gradient_problems(device_));
     if (kernels_ == nullptr) return fail(kind + ": there are no kernels");
     if (kind == "rms_norm") compare_all(kind, norm_cases(*kernels_));
     if (kind == "swiglu") compare_all(kind, swiglu_cases(*kernels_));

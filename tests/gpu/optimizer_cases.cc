@@ -21,7 +21,7 @@ std::vector<float> random_floats(int64_t count, uint32_t seed) {
 }
 
 template <typename M>
-std::vector<M> moments_of(const std::vector<float>& values) {
+std::vector<M> kept_as(const std::vector<float>& values) {
   if constexpr (std::is_same_v<M, float>) {
     return values;
   } else {
@@ -46,38 +46,39 @@ std::vector<T> fetched(Device& device, const DeviceArray<T>& there) {
 }
 
 // Parameter and moments.
-template <typename M>
+template <typename P, typename M>
 struct AdamState {
-  std::vector<float> param;
+  std::vector<P> param;
   std::vector<M> exp_avg;
   std::vector<M> exp_avg_sq;
   bool operator==(const AdamState&) const = default;
 };
 
-// Elements from `first` on, in place.
-template <typename M>
-AdamState<M> step_of(Device& device, const AdamState<M>& state, const std::vector<float>& gradient,
-                     int64_t first, bool decayed) {
+// Elements from `first` on, in place. The random bits begin at a place whose number wraps around.
+template <typename P, typename M>
+AdamState<P, M> step_of(Device& device, const AdamState<P, M>& state,
+                        const std::vector<float>& gradient, int64_t first, bool decayed) {
   const AdamStep step(OptimizerSpec{}, 3, 1e-2, 0.7);
-  const DeviceArray<float> param = sent(device, state.param);
+  const DeviceArray<P> param = sent(device, state.param);
   const DeviceArray<M> exp_avg = sent(device, state.exp_avg);
   const DeviceArray<M> exp_avg_sq = sent(device, state.exp_avg_sq);
   const DeviceArray<float> slopes = sent(device, gradient);
-  const AdamTarget<float, M> to = {param.data() + first, exp_avg.data() + first,
-                                   exp_avg_sq.data() + first};
-  const AdamSource<float, M> from = {to.param, to.exp_avg, to.exp_avg_sq, slopes.data() + first};
-  device.adamw(step, decayed, static_cast<int64_t>(gradient.size()) - first, from, to);
+  const AdamTarget<float, M, P> to = {param.data() + first, exp_avg.data() + first,
+                                      exp_avg_sq.data() + first};
+  const AdamSource<float, M, P> from = {to.param, to.exp_avg, to.exp_avg_sq, slopes.data() + first};
+  const RandomBits bits = random_bits(17, step, 5, (int64_t{1} << 32) - 1000 + first);
+  device.adamw(step, decayed, bits, static_cast<int64_t>(gradient.size()) - first, from, to);
   return {fetched(device, param), fetched(device, exp_avg), fetched(device, exp_avg_sq)};
 }
 
-template <typename M>
-void add_adamw_problems(TorchDevice& device, const Repeat& repeat, const std::string& moments,
+template <typename P, typename M>
+void add_adamw_problems(TorchDevice& device, const Repeat& repeat, const std::string& types,
                         std::vector<std::string>& problems) {
   for (const int64_t count : {1, 5, 1000, 4099}) {
     std::vector<float> squares = random_floats(count, 3);
     for (float& value : squares) value *= value;
-    const AdamState<M> before = {random_floats(count, 1), moments_of<M>(random_floats(count, 2)),
-                                 moments_of<M>(squares)};
+    const AdamState<P, M> before = {kept_as<P>(random_floats(count, 1)),
+                                    kept_as<M>(random_floats(count, 2)), kept_as<M>(squares)};
     const std::vector<float> gradient = random_floats(count, 4);
     for (const int64_t first : {0, 1}) {
       if (first >= count) continue;
@@ -85,7 +86,7 @@ void add_adamw_problems(TorchDevice& device, const Repeat& repeat, const std::st
         const auto expected = step_of(host_device(), before, gradient, first, decayed);
         repeat([&] {
           if (step_of(device, before, gradient, first, decayed) == expected) return;
-          problems.push_back("AdamW with moments in " + moments + ", " + std::to_string(count) +
+          problems.push_back("AdamW with " + types + ", " + std::to_string(count) +
                              " elements from " + std::to_string(first) +
                              ": not the bits of the host");
         });
@@ -111,8 +112,9 @@ double squares_of(TorchDevice& device, const DeviceArray<float>& numbers, size_t
 
 std::vector<std::string> adamw_problems(TorchDevice& device, const Repeat& repeat) {
   std::vector<std::string> problems;
-  add_adamw_problems<float>(device, repeat, "fp32", problems);
-  add_adamw_problems<uint16_t>(device, repeat, "bf16", problems);
+  add_adamw_problems<float, float>(device, repeat, "state in fp32", problems);
+  add_adamw_problems<float, uint16_t>(device, repeat, "moments in bf16", problems);
+  add_adamw_problems<uint16_t, uint16_t>(device, repeat, "all state in bf16", problems);
   return problems;
 }
 

@@ -43,6 +43,10 @@ class Point:
     def tokens(self):
         return self.passes * self.micro * self.seq_len
 
+    def state_bytes(self):
+        return {"param": 2 if self.more.get("master") == "bf16" else 4,
+                "moment": 2 if self.more.get("moments") == "bf16" else 4}
+
     def skipped(self):
         return max(1, self.steps // 3)
 
@@ -55,6 +59,7 @@ class Point:
 FAST = {"gpu": {"deterministic": False}}
 CUDNN = {"gpu": {"attention": "cudnn", "deterministic": False}}
 LEAN = {"moments": "bf16", "recompute": "operations"}
+NARROW = {"moments": "bf16", "master": "bf16", "recompute": "full", "strategy": "no_shard"}
 OFFLOADED = {**LEAN, "offload": ["optimizer"]}
 
 # Llama at 262,144 tokens a step, Qwen2.5 at LLMQ's 524,288. Those of most worth come first.
@@ -65,6 +70,7 @@ ON_GPU = [
     Point("Qwen2.5-0.5B@1024", QWEN_05B, 1024, 8, 64),
     Point("Qwen2.5-1.5B@1024", QWEN_15B, 1024, 8, 64, 4),
     Point("Qwen2.5-3B@1024", QWEN_3B, 1024, 8, 64, 3),
+    Point("Qwen2.5-7B@1024+master", QWEN_7B, 1024, 2, 256, 2, NARROW),
     Point("Qwen2.5-7B@1024+offload", QWEN_7B, 1024, 8, 64, 3, OFFLOADED),
     Point("1B@8192", LLAMA_1B, 8192, 1, 32),
     Point("1B@8192+fast", LLAMA_1B, 8192, 1, 32, more=FAST),

@@ -74,9 +74,9 @@ def measured(path, steps, step_ms):
     return times
 
 
-def floors(m, seq_len, micro, moment_bytes, recompute, tflops, gigabytes):
+def floors(m, seq_len, micro, bytes_of, recompute, tflops, gigabytes):
     """Milliseconds that a step needs at least, by row, for what can be counted. Operands and logits
-    in bf16, state in fp32; the loss reads the logits twice and writes their gradient once; causal
+    in bf16, parameters and moments as bytes_of says, gradients in fp32; the loss reads the logits twice and writes their gradient once; causal
     attention, its backward pass at 2.5 times the forward one."""
     if not tflops or not gigabytes:
         return {}
@@ -93,7 +93,8 @@ def floors(m, seq_len, micro, moment_bytes, recompute, tflops, gigabytes):
             "rope": layers * tokens * (q + k) * 4 * (again + 1),
             "activation": layers * tokens * ffn * (6 * again + 10),
             "loss": tokens * m["vocab"] * (2 + 2 + 2),
-            "optimizer": parameters * (4 + 4 + 4 + 4 + 4 * moment_bytes)}
+            # Parameters and moments are read and written; the gradient is read twice.
+            "optimizer": parameters * (2 * bytes_of["param"] + 4 * bytes_of["moment"] + 8)}
     found = {row: count / tflops / 1e9 for row, count in flops.items()}
     found.update({row: count / gigabytes / 1e6 for row, count in read.items()})
     return found

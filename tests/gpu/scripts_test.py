@@ -95,18 +95,21 @@ class Roofline(unittest.TestCase):
         self.assertEqual((ms["GEMM"], ms["attention"], ms[roofline.BUBBLES]), (4.0, 1.0, 0.0))
 
     def test_the_least_that_a_step_needs(self):
-        least = roofline.floors(LLAMA_8B, 8192, 1, 4, "none", 989, 3350)
+        least = roofline.floors(LLAMA_8B, 8192, 1, FP32_STATE, "none", 989, 3350)
         # 6 operations for each of 7.5 billion weights in products and token; all 8.03 billion
         # parameters, 32 bytes of each, pass the memory.
         self.assertAlmostEqual(least["GEMM"], 6 * 7.505e9 * 8192 / 989e9, delta=1)
         self.assertAlmostEqual(least["optimizer"], 8.03e9 * 32 / 3350e6, delta=0.2)
         # Of bf16 logits 2 bytes each are read forward, and 2 read and 2 written backward.
         self.assertAlmostEqual(least["loss"], 6 * 8192 * 128256 / 3350e6, delta=1e-6)
-        self.assertGreater(roofline.floors(LLAMA_8B, 8192, 1, 4, "full", 989, 3350)["GEMM"],
-                           1.3 * least["GEMM"])
-        self.assertEqual(roofline.floors(LLAMA_8B, 8192, 1, 4, "none", None, None), {})
+        recomputed = roofline.floors(LLAMA_8B, 8192, 1, FP32_STATE, "full", 989, 3350)
+        self.assertGreater(recomputed["GEMM"], 1.3 * least["GEMM"])
+        narrow = roofline.floors(LLAMA_8B, 8192, 1, {"param": 2, "moment": 2}, "none", 989, 3350)
+        self.assertAlmostEqual(narrow["optimizer"], 8.03e9 * 20 / 3350e6, delta=0.2)
+        self.assertEqual(roofline.floors(LLAMA_8B, 8192, 1, FP32_STATE, "none", None, None), {})
 
 
+FP32_STATE = {"param": 4, "moment": 4}
 SMALL = {"dim": 64, "layers": 1, "heads": 4, "kv_heads": 2, "ffn": 192, "vocab": 50, "tied": True}
 
 

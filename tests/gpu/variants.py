@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of what a plain Llama in fp32 and bf16 leaves out: the other architectures, a sliding
-window, LoRA, fp16, moments in bf16. Each is a few steps of a small model.
+window, LoRA, fp16, state in bf16. Each is a few steps of a small model.
 
 Of random tokens the losses hardly depend on attention: without its window that of mistral is 1e-4
 away. The norm of the gradient is the sharper number: there it is 2e-2 away, documents 4e-2, qwen3
@@ -51,7 +51,9 @@ def checks(start, spec, fp32, bf16, checkpoint):
     others = [(what, beside, [start({**spec, **changes}) for _ in range(2)])
               for what, changes, beside in (
                   ("fp16", {"precision": "fp16"}, fp32),
-                  ("moments in bf16", {"precision": "bf16", "moments": "bf16"}, bf16))]
+                  ("moments in bf16", {"precision": "bf16", "moments": "bf16"}, bf16),
+                  ("all state in bf16",
+                   {"precision": "bf16", "moments": "bf16", "master": "bf16"}, bf16))]
     for what, runs in begun:
         yield from model_checks(what, *runs, fp32)
     for what, beside, (first, again) in others:

@@ -28,6 +28,32 @@ void attend_once(const TrainSpec& train, at::ScalarType compute, at::Device devi
   compat::backward(out, at::zeros_like(out));
 }
 
+// FlashAttention takes heads of 256 at most. What LibTorch takes for wider ones may have no
+// backward pass in a fixed order: it throws then.
+bool has_wide_heads_in_order(const TrainSpec& train) {
+  constexpr int64_t kWidestOfFlash = 256;
+  return train.gpu.attention == GpuAttention::kAuto && train.gpu.deterministic &&
+         train.precision != Precision::kFp32 && train.model.head_size() > kWidestOfFlash;
+}
+
+Outcome check_wide_heads(const TrainSpec& train, at::ScalarType compute, at::Device device,
+                         AttendByOneKernel* attend) {
+  if (attend == nullptr) return Ok{};  // products, or a kernel that is not asked
+  try {
+    attend_once(train, compute, device, attend);
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "workload.train.gpu.deterministic: LibTorch " + compat::torch_version() +
+                     " has no attention in a fixed order for heads of " +
+                     std::to_string(train.model.head_size()) + " on " + device.str() + ": " +
+                     error.what_without_backtrace() +
+                     "; say gpu.attention: products, or gpu.deterministic: false"};
+  }
+  return Ok{};
+}
+
 }  // namespace
 
 AttendByOneKernel* pinned_attention() {
@@ -36,6 +62,7 @@ AttendByOneKernel* pinned_attention() {
 
 Outcome check_gpu_attention(const TrainSpec& train, at::ScalarType compute, at::Device device,
                             AttendByOneKernel* attend) {
+  if (has_wide_heads_in_order(train)) return check_wide_heads(train, compute, device, attend);
   const GpuAttention asked = train.gpu.attention;
   if (asked == GpuAttention::kAuto || asked == GpuAttention::kProducts) return Ok{};
   const std::string libtorch = "LibTorch " + compat::torch_version();

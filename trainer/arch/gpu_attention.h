@@ -2,7 +2,9 @@
 // Whether this GPU and its LibTorch do what workload.train.gpu.attention asks for. Which GPUs,
 // types and head dimensions a kernel takes differs between releases, so LibTorch is asked, once, by
 // a call forward and backward: a job shall be refused when it starts, not in its first step, and
-// never be given another kernel than the one it named (docs/decisions/1405-gpu-keys.md).
+// never be given another kernel than the one it named (docs/decisions/1405-gpu-keys.md). Likewise
+// whether there is a kernel in a fixed order for heads that FlashAttention does not take, where the
+// job says `auto` and `deterministic: true`.
 #pragma once
 
 #include "common/base/result.h"

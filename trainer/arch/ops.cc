@@ -7,6 +7,7 @@
 
 #include "trainer/arch/element_data.h"
 #include "trainer/arch/model.h"
+#include "trainer/arch/wide_products.h"
 #include "trainer/kernels/level.h"
 #include "trainer/kernels/products.h"
 
@@ -244,6 +245,18 @@ struct HalfSilu : torch::autograd::Function<HalfSilu> {
 
 Tensor as_rows(const Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
+// Null where autograd's own gradients of weights are to be had.
+AddWideProduct* wide_product_for(const Tensor& x) {
+  return x.scalar_type() == at::kBFloat16 ? wide_product_of(x.device()) : nullptr;
+}
+
+Tensor linear_on_device(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  if (AddWideProduct* const add = wide_product_for(x)) {
+    return wide_projection(x, weight, bias, /*transposed=*/true, add);
+  }
+  return bias.defined() ? at::linear(x, weight, bias) : at::linear(x, weight);
+}
+
 // No bias, as nodes take it.
 Tensor bias_or_empty(const Tensor& bias, const Tensor& weight) {
   return bias.defined() ? bias : weight.detach().new_empty({0});
@@ -256,8 +269,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  if (!x.device().is_cpu())
-    return bias.defined() ? at::linear(x, weight, bias) : at::linear(x, weight);
+  if (!x.device().is_cpu()) return linear_on_device(x, weight, bias);
   std::vector<int64_t> shape = x.sizes().vec();
   shape.back() = weight.size(0);
   return Projection::apply(as_rows(x), weight, bias_or_empty(bias, weight), /*transposed=*/true)
@@ -284,8 +296,11 @@ variable_list linears(const Tensor& x, const variable_list& weights, const varia
 }
 
 Tensor addmm(const Tensor& bias, const Tensor& x, const Tensor& weight) {
-  return x.device().is_cpu() ? Projection::apply(x, weight, bias, /*transposed=*/false)
-                             : at::addmm(bias, x, weight);
+  if (x.device().is_cpu()) return Projection::apply(x, weight, bias, /*transposed=*/false);
+  if (AddWideProduct* const add = wide_product_for(x)) {
+    return wide_projection(x, weight, bias, /*transposed=*/false, add);
+  }
+  return at::addmm(bias, x, weight);
 }
 
 Tensor gelu(const Tensor& x) {

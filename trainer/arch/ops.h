@@ -6,7 +6,8 @@
 // of bf16 with weights are those of trainer/kernels/products.h where bf16_products() says so, which
 // also has a bound of the error of sums in fp32. Products with weights on a CPU, but in fp16, add
 // the weight's gradient to the one attached to it (at::Tensor::grad(), fp32 or fp64), with which
-// autograd then has nothing to do. All else is plain ATen.
+// autograd then has nothing to do. Those with weights in bf16 on a GPU do that where LibTorch can
+// (wide_products.h). All else is plain ATen.
 #pragma once
 
 #include <vector>

@@ -96,6 +96,15 @@ inline void compute_deterministically(bool deterministic) {
 #endif
 }
 
+// Partial sums of a product in bf16 or fp16 on a GPU stay in fp32 from here on. By default cuBLAS
+// may round them to the type of the operands.
+inline void keep_partial_sums_wide() {
+  at::globalContext().setAllowFP16ReductionCuBLAS(false);
+#if HP_TORCH_AT_LEAST(2, 0)
+  at::globalContext().setAllowBF16ReductionCuBLAS(false);
+#endif
+}
+
 // Causal attention in one kernel that never has all the weights in memory. q: [B, T, H, h]; k, v:
 // [B, T, K, h], K divides H -> [B, T, H, h].
 #if HP_TORCH_AT_LEAST(2, 4)
@@ -215,6 +224,26 @@ inline void fused_adamw(const at::Tensor&, const at::Tensor&, const at::Tensor&,
                         const at::Tensor&, const at::Tensor&, double, double, double, double,
                         double) {
   TORCH_CHECK(false, "LibTorch ", torch_version(), " has no fused AdamW");
+}
+#endif
+
+// sum += a b, matrices: the sum in fp32, the operands in bf16 or fp16, on a GPU. The first by one
+// kernel, which takes a sum in fp32 in some releases alone; the second by two passes.
+#if HP_TORCH_AT_LEAST(2, 8)
+inline constexpr bool kHasWideProducts = true;
+inline void add_wide_product(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b) {
+  at::addmm_out(sum, sum, a, b, at::kFloat, /*beta=*/1, /*alpha=*/1);
+}
+inline void make_and_add_wide_product(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b) {
+  sum.add_(at::mm(a, b, at::kFloat));
+}
+#else
+inline constexpr bool kHasWideProducts = false;
+inline void add_wide_product(at::Tensor&, const at::Tensor&, const at::Tensor&) {
+  TORCH_CHECK(false, "LibTorch ", torch_version(), " has no products of bf16 in fp32");
+}
+inline void make_and_add_wide_product(at::Tensor&, const at::Tensor&, const at::Tensor&) {
+  TORCH_CHECK(false, "LibTorch ", torch_version(), " has no products of bf16 in fp32");
 }
 #endif
 

@@ -55,9 +55,16 @@ class Device {
   // As adamw.h; source and target may be the same where the device is not the host.
   virtual void adamw(const AdamStep& step, bool decayed, int64_t count,
                      const AdamSource<float>& from, const AdamTarget<float>& to) = 0;
-  virtual void adamw(const AdamStep& step, bool decayed, int64_t count,
+  void adamw(const AdamStep& step, bool decayed, const RandomBits& /*nothing is rounded*/,
+             int64_t count, const AdamSource<float>& from, const AdamTarget<float>& to) {
+    adamw(step, decayed, count, from, to);
+  }
+  virtual void adamw(const AdamStep& step, bool decayed, const RandomBits& bits, int64_t count,
                      const AdamSource<float, uint16_t>& from,
                      const AdamTarget<float, uint16_t>& to) = 0;
+  virtual void adamw(const AdamStep& step, bool decayed, const RandomBits& bits, int64_t count,
+                     const AdamSource<float, uint16_t, uint16_t>& from,
+                     const AdamTarget<float, uint16_t, uint16_t>& to) = 0;
 
   // Copies to host memory of allocate_host(), which throws as allocate(), beside the work that
   // follows. A copy begins when all given before is done; what changes the memory calls

@@ -26,7 +26,8 @@ constexpr std::array<const char*, 3> kTypeNames = {"fp32", "bf16", "fp16"};
 
 struct KernelName {
   const char* name;
-  int types;  // of the first so many
+  int types;      // of the first so many
+  int first = 0;  // from this one on
 };
 
 int64_t divided(int64_t count, int64_t by) { return (count + by - 1) / by; }
@@ -83,9 +84,10 @@ std::string DeviceKernels::name_of(int kernel, int element) {
                                                                {"losses", 3},
                                                                {"cross_entropy_backward", 3},
                                                                {"adamw", 2},
+                                                               {"adamw_all", 2, 1},
                                                                {"squares", 1},
                                                                {"sum_partials", 1}}};
-  if (element >= kNames[kernel].types) return "";
+  if (element >= kNames[kernel].types || element < kNames[kernel].first) return "";
   return std::string(kNames[kernel].name) + "_" + kTypeNames[element];
 }
 
@@ -226,13 +228,16 @@ void DeviceKernels::cross_entropy_backward(Element type, int64_t rows,
   launch(kCrossEntropyBackward, type, rows, 0, stream, &pass);
 }
 
-void DeviceKernels::adamw(Element moments, device::AdamW pass, cuda::Stream stream) const {
+void DeviceKernels::adamw(Element params, Element moments, device::AdamW pass,
+                          cuda::Stream stream) const {
+  HP_CHECK(params == Element::kFp32 || params == moments);
+  const bool all = params != Element::kFp32;
   pass.packed = aligned({pass.param, pass.exp_avg, pass.exp_avg_sq, pass.gradient, pass.new_param,
                          pass.new_exp_avg, pass.new_exp_avg_sq})
                     ? 1
                     : 0;
-  launch(kAdamW, moments, divided(pass.count, device::kThreads * device::kAdamElements), 0, stream,
-         &pass);
+  launch(all ? kAdamWAll : kAdamW, moments,
+         divided(pass.count, device::kThreads * device::kAdamElements), 0, stream, &pass);
 }
 
 int64_t DeviceKernels::square_blocks(int64_t count) {

@@ -64,8 +64,8 @@ class DeviceKernels {
   void losses(Element type, device::Losses pass, cuda::Stream stream) const;
   void cross_entropy_backward(Element type, int64_t rows, device::CrossEntropyBackward pass,
                               cuda::Stream stream) const;
-  // `moments`: fp32 or bf16.
-  void adamw(Element moments, device::AdamW pass, cuda::Stream stream) const;
+  // `params` and `moments`: fp32 or bf16; the parameters are fp32 where the moments are.
+  void adamw(Element params, Element moments, device::AdamW pass, cuda::Stream stream) const;
   // Blocks of the sum of squares of so many numbers, and so Squares::partials.
   static int64_t square_blocks(int64_t count);
   void squares(device::Squares pass, cuda::Stream stream) const;
@@ -85,6 +85,7 @@ class DeviceKernels {
     kLosses,
     kCrossEntropyBackward,
     kAdamW,
+    kAdamWAll,
     kSquares,
     kSumPartials,
     kKernels

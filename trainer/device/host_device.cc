@@ -50,10 +50,15 @@ class HostDevice final : public Device {
              const AdamTarget<float>& to) override {
     hpctl::adamw(step, decayed, count, from, to);
   }
-  void adamw(const AdamStep& step, bool decayed, int64_t count,
+  void adamw(const AdamStep& step, bool decayed, const RandomBits& bits, int64_t count,
              const AdamSource<float, uint16_t>& from,
              const AdamTarget<float, uint16_t>& to) override {
-    hpctl::adamw(step, decayed, count, from, to);
+    hpctl::adamw(step, decayed, bits, count, from, to);
+  }
+  void adamw(const AdamStep& step, bool decayed, const RandomBits& bits, int64_t count,
+             const AdamSource<float, uint16_t, uint16_t>& from,
+             const AdamTarget<float, uint16_t, uint16_t>& to) override {
+    hpctl::adamw(step, decayed, bits, count, from, to);
   }
 
   void* allocate_host(size_t bytes) override { return allocate(bytes); }

@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/nccl_api.h"
 #include "trainer/comm/nccl_communicator.h"
+#include "trainer/device/adamw_operations.h"
 
 namespace hpctl {
 
@@ -27,33 +28,22 @@ int gpu_count() {
 std::vector<Element> types_of(const TrainSpec& train) {
   std::vector<Element> types = {Element::kFp32};
   const bool bf16 =
-      train.precision == Precision::kBf16 || train.optimizer.moments == MomentType::kBf16;
+      train.precision == Precision::kBf16 || train.optimizer.moments == StateType::kBf16;
   if (bf16) types.push_back(Element::kBf16);
   if (train.precision == Precision::kFp16) types.push_back(Element::kFp16);
   return types;
 }
 
 template <typename M>
-constexpr at::ScalarType kMoment = std::is_same_v<M, float> ? at::kFloat : at::kBFloat16;
-
-// adamw.cc, operation by operation.
-void adamw_step(const AdamStep& s, bool decayed, const at::Tensor& gradient, const at::Tensor& p,
-                const at::Tensor& m, const at::Tensor& v, at::Tensor new_p, at::Tensor new_m,
-                at::Tensor new_v) {
-  const at::Tensor g = gradient * s.gradient_scale;
-  const at::Tensor next_m = m.to(at::kFloat) * s.beta1 + g * (1.0 - s.beta1);
-  const at::Tensor next_v = v.to(at::kFloat) * s.beta2 + g * (1.0 - s.beta2) * g;
-  const at::Tensor denominator = next_v.sqrt() * s.inverse_root_correction2 + s.eps;
-  const at::Tensor change = next_m / denominator * s.step_size;
-  new_p.copy_(p * (decayed ? s.decay : 1.0) - change);
-  new_m.copy_(next_m);
-  new_v.copy_(next_v);
-}
+constexpr at::ScalarType kTypeOf = std::is_same_v<M, float> ? at::kFloat : at::kBFloat16;
+template <typename M>
+constexpr Element kElementOf = std::is_same_v<M, float> ? Element::kFp32 : Element::kBf16;
 
 }  // namespace
 
 void tell_libtorch(const GpuSpec& gpu) {
   compat::compute_deterministically(gpu.deterministic);
+  compat::keep_partial_sums_wide();
   if (gpu.attention == GpuAttention::kFlash) {
     compat::pin_fused_attention(compat::FusedKernel::kFlash);
   } else if (gpu.attention == GpuAttention::kCudnn) {
@@ -150,12 +140,12 @@ void TorchDevice::sum_of_squares(const std::vector<std::span<const float>>& part
   }
 }
 
-template <typename M>
-void TorchDevice::adamw_by_kernel(Element moments, const AdamStep& step, bool decayed,
-                                  int64_t count, const AdamSource<float, M>& from,
-                                  const AdamTarget<float, M>& to) const {
+template <typename M, typename P>
+void TorchDevice::adamw_by_kernel(const AdamStep& step, bool decayed, const RandomBits& bits,
+                                  int64_t count, const AdamSource<float, M, P>& from,
+                                  const AdamTarget<float, M, P>& to) const {
   const AdamFactors<float> f = adam_factors<float>(step, decayed);
-  kernels_->adamw(moments,
+  kernels_->adamw(kElementOf<P>, kElementOf<M>,
                   {.count = count,
                    .packed = 0,
                    .beta1 = f.beta1,
@@ -167,6 +157,9 @@ void TorchDevice::adamw_by_kernel(Element moments, const AdamStep& step, bool de
                    .step_size = f.step_size,
                    .inverse_root_correction2 = f.inverse_root_correction2,
                    .gradient_scale = f.gradient_scale,
+                   .bits_low = bits.low,
+                   .bits_high = bits.high,
+                   .first = bits.first,
                    .param = from.param,
                    .exp_avg = from.exp_avg,
                    .exp_avg_sq = from.exp_avg_sq,
@@ -177,11 +170,24 @@ void TorchDevice::adamw_by_kernel(Element moments, const AdamStep& step, bool de
                   compat::current_stream(device_));
 }
 
+template <typename M, typename P>
+void TorchDevice::adamw_by_operations(const AdamStep& step, bool decayed, const RandomBits& bits,
+                                      int64_t count, const AdamSource<float, M, P>& from,
+                                      const AdamTarget<float, M, P>& to) const {
+  for (int64_t at = 0; at < count; at += kChunk) {
+    const int64_t n = std::min(kChunk, count - at);
+    const auto param = [&](const P* memory) { return view(memory + at, n, kTypeOf<P>); };
+    const auto moment = [&](const M* memory) { return view(memory + at, n, kTypeOf<M>); };
+    const RandomBits of_part = {bits.low, bits.high, bits.first + static_cast<uint32_t>(at)};
+    hpctl::adamw_by_operations(step, decayed, of_part, view(from.gradient + at, n, at::kFloat),
+                               {param(from.param), moment(from.exp_avg), moment(from.exp_avg_sq)},
+                               {param(to.param), moment(to.exp_avg), moment(to.exp_avg_sq)});
+  }
+}
+
 void TorchDevice::adamw(const AdamStep& step, bool decayed, int64_t count,
                         const AdamSource<float>& from, const AdamTarget<float>& to) {
-  if (kernels_ != nullptr) {
-    return adamw_by_kernel(Element::kFp32, step, decayed, count, from, to);
-  }
+  if (kernels_ != nullptr) return adamw_by_kernel(step, decayed, {}, count, from, to);
   const bool in_place = from.param == to.param;
   if (device_.is_cuda() && in_place && compat::kHasFusedAdamW) {
     const auto options = at::TensorOptions(at::kFloat).device(device_);
@@ -195,27 +201,27 @@ void TorchDevice::adamw(const AdamStep& step, bool decayed, int64_t count,
                         decayed ? step.weight_decay : 0.0, step.eps);
     return;
   }
-  for (int64_t at = 0; at < count; at += kChunk) {
-    const int64_t n = std::min(kChunk, count - at);
-    const auto part = [&](const float* memory) { return view(memory + at, n, at::kFloat); };
-    adamw_step(step, decayed, part(from.gradient), part(from.param), part(from.exp_avg),
-               part(from.exp_avg_sq), part(to.param), part(to.exp_avg), part(to.exp_avg_sq));
-  }
+  adamw_by_operations(step, decayed, {}, count, from, to);
 }
 
-void TorchDevice::adamw(const AdamStep& step, bool decayed, int64_t count,
+template <typename P>
+void TorchDevice::adamw_rounded(const AdamStep& step, bool decayed, const RandomBits& bits,
+                                int64_t count, const AdamSource<float, uint16_t, P>& from,
+                                const AdamTarget<float, uint16_t, P>& to) const {
+  if (kernels_ != nullptr) return adamw_by_kernel(step, decayed, bits, count, from, to);
+  adamw_by_operations(step, decayed, bits, count, from, to);
+}
+
+void TorchDevice::adamw(const AdamStep& step, bool decayed, const RandomBits& bits, int64_t count,
                         const AdamSource<float, uint16_t>& from,
                         const AdamTarget<float, uint16_t>& to) {
-  if (kernels_ != nullptr) {
-    return adamw_by_kernel(Element::kBf16, step, decayed, count, from, to);
-  }
-  for (int64_t at = 0; at < count; at += kChunk) {
-    const int64_t n = std::min(kChunk, count - at);
-    const auto part = [&](const float* memory) { return view(memory + at, n, at::kFloat); };
-    const auto moment = [&](const uint16_t* memory) { return view(memory + at, n, at::kBFloat16); };
-    adamw_step(step, decayed, part(from.gradient), part(from.param), moment(from.exp_avg),
-               moment(from.exp_avg_sq), part(to.param), moment(to.exp_avg), moment(to.exp_avg_sq));
-  }
+  adamw_rounded(step, decayed, bits, count, from, to);
+}
+
+void TorchDevice::adamw(const AdamStep& step, bool decayed, const RandomBits& bits, int64_t count,
+                        const AdamSource<float, uint16_t, uint16_t>& from,
+                        const AdamTarget<float, uint16_t, uint16_t>& to) {
+  adamw_rounded(step, decayed, bits, count, from, to);
 }
 
 // Page-locked for a GPU, from its driver: LibTorch's own takes the next power of two, and is for
@@ -224,7 +230,7 @@ void* TorchDevice::allocate_host(size_t bytes) {
   const size_t size = std::max<size_t>(64, bytes);
   if (const auto cuda = cuda::load(); device_.is_cuda() && cuda.ok()) {
     void* memory = nullptr;
-    const cuda::Status status = (*cuda)->host_malloc(&memory, size);
+    const cuda::Status status = cuda::host_malloc_on(**cuda, device_.index(), &memory, size);
     if (status == cuda::kSuccess) return memory;
     if (status != cuda::kAbsent) {
       log_error("no " + std::to_string(size >> 20) +

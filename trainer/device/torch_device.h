@@ -52,9 +52,12 @@ class TorchDevice : public Device {
   void sum_of_squares(const std::vector<std::span<const float>>& parts, double* to) override;
   void adamw(const AdamStep& step, bool decayed, int64_t count, const AdamSource<float>& from,
              const AdamTarget<float>& to) override;
-  void adamw(const AdamStep& step, bool decayed, int64_t count,
+  void adamw(const AdamStep& step, bool decayed, const RandomBits& bits, int64_t count,
              const AdamSource<float, uint16_t>& from,
              const AdamTarget<float, uint16_t>& to) override;
+  void adamw(const AdamStep& step, bool decayed, const RandomBits& bits, int64_t count,
+             const AdamSource<float, uint16_t, uint16_t>& from,
+             const AdamTarget<float, uint16_t, uint16_t>& to) override;
   void* allocate_host(size_t bytes) override;
   void release_host(void* memory) noexcept override;
   void begin_download(const void* from, void* host, size_t bytes) override;
@@ -73,9 +76,19 @@ class TorchDevice : public Device {
   at::Tensor view(const void* memory, int64_t count, at::ScalarType type) const;
   // On a GPU: what `then` is given from here on comes behind what `first` was given so far.
   void wait_for(const c10::Stream& first, const c10::Stream& then) const;
-  template <typename M>
-  void adamw_by_kernel(Element moments, const AdamStep& step, bool decayed, int64_t count,
-                       const AdamSource<float, M>& from, const AdamTarget<float, M>& to) const;
+  template <typename M, typename P>
+  void adamw_by_kernel(const AdamStep& step, bool decayed, const RandomBits& bits, int64_t count,
+                       const AdamSource<float, M, P>& from,
+                       const AdamTarget<float, M, P>& to) const;
+  template <typename M, typename P>
+  void adamw_by_operations(const AdamStep& step, bool decayed, const RandomBits& bits,
+                           int64_t count, const AdamSource<float, M, P>& from,
+                           const AdamTarget<float, M, P>& to) const;
+  // With state in bf16.
+  template <typename P>
+  void adamw_rounded(const AdamStep& step, bool decayed, const RandomBits& bits, int64_t count,
+                     const AdamSource<float, uint16_t, P>& from,
+                     const AdamTarget<float, uint16_t, P>& to) const;
   void make_streams();
 
   at::Device device_;

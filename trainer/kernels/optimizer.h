@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "trainer/kernels/level.h"
+#include "trainer/kernels/random_rounding.h"
 
 namespace hpctl {
 
@@ -21,8 +22,8 @@ namespace hpctl {
 // those of the first moment, half of the second's and 4 in the denominator (root, factor, product,
 // sum), the quotient, two of the step size, the difference. One more is for what is of second
 // order. Relative to the magnitudes that a result is the sum of: |beta1 m| + |(1 - beta1) g|;
-// beta2 v + (1 - beta2) g^2; |p| + step size * the first of them / denominator. Moments in bf16 are
-// those rounded once more, by at most 2^-8 of themselves.
+// beta2 v + (1 - beta2) g^2; |p| + step size * the first of them / denominator. What is kept in
+// bf16 is rounded once more, up or down, by less than 2^-7 of itself.
 inline constexpr double kAdamErrorFp32 = 18 * 0x1p-24;
 
 // Bound of the error of a sum of squares of `count` numbers in fp32, relative to the sum: squares
@@ -32,19 +33,19 @@ constexpr double sum_of_squares_error(int64_t count) {
   return static_cast<double>(count / 16 + 16) * 0x1p-53;
 }
 
-// M is the type in which the moments are kept: T, or uint16_t for bf16 (rounded to nearest on the
-// way into memory; the parameter moves by the unrounded ones).
-template <typename T, typename M = T>
+// M is the type in which the moments are kept, P that of the parameter: T, or uint16_t for bf16
+// (rounded stochastically on the way into memory; the parameter moves by the unrounded moments).
+template <typename T, typename M = T, typename P = T>
 struct AdamSource {
-  const T* param;
+  const P* param;
   const M* exp_avg;
   const M* exp_avg_sq;
   const T* gradient;
 };
 
-template <typename T, typename M = T>
+template <typename T, typename M = T, typename P = T>
 struct AdamTarget {
-  T* param;
+  P* param;
   M* exp_avg;
   M* exp_avg_sq;
 };
@@ -68,8 +69,13 @@ struct OptimizerKernels {
   // Of elements [0, count). No source may overlap a target.
   void (*adamw)(const AdamFactors<T>& factors, int64_t count, const AdamSource<T>& from,
                 const AdamTarget<T>& to);
-  void (*adamw_bf16)(const AdamFactors<T>& factors, int64_t count,
+  // With moments in bf16.
+  void (*adamw_bf16)(const AdamFactors<T>& factors, const RandomBits& bits, int64_t count,
                      const AdamSource<T, uint16_t>& from, const AdamTarget<T, uint16_t>& to);
+  // With moments and parameters in bf16.
+  void (*adamw_all_bf16)(const AdamFactors<T>& factors, const RandomBits& bits, int64_t count,
+                         const AdamSource<T, uint16_t, uint16_t>& from,
+                         const AdamTarget<T, uint16_t, uint16_t>& to);
   // In fp64. Element i is added to lane i % 16, and the lanes in their order.
   double (*sum_of_squares)(const T* values, int64_t count);
 };

@@ -10,6 +10,7 @@
 
 #include "trainer/kernels/bf16.h"
 #include "trainer/kernels/optimizer.h"
+#include "trainer/kernels/random_rounding.h"
 #include "trainer/kernels/vectors.h"
 
 namespace hpctl::kernels {
@@ -17,7 +18,9 @@ namespace hpctl::kernels {
 template <typename T, typename Level>
 class OptimizerLoops {
  public:
-  static constexpr OptimizerKernels<T> table() { return {adamw<T>, adamw<uint16_t>, squares}; }
+  static constexpr OptimizerKernels<T> table() {
+    return {adamw, adamw_rounded<T>, adamw_rounded<uint16_t>, squares};
+  }
 
  private:
   static constexpr int64_t kChunk = 512;
@@ -25,8 +28,10 @@ class OptimizerLoops {
 
   static T widened(T x) { return x; }
   static T widened(uint16_t x) { return float_of_bf16(x); }
-  static void put(T& to, T x) { to = x; }
-  static void put(uint16_t& to, T x) { to = bf16_of(static_cast<float>(x)); }
+  static void put(T& to, T x, uint32_t) { to = x; }
+  static void put(uint16_t& to, T x, uint32_t random) {
+    to = bf16_at_random(static_cast<float>(x), random & 0xffffU);
+  }
 
   static T root(T x) {
     if constexpr (sizeof(T) == 4) {
@@ -36,21 +41,33 @@ class OptimizerLoops {
     }
   }
 
-  template <typename M>
-  static void adamw(const AdamFactors<T>& factors, int64_t count, const AdamSource<T, M>& from,
-                    const AdamTarget<T, M>& to) {
+  static void adamw(const AdamFactors<T>& factors, int64_t count, const AdamSource<T>& from,
+                    const AdamTarget<T>& to) {
+    update_all<T, T>(factors, {}, count, from, to);
+  }
+
+  template <typename P>
+  static void adamw_rounded(const AdamFactors<T>& factors, const RandomBits& bits, int64_t count,
+                            const AdamSource<T, uint16_t, P>& from,
+                            const AdamTarget<T, uint16_t, P>& to) {
+    update_all<uint16_t, P>(factors, bits, count, from, to);
+  }
+
+  template <typename M, typename P>
+  static void update_all(const AdamFactors<T>& factors, const RandomBits& bits, int64_t count,
+                         const AdamSource<T, M, P>& from, const AdamTarget<T, M, P>& to) {
     // What is in front of the first whole vector, and all of what is short.
     const int64_t ahead = count < 2 * kChunk ? count : unaligned(to.param);
-    update(factors, ahead, from, to);
+    update<M, P>(factors, bits, ahead, from, to);
     if (ahead == count) return;
-    alignas(Level::kBytes) T param[kChunk];
+    alignas(Level::kBytes) P param[kChunk];
     alignas(Level::kBytes) M exp_avg[kChunk];
     alignas(Level::kBytes) M exp_avg_sq[kChunk];
     for (int64_t i = ahead; i < count; i += kChunk) {
       const int64_t part = count - i < kChunk ? count - i : kChunk;
-      update<M>(factors, part,
-                {from.param + i, from.exp_avg + i, from.exp_avg_sq + i, from.gradient + i},
-                {param, exp_avg, exp_avg_sq});
+      update<M, P>(factors, {bits.low, bits.high, bits.first + static_cast<uint32_t>(i)}, part,
+                   {from.param + i, from.exp_avg + i, from.exp_avg_sq + i, from.gradient + i},
+                   {param, exp_avg, exp_avg_sq});
       store(to.param + i, param, part);
       store(to.exp_avg + i, exp_avg, part);
       store(to.exp_avg_sq + i, exp_avg_sq, part);
@@ -58,15 +75,16 @@ class OptimizerLoops {
     Level::settle();
   }
 
-  template <typename M>
-  static void update(const AdamFactors<T>& factors, int64_t count, const AdamSource<T, M>& from,
-                     const AdamTarget<T, M>& to) {
+  template <typename M, typename P>
+  static void update(const AdamFactors<T>& factors, const RandomBits& random, int64_t count,
+                     const AdamSource<T, M, P>& from, const AdamTarget<T, M, P>& to) {
     const AdamFactors<T> f = factors;
-    const T* __restrict p = from.param;
+    const RandomBits bits = random;
+    const P* __restrict p = from.param;
     const M* __restrict m = from.exp_avg;
     const M* __restrict v = from.exp_avg_sq;
     const T* __restrict gradient = from.gradient;
-    T* __restrict new_p = to.param;
+    P* __restrict new_p = to.param;
     M* __restrict new_m = to.exp_avg;
     M* __restrict new_v = to.exp_avg_sq;
     for (int64_t i = 0; i < count; ++i) {
@@ -74,9 +92,12 @@ class OptimizerLoops {
       const T next_m = f.beta1 * widened(m[i]) + f.one_minus_beta1 * g;
       const T next_v = f.beta2 * widened(v[i]) + f.one_minus_beta2 * g * g;
       const T denominator = root(next_v) * f.inverse_root_correction2 + f.eps;
-      put(new_m[i], next_m);
-      put(new_v[i], next_v);
-      new_p[i] = p[i] * f.decay - f.step_size * (next_m / denominator);
+      // Dead code where all is kept in T.
+      const uint32_t of_moments = moment_bits(bits, static_cast<uint32_t>(i));
+      put(new_m[i], next_m, of_moments);
+      put(new_v[i], next_v, of_moments >> 16);
+      put(new_p[i], widened(p[i]) * f.decay - f.step_size * (next_m / denominator),
+          param_bits(of_moments));
     }
   }
 

@@ -8,6 +8,7 @@
 
 #include "common/base/log.h"
 #include "trainer/arch/lora.h"
+#include "trainer/arch/wide_products.h"
 #include "trainer/checkpoint/lora_base.h"
 #include "trainer/plan/fit.h"
 #include "trainer/process/runtime.h"
@@ -167,6 +168,9 @@ Result<Environment> Generation::environment_here() {
   environment["ranks_by_node"] = ranks_by_node(nodes);
   note_gpu_keys(run_.train().gpu, environment);
   note_attention(run_.train(), run_.model().attention_by(), environment);
+  if (run_.train().precision == Precision::kBf16) {
+    note_wide_gradients(wide_product_of(at::Device(device_.name())) != nullptr, environment);
+  }
   return environment;
 }
 

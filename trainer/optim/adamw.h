@@ -9,9 +9,11 @@
 //   p = p - lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
 //
 // g is the gradient times `gradient_scale` (the clip factor). The same bits on every processor
-// (trainer/kernels/optimizer.h, where sources and targets are).
+// (trainer/kernels/optimizer.h, where sources and targets are). What is kept in bf16 is widened
+// first and rounded stochastically last.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "common/base/job_spec.h"
@@ -46,12 +48,19 @@ AdamFactors<T> adam_factors(const AdamStep& step, bool decayed) {
           .gradient_scale = static_cast<T>(step.gradient_scale)};
 }
 
+// For elements of block number `block`, from place `first` in it on, at this step of a job with
+// this seed.
+RandomBits random_bits(uint64_t seed, const AdamStep& step, size_t block, int64_t first);
+
 // Elements [0, count). Source and target must not overlap. `decayed` = false leaves out the first
 // line above (norms; see TensorSlot::no_decay).
 void adamw(const AdamStep& step, bool decayed, int64_t count, const AdamSource<float>& from,
            const AdamTarget<float>& to);
-void adamw(const AdamStep& step, bool decayed, int64_t count,
+void adamw(const AdamStep& step, bool decayed, const RandomBits& bits, int64_t count,
            const AdamSource<float, uint16_t>& from, const AdamTarget<float, uint16_t>& to);
+void adamw(const AdamStep& step, bool decayed, const RandomBits& bits, int64_t count,
+           const AdamSource<float, uint16_t, uint16_t>& from,
+           const AdamTarget<float, uint16_t, uint16_t>& to);
 void adamw(const AdamStep& step, bool decayed, int64_t count, const AdamSource<double>& from,
            const AdamTarget<double>& to);
 

@@ -160,11 +160,13 @@ void add_state(MemoryPlan& plan, const PlanSetting& s, const std::vector<Block>&
   const double copies = s.gpu ? 1 : 3;
   const std::string of = " of 1/" + std::to_string(shards) + " of the parameters" +
                          (s.gpu ? "" : ", two slots and what a save writes from");
-  plan.parts.push_back({"parameters", copies * shard * kFp32, "fp32" + of});
+  plan.parts.push_back({"parameters", copies * shard * param_bytes(s.train),
+                        to_word(s.train.optimizer.master) + of});
   plan.parts.push_back({"moments", copies * shard * 2 * moment_bytes(s.train),
                         std::string("two in ") + to_word(s.train.optimizer.moments) + of});
   if (!keeps_copies(s)) return;
-  plan.parts.push_back({kPeerSnapshotsPart, 3 * shard * (kFp32 + 2 * moment_bytes(s.train)),
+  plan.parts.push_back({kPeerSnapshotsPart,
+                        3 * shard * (param_bytes(s.train) + 2 * moment_bytes(s.train)),
                         "one more slot, and two for a peer's parameters and moments"});
 }
 
@@ -176,7 +178,8 @@ void add_buffers(MemoryPlan& plan, const PlanSetting& s, const std::vector<Block
   const double shard = elements_of(blocks, shards);
   const double partial =
       static_cast<double>(shard_capacity(static_cast<int64_t>(largest), shards)) * kFp32;
-  if (keeps_gradients(s.train)) {
+  // One worker's shard is the whole gradient (sharding_of()).
+  if (keeps_gradients(s.train) || shards == 1) {
     plan.parts.push_back({"gradients", whole * kFp32, "fp32, of all parameters"});
   } else {
     plan.parts.push_back(
@@ -184,9 +187,10 @@ void add_buffers(MemoryPlan& plan, const PlanSetting& s, const std::vector<Block
     plan.parts.push_back({"gradient buffers", 2 * largest * kFp32, "two blocks in fp32"});
   }
   // One shard in the type of computation is used where it lies.
-  const bool rounded = s.gpu && offloads_optimizer(s.train);
+  const bool offloaded = s.gpu && offloads_optimizer(s.train);
+  const bool as_computed = c == kFp32 || offloaded || c == param_bytes(s.train);
   const bool here = !(s.gpu && offloads_parameters(s.train));
-  if (shards == 1 && here && (c == kFp32 || rounded)) return;
+  if (shards == 1 && here && as_computed) return;
   if (keeps_parameters(s.train)) {
     plan.parts.push_back({"gathered blocks", whole * c, "all, for the whole step"});
   } else {
@@ -269,7 +273,11 @@ double compute_bytes(const TrainSpec& train) {
 }
 
 double moment_bytes(const TrainSpec& train) {
-  return train.optimizer.moments == MomentType::kBf16 ? 2 : kFp32;
+  return train.optimizer.moments == StateType::kBf16 ? 2 : kFp32;
+}
+
+double param_bytes(const TrainSpec& train) {
+  return train.optimizer.master == StateType::kBf16 ? 2 : kFp32;
 }
 
 int32_t shard_count(const PlanSetting& setting) {

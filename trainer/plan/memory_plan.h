@@ -66,7 +66,8 @@ struct MemoryPlan {
 
 // Of an element of parameters and activations as they are computed with.
 double compute_bytes(const TrainSpec& train);
-// Of one of the two moments of a parameter.
+// Of a parameter where the optimizer steps from it, and of one of its two moments.
+double param_bytes(const TrainSpec& train);
 double moment_bytes(const TrainSpec& train);
 // Workers that share one copy of parameters and moments.
 int32_t shard_count(const PlanSetting& setting);

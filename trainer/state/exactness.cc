@@ -27,6 +27,13 @@ std::string described(const StabilitySpec& s) {
   return json_text(json{{"factor", s.factor}, {"window", s.window}, {"z_score", s.z_score}});
 }
 
+// Without `master` where it is fp32, as in checkpoints from before there was a choice.
+std::string described(const OptimizerSpec& optimizer) {
+  json text = optimizer;
+  if (optimizer.master == StateType::kFp32) text.erase("master");
+  return json_text(text);
+}
+
 // Where the base lies changes nothing; which it is, another label tells.
 std::string described(LoraSpec lora) {
   lora.base.clear();
@@ -56,7 +63,7 @@ Environment environment_of(const TrainSpec& train) {
       // A label that stored checkpoints have: the name of `mask: documents` when it was alone.
       {"data.reset_at_documents", train.data.keeps_apart() ? "true" : "false"},
       {"loss", json_text(json(train.loss))},
-      {"optimizer", json_text(json(train.optimizer))},
+      {"optimizer", described(train.optimizer)},
       {"precision", to_word(train.precision)},
       {"schedule", described(train.schedule, train.steps)},
       {"stability", described(train.stability)},
@@ -65,6 +72,8 @@ Environment environment_of(const TrainSpec& train) {
   if (train.data.mask == DocumentMask::kBorders) environment["data.mask"] = "borders";
   if (train.lora.on()) environment["lora"] = described(train.lora);
   if (train.data.has_answers()) environment["data.format"] = to_word(train.data.format);
+  const bool narrow_state = train.optimizer.moments == StateType::kBf16;
+  if (narrow_state) environment["optimizer.rounding"] = "stochastic";
   if (!train.batch.ramp.empty()) environment["batch.ramp"] = json_text(json(train.batch.ramp));
   if (train.precision == Precision::kFp16)
     environment["loss_scale"] = json_text(json(train.loss_scale));
@@ -93,6 +102,10 @@ void note_weight_gradients(const TrainSpec& train, bool whole_gradients, Environ
       train.model.tied_embeddings) {
     environment["weight_gradients"] = "added by products";
   }
+}
+
+void note_wide_gradients(bool wide, Environment& environment) {
+  if (wide) environment["weight_gradients"] = "in fp32";
 }
 
 void note_bf16_products(const TrainSpec& train, Bf16Products products, Environment& environment) {

@@ -23,8 +23,9 @@ using Environment = std::map<std::string, std::string>;
 void write_environment(PacketWriter& w, const Environment& environment);
 Environment read_environment(PacketReader& r);
 
-// The labels that the job itself decides. Where the state lies, how often it is saved, and which
-// activations are computed twice changes no bits.
+// The labels that the job itself decides. Checkpoints of moments in bf16 without the label
+// "optimizer.rounding" were written when moments were rounded to nearest. Where the state lies, how
+// often it is saved, and which activations are computed twice changes no bits.
 Environment environment_of(const TrainSpec& train);
 
 // How ranks share nodes, for a library that adds in an order of its own: "8 8 4". `nodes` by rank.
@@ -38,6 +39,10 @@ void note_order_of_sums(int32_t ranks, Environment& environment);
 // label were written when sums were added that had been rounded first: a difference where there is
 // something to add to, or the weights are in bf16.
 void note_weight_gradients(const TrainSpec& train, bool whole_gradients, Environment& environment);
+
+// On a GPU in bf16: whether gradients of weights are added in fp32 before they are rounded
+// (trainer/arch/wide_products.h). Those of checkpoints without this label were rounded first.
+void note_wide_gradients(bool wide, Environment& environment);
 
 // How a CPU computes products of bf16 (trainer/kernels/level.h): other bits on processors with
 // matrix units. Checkpoints in bf16 without this label come from either.

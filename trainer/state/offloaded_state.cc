@@ -2,25 +2,16 @@
 #include "trainer/state/offloaded_state.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "trainer/plan/memory_plan.h"
 
 namespace hpctl {
 
-namespace {
-
-std::byte* address(StateArena& arena, StateKind kind, size_t block, int64_t first) {
-  void* const at = arena.element_bytes(kind) == sizeof(float)
-                       ? static_cast<void*>(arena.state(0, kind, block) + first)
-                       : static_cast<void*>(arena.bf16_state(0, kind, block) + first);
-  return static_cast<std::byte*>(at);
-}
-
-}  // namespace
-
 OffloadedState::OffloadedState(Device& device, const ArenaGeometry& geometry,
                                const TrainSpec& train)
     : device_(device),
+      seed_(train.seed),
       moment_bytes_(geometry.moment_bytes),
       rounding_(train.precision == Precision::kBf16   ? Rounding::kBf16
                 : train.precision == Precision::kFp16 ? Rounding::kFp16
@@ -58,7 +49,7 @@ WeightShards OffloadedState::weights(StateArena& arena) const {
   WeightShards shards;
   for (size_t b = 0; b < weights_begin_.size(); ++b) {
     const void* const values =
-        weights_are_arenas() ? address(arena, StateKind::kParam, b, 0) : weight_at(b, 0);
+        weights_are_arenas() ? arena.bytes_at(0, StateKind::kParam, b, 0) : weight_at(b, 0);
     shards.push_back({values, rounding_ != Rounding::kNone, on_host_});
   }
   return shards;
@@ -72,7 +63,7 @@ void OffloadedState::refresh(StateArena& arena) {
   if (weights_are_arenas()) return;
   for (size_t i = 0; i < pieces_.size(); ++i) {
     const Piece& piece = pieces_[i];
-    device_.begin_upload(address(arena, StateKind::kParam, piece.block, piece.first),
+    device_.begin_upload(arena.bytes_at(0, StateKind::kParam, piece.block, piece.first),
                          buffers_[i % 2].param.data(),
                          static_cast<size_t>(piece.count) * sizeof(float));
     device_.after_uploads();
@@ -101,7 +92,9 @@ void OffloadedState::begin_uploads(StateArena& arena, size_t i) {
   const Piece& piece = pieces_[i];
   const Buffers& to = buffers_[i % 2];
   const auto count = static_cast<size_t>(piece.count);
-  const auto from = [&](StateKind kind) { return address(arena, kind, piece.block, piece.first); };
+  const auto from = [&](StateKind kind) {
+    return arena.bytes_at(0, kind, piece.block, piece.first);
+  };
   device_.begin_upload(from(StateKind::kParam), to.param.data(), count * sizeof(float));
   device_.begin_upload(from(StateKind::kExpAvg), to.exp_avg.data(), count * moment_bytes_);
   device_.begin_upload(from(StateKind::kExpAvgSq), to.exp_avg_sq.data(), count * moment_bytes_);
@@ -111,7 +104,7 @@ void OffloadedState::begin_downloads(StateArena& arena, size_t i) {
   const Piece& piece = pieces_[i];
   const Buffers& from = buffers_[i % 2];
   const auto count = static_cast<size_t>(piece.count);
-  const auto to = [&](StateKind kind) { return address(arena, kind, piece.block, piece.first); };
+  const auto to = [&](StateKind kind) { return arena.bytes_at(0, kind, piece.block, piece.first); };
   device_.begin_download(from.param.data(), to(StateKind::kParam), count * sizeof(float));
   device_.begin_download(from.exp_avg.data(), to(StateKind::kExpAvg), count * moment_bytes_);
   device_.begin_download(from.exp_avg_sq.data(), to(StateKind::kExpAvgSq), count * moment_bytes_);
@@ -124,9 +117,12 @@ void OffloadedState::update(size_t i, const AdamStep& adam, const std::vector<De
   const ElementRange whole = {begin, begin + piece.count};
   const auto in_place = [&](auto* exp_avg, auto* exp_avg_sq, const DecayRange& part, int64_t at) {
     float* const param = buffers_[i % 2].param.data() + at;
-    device_.adamw(adam, part.decayed, part.range.size(),
-                  {param, exp_avg + at, exp_avg_sq + at, gradient + piece.first + at},
-                  {param, exp_avg + at, exp_avg_sq + at});
+    using Moment = std::remove_pointer_t<decltype(exp_avg)>;
+    const AdamTarget<float, Moment> to = {param, exp_avg + at, exp_avg_sq + at};
+    const AdamSource<float, Moment> from = {to.param, to.exp_avg, to.exp_avg_sq,
+                                            gradient + piece.first + at};
+    const RandomBits bits = random_bits(seed_, adam, piece.block, part.range.begin);
+    device_.adamw(adam, part.decayed, bits, part.range.size(), from, to);
   };
   void* const exp_avg = buffers_[i % 2].exp_avg.data();
   void* const exp_avg_sq = buffers_[i % 2].exp_avg_sq.data();

@@ -66,6 +66,7 @@ class OffloadedState {
   void renew_weights(size_t piece);
 
   Device& device_;
+  uint64_t seed_;
   size_t moment_bytes_;
   Rounding rounding_;
   bool on_host_;  // the weights

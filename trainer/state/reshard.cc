@@ -165,13 +165,8 @@ class Segments {
 void add_piece(Segments& segments, StateArena& arena, int slot, const Piece& piece,
                int64_t part_begin) {
   for (const StateKind kind : kStateKinds) {
-    const size_t each = arena.element_bytes(kind);
-    auto* const first =
-        each == sizeof(float)
-            ? reinterpret_cast<std::byte*>(arena.state(slot, kind, piece.block))
-            : reinterpret_cast<std::byte*>(arena.bf16_state(slot, kind, piece.block));
-    segments.add({first + static_cast<size_t>(piece.range.begin - part_begin) * each,
-                  static_cast<size_t>(piece.range.size()) * each});
+    segments.add({arena.bytes_at(slot, kind, piece.block, piece.range.begin - part_begin),
+                  static_cast<size_t>(piece.range.size()) * arena.element_bytes(kind)});
   }
 }
 

@@ -82,7 +82,7 @@ int64_t ArenaGeometry::shard_elements() const {
 }
 
 size_t ArenaGeometry::slot_bytes() const {
-  return static_cast<size_t>(shard_elements()) * (sizeof(float) + 2 * size_t{moment_bytes});
+  return static_cast<size_t>(shard_elements()) * (size_t{param_bytes} + 2 * size_t{moment_bytes});
 }
 
 size_t ArenaGeometry::state_at() const { return kArenaHeaderBytes + kArenaSlots * notes_bytes; }
@@ -123,6 +123,7 @@ Result<StateArena> StateArena::open(int fd, const ArenaGeometry& geometry) {
                     header.shard_count != geometry.shard_count ||
                     header.shard_elements != static_cast<uint64_t>(geometry.shard_elements())),
       std::pair("model", header.layout_hash != geometry.layout_hash),
+      std::pair("type of parameters", header.param_bytes != geometry.param_bytes),
       std::pair("type of moments", header.moment_bytes != geometry.moment_bytes)};
   for (const auto& [what, differs] : differences) {
     if (differs) return not_ours(std::string("it is of another ") + what);
@@ -192,6 +193,7 @@ void StateArena::write_header() {
   header_->magic = kArenaMagic;
   header_->version = kArenaVersion;
   header_->copied_index = geometry_.copied_index;
+  header_->param_bytes = geometry_.param_bytes;
   header_->moment_bytes = geometry_.moment_bytes;
   header_->shard_index = geometry_.shard_index;
   header_->shard_count = geometry_.shard_count;
@@ -216,22 +218,11 @@ StateArena::~StateArena() {
 void* StateArena::part(int slot, StateKind kind, size_t block) {
   HP_CHECK(slot >= 0 && slot < geometry_.all_slots());
   const auto elements = static_cast<size_t>(geometry_.shard_elements());
-  const size_t each = kind == StateKind::kParam ? sizeof(float) : geometry_.moment_bytes;
   size_t at = static_cast<size_t>(slot) * geometry_.slot_bytes();
-  if (kind != StateKind::kParam) at += elements * sizeof(float);
+  if (kind != StateKind::kParam) at += elements * geometry_.param_bytes;
   if (kind == StateKind::kExpAvgSq) at += elements * geometry_.moment_bytes;
-  at += static_cast<size_t>(block_begin_.at(block)) * each;
+  at += static_cast<size_t>(block_begin_.at(block)) * element_bytes(kind);
   return state_ + at;
-}
-
-float* StateArena::state(int slot, StateKind kind, size_t block) {
-  HP_CHECK(!is_bf16(kind));
-  return static_cast<float*>(part(slot, kind, block));
-}
-
-uint16_t* StateArena::bf16_state(int slot, StateKind kind, size_t block) {
-  HP_CHECK(is_bf16(kind));
-  return static_cast<uint16_t*>(part(slot, kind, block));
 }
 
 void StateArena::begin_read(int slot, StateKind kind, size_t block, int64_t first, int64_t count,
@@ -240,8 +231,8 @@ void StateArena::begin_read(int slot, StateKind kind, size_t block, int64_t firs
                          static_cast<size_t>(count) * element_bytes(kind));
 }
 
-const std::byte* StateArena::bytes_at(int slot, StateKind kind, size_t block, int64_t first) {
-  return static_cast<const std::byte*>(part(slot, kind, block)) +
+std::byte* StateArena::bytes_at(int slot, StateKind kind, size_t block, int64_t first) {
+  return static_cast<std::byte*>(part(slot, kind, block)) +
          static_cast<size_t>(first) * element_bytes(kind);
 }
 
@@ -249,7 +240,7 @@ void StateArena::write(int slot, StateKind kind, size_t block, int64_t first,
                        std::span<const float> values) {
   if (is_bf16(kind)) {
     std::vector<uint16_t> rounded;
-    uint16_t* to = bf16_state(slot, kind, block) + first;
+    uint16_t* to = elements<uint16_t>(slot, kind, block) + first;
     if (!device_.is_host()) rounded.resize(values.size());
     uint16_t* const host = device_.is_host() ? to : rounded.data();
     round_to_bf16(values.data(), host, static_cast<int64_t>(values.size()));

@@ -7,8 +7,8 @@
 //
 // Behind the header and the notes (common/base/arena_header.h), every part 64-byte aligned:
 //
-//   slot 0: parameters, exp_avg, exp_avg_sq: shard_elements each; parameters fp32, moments fp32 or
-//           bf16 (ArenaGeometry::moment_bytes)
+//   slot 0: parameters, exp_avg, exp_avg_sq: shard_elements each, fp32 or bf16
+//           (ArenaGeometry::param_bytes, moment_bytes)
 //   ...     the other slots of this rank's own states: the same
 //   ...     slots of the copies that it keeps for another rank (peer_snapshots.h), if any: the same
 //
@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "common/base/arena_header.h"
+#include "common/base/check.h"
 #include "common/base/result.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/device/device.h"
@@ -41,6 +42,7 @@ struct ArenaGeometry {
   uint64_t job = 0;
   int32_t shard_index = 0;
   int32_t shard_count = 1;
+  uint32_t param_bytes = 4;
   uint32_t moment_bytes = 4;
   int32_t slots = 2;                      // of own states: 2 to kOwnSlots; 1 on a device
   int32_t copies = 0;                     // slots behind them, for another rank's
@@ -53,6 +55,9 @@ struct ArenaGeometry {
                           const Mesh& mesh);
   int32_t all_slots() const { return slots + copies; }
   int64_t shard_elements() const;
+  size_t element_bytes(StateKind kind) const {
+    return kind == StateKind::kParam ? param_bytes : moment_bytes;
+  }
   size_t slot_bytes() const;
   size_t state_at() const;  // header and notes are before it
   size_t bytes() const;
@@ -70,7 +75,7 @@ class StateArena {
   // is not an arena of this geometry.
   static Result<StateArena> open(int fd, const ArenaGeometry& geometry);
   // Likewise, however the state was divided between the ranks then; slots and sharding are as
-  // found. kDataLoss where it is not an arena of this job, model and type of moments.
+  // found. kDataLoss where it is not an arena of this job, model and types.
   static Result<StateArena> open_former(int fd, const std::vector<Block>& blocks,
                                         const ArenaGeometry& geometry);
   // In memory of a device, which outlives it. Throws as Device::allocate.
@@ -83,19 +88,24 @@ class StateArena {
   StateArena& operator=(const StateArena&) = delete;
   StateArena& operator=(StateArena&&) = delete;
 
-  // Block b's part of one kind in one slot: geometry.block_capacity[b] floats, at an address of the
-  // device. Not for bf16 moments.
-  float* state(int slot, StateKind kind, size_t block);
-  // The same for moments that are bf16.
-  uint16_t* bf16_state(int slot, StateKind kind, size_t block);
+  // Block b's part of one kind in one slot: geometry.block_capacity[b] elements, at an address of
+  // the device. T as the kind is kept: float, or uint16_t for bf16.
+  template <typename T>
+  T* elements(int slot, StateKind kind, size_t block) {
+    HP_CHECK(sizeof(T) == element_bytes(kind));
+    return static_cast<T*>(part(slot, kind, block));
+  }
+  float* state(int slot, StateKind kind, size_t block) {
+    return elements<float>(slot, kind, block);
+  }
 
   // `count` elements from `first` on of block b's part as bytes, bf16 or fp32 as they are kept, as
   // Device::begin_download. What was read from bf16 is written back without loss.
   void begin_read(int slot, StateKind kind, size_t block, int64_t first, int64_t count,
                   std::byte* host);
   // The same where they lie, at an address of the device.
-  const std::byte* bytes_at(int slot, StateKind kind, size_t block, int64_t first);
-  size_t element_bytes(StateKind kind) const { return is_bf16(kind) ? 2 : sizeof(float); }
+  std::byte* bytes_at(int slot, StateKind kind, size_t block, int64_t first);
+  size_t element_bytes(StateKind kind) const { return geometry_.element_bytes(kind); }
   void write(int slot, StateKind kind, size_t block, int64_t first, std::span<const float> values);
   // 0 in all of the block's elements; on a GPU nothing is sent there.
   void clear(int slot, StateKind kind, size_t block);
@@ -128,9 +138,7 @@ class StateArena {
   StateArena(ArenaGeometry geometry, Device& device, DeviceArray<std::byte> memory);
   static Result<void*> map(int fd, const ArenaGeometry& geometry);
   void write_header();
-  bool is_bf16(StateKind kind) const {
-    return kind != StateKind::kParam && geometry_.moment_bytes == 2;
-  }
+  bool is_bf16(StateKind kind) const { return element_bytes(kind) == 2; }
   // Where header and notes have what is in `slot`.
   size_t header_index(int slot) const {
     const int behind = slot - geometry_.slots;

@@ -68,8 +68,8 @@ size_t notes_room(const StabilitySpec& stability) {
 ArenaGeometry geometry_of(const Workload& workload, const std::vector<Block>& blocks,
                           const Mesh& mesh, const Device& device) {
   ArenaGeometry geometry = ArenaGeometry::of(blocks, workload.job, workload.rank, mesh);
-  const bool bf16_moments = workload.train.optimizer.moments == MomentType::kBf16;
-  if (bf16_moments) geometry.moment_bytes = 2;
+  if (workload.train.optimizer.master == StateType::kBf16) geometry.param_bytes = 2;
+  if (workload.train.optimizer.moments == StateType::kBf16) geometry.moment_bytes = 2;
   // The third is for a save to read from, and the fourth, where copies at peers have the third.
   geometry.slots = device.is_host() ? 3 : 1;
   geometry.notes_bytes = notes_room(workload.train.stability);
@@ -230,7 +230,7 @@ ElementRange TrainingState::written(size_t block) const {
 std::span<float> TrainingState::host_part(StateKind kind, size_t block,
                                           std::vector<float>& otherwise) {
   const auto capacity = static_cast<size_t>(geometry().block_capacity[block]);
-  const bool fp32 = kind == StateKind::kParam || geometry().moment_bytes == sizeof(float);
+  const bool fp32 = arena_.element_bytes(kind) == sizeof(float);
   if (fp32 && arena_.device().is_host()) return {arena_.state(slot_, kind, block), capacity};
   otherwise.resize(capacity);
   return otherwise;
@@ -316,7 +316,8 @@ WeightShards TrainingState::weight_shards() {
   if (offloaded_) return offloaded_->weights(arena_);
   WeightShards shards;
   for (size_t b = 0; b < blocks_.size(); ++b) {
-    shards.push_back({.values = arena_.state(slot_, StateKind::kParam, b)});
+    shards.push_back({.values = arena_.bytes_at(slot_, StateKind::kParam, b, 0),
+                      .rounded = arena_.element_bytes(StateKind::kParam) == sizeof(uint16_t)});
   }
   return shards;
 }
@@ -326,8 +327,11 @@ void TrainingState::flip_parameter() {
   const size_t block = blocks_.size() / 2;
   const ElementRange range = padded_shard(block);
   const int64_t middle = range.size() / 2;
+  // A bf16 is the upper half of an fp32 number.
+  const size_t size = arena_.element_bytes(StateKind::kParam);
   std::array<std::byte, sizeof(float)> bytes{};
-  arena_.begin_read(slot_, StateKind::kParam, block, middle, 1, bytes.data());
+  arena_.begin_read(slot_, StateKind::kParam, block, middle, 1,
+                    bytes.data() + (sizeof(float) - size));
   device().await_downloads();
   const float value = std::bit_cast<float>(std::bit_cast<uint32_t>(bytes) ^ kBit);
   arena_.write(slot_, StateKind::kParam, block, middle, std::span(&value, 1));
@@ -388,25 +392,33 @@ int TrainingState::find_copy() const {
 
 void TrainingState::update_in_arena(int target, const AdamStep& adam,
                                     const std::vector<const float*>& gradients) {
+  if (geometry().param_bytes == sizeof(uint16_t)) {
+    update_as<uint16_t, uint16_t>(target, adam, gradients);
+  } else if (geometry().moment_bytes == sizeof(uint16_t)) {
+    update_as<uint16_t, float>(target, adam, gradients);
+  } else {
+    update_as<float, float>(target, adam, gradients);
+  }
+}
+
+// M and P are the types of moments and parameters, as in AdamSource.
+template <typename M, typename P>
+void TrainingState::update_as(int target, const AdamStep& adam,
+                              const std::vector<const float*>& gradients) {
   for (size_t b = 0; b < blocks_.size(); ++b) {
-    const ElementRange shard = padded_shard(b);
-    const auto step_with = [&](auto moment, ElementRange part, bool decayed) {
-      const int64_t at = part.begin - shard.begin;
-      arena_.device().adamw(
-          adam, decayed, part.size(),
-          {arena_.state(slot_, StateKind::kParam, b) + at, moment(slot_, StateKind::kExpAvg) + at,
-           moment(slot_, StateKind::kExpAvgSq) + at, gradients[b] + at},
-          {arena_.state(target, StateKind::kParam, b) + at, moment(target, StateKind::kExpAvg) + at,
-           moment(target, StateKind::kExpAvgSq) + at});
-    };
+    const int64_t begin = padded_shard(b).begin;
+    const auto param = [&](int slot) { return arena_.elements<P>(slot, StateKind::kParam, b); };
+    const auto moment = [&](int slot, StateKind kind) { return arena_.elements<M>(slot, kind, b); };
     for (const DecayRange& part : decay_[b]) {
-      if (geometry().moment_bytes == sizeof(float)) {
-        step_with([&](int slot, StateKind kind) { return arena_.state(slot, kind, b); }, part.range,
-                  part.decayed);
-      } else {
-        step_with([&](int slot, StateKind kind) { return arena_.bf16_state(slot, kind, b); },
-                  part.range, part.decayed);
-      }
+      const int64_t at = part.range.begin - begin;
+      const AdamSource<float, M, P> from = {
+          param(slot_) + at, moment(slot_, StateKind::kExpAvg) + at,
+          moment(slot_, StateKind::kExpAvgSq) + at, gradients[b] + at};
+      const AdamTarget<float, M, P> to = {param(target) + at,
+                                          moment(target, StateKind::kExpAvg) + at,
+                                          moment(target, StateKind::kExpAvgSq) + at};
+      const RandomBits bits = random_bits(workload_.train.seed, adam, b, part.range.begin);
+      arena_.device().adamw(adam, part.decayed, bits, part.range.size(), from, to);
     }
   }
 }

@@ -157,6 +157,8 @@ class TrainingState {
   void seal_filled();
   void update_in_arena(int target, const AdamStep& adam,
                        const std::vector<const float*>& gradients);
+  template <typename M, typename P>
+  void update_as(int target, const AdamStep& adam, const std::vector<const float*>& gradients);
   void note_inexact(std::string reason);  // "" = bit-exact
 
   StateArena arena_;

@@ -250,6 +250,20 @@ TEST(JobYaml, NamesMistakesOfTraining) {
        "j.yaml:8:63: workload.train.parallelism.reshard_after_forward: expected auto or never: "
        "strategy optimizer keeps whole parameters\n"},
       {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"
+             "    batch: {global: 1}\n    steps: 1\n    precision: fp16\n"
+             "    optimizer: {master: bf16}\n"),
+       "j.yaml:9:25: workload.train.optimizer.master: expected fp32 with precision fp16, or "
+       "precision bf16; found bf16\n"},
+      {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"
+             "    batch: {global: 1}\n    steps: 1\n    optimizer: {master: bf16}\n"),
+       "j.yaml:8:25: workload.train.optimizer.master: expected fp32 with moments fp32, or moments "
+       "bf16; found bf16\n"},
+      {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"
+             "    batch: {global: 1}\n    steps: 1\n    memory: {offload: [optimizer]}\n"
+             "    optimizer: {master: bf16, moments: bf16}\n"),
+       "j.yaml:8:14: workload.train.memory.offload: expected no optimizer with optimizer.master "
+       "bf16: offload moves fp32 parameters; take one of the two\n"},
+      {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"
              "    batch: {global: 1}\n    steps: 1\n    gpu: {attention: math, "
              "deterministic: no}\n"),
        "j.yaml:8:22: workload.train.gpu.attention: expected one of auto, flash, cudnn, products; "

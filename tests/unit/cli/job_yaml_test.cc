@@ -346,6 +346,8 @@ TEST(JobYaml, Adapters) {
               testing::HasSubstr("each once"));
   EXPECT_THAT(problem("lora: {base: b, rank: 8}\n    memory: {offload: [optimizer]}"),
               testing::HasSubstr("expected no optimizer with lora"));
+  EXPECT_THAT(problem("lora: {base: b, rank: 8}\n    optimizer: {moments: bf16, master: bf16}"),
+              testing::HasSubstr("optimizer.master: expected fp32 with lora"));
   EXPECT_THAT(problems_of(with("lora: {base: b, rank: 8}", "tiny-gpt")),
               testing::HasSubstr("rank: expected 0 with arch gpt"));
 }

@@ -126,7 +126,7 @@ JobSpec any_job(Rng& rng) {
   train.data.seq_len = int64_t{256} << below(4);
   train.batch.global = spec.world_size() * (1 + below(12)) + below(2);
   if (below(3) == 0) train.precision = Precision::kFp32;
-  if (below(3) == 0) train.optimizer.moments = MomentType::kBf16;
+  if (below(3) == 0) train.optimizer.moments = StateType::kBf16;
   if (below(4) == 0) train.memory.offload = {Offload::kOptimizer};
   if (below(6) == 0) train.memory.offload = {Offload::kActivations};
   if (below(6) == 0) train.shard_group = spec.workers_per_node;
@@ -451,7 +451,7 @@ TEST(Automatic, ItFitsOnNodesMinToo) {
   EXPECT_GT(need_on(spec, many.train, 1, true), 80 * kGiB * kUsableMemory);
   // Where nothing does, it is chosen for all of them and said.
   spec.workers_per_node = 1;
-  spec.train->optimizer.moments = MomentType::kFp32;
+  spec.train->optimizer.moments = StateType::kFp32;
   const Automatic all = choose(spec, gpu("h100"));
   EXPECT_EQ(all.misfit, "");
   EXPECT_THAT(all.chosen.basis, HasSubstr("nothing fits on nodes.min, 1"));

@@ -119,9 +119,11 @@ TEST(TorchDevice, ALongEvaluationIsSettledInParts) {
 }
 
 TEST(TorchDevice, TrainsByItsKernelsAsTheHostDoes) {
-  for (const char* moments : {"fp32", "bf16"}) {
-    const VariantJob host({"full", "fp32", moments});
-    const VariantJob kernels({"full", "fp32", moments});
+  const Variant wide = {"full", "fp32", "fp32"};
+  const Variant narrow_moments = {"full", "fp32", "bf16"};
+  for (const Variant& variant : {wide, narrow_moments}) {
+    const VariantJob host(variant);
+    const VariantJob kernels(variant);
     expect_finished(train(host, Kind::kHost));
     expect_finished(train(kernels, Kind::kTorchKernels));
     ASSERT_EQ(losses(kernels).size(), 8U);
@@ -129,10 +131,26 @@ TEST(TorchDevice, TrainsByItsKernelsAsTheHostDoes) {
   }
 }
 
+// All state in bf16 is updated in place; one rank uses it as its weights.
+TEST(TorchDevice, TrainsWithMasterWeightsInBf16AsTheHostDoes) {
+  for (const int workers : {1, 2}) {
+    const Variant narrow = {"full", "bf16", "bf16", {}, workers, "none", "bf16"};
+    const VariantJob host(narrow);
+    expect_finished(train(host, Kind::kHost));
+    for (const Kind kind : {Kind::kTorch, Kind::kTorchKernels}) {
+      const VariantJob device(narrow);
+      expect_finished(train(device, kind));
+      ASSERT_EQ(losses(device).size(), 8U);
+      for (size_t i = 0; i < 8; ++i) EXPECT_NEAR(losses(device)[i], losses(host)[i], 2e-2) << i;
+    }
+  }
+}
+
 TEST(TorchDevice, GoesOnFromItsCheckpointWithTheSameBits) {
-  const VariantJob whole({"full", "bf16", "bf16"});
+  const Variant narrow = {"full", "bf16", "bf16", {}, 2, "none", "bf16"};
+  const VariantJob whole(narrow);
   expect_finished(train(whole, Kind::kTorchNccl));
-  VariantJob resumed({"full", "bf16", "bf16"});
+  VariantJob resumed(narrow);
   resumed.resume_from(whole, "step-3.g1", 3);
   expect_finished(train(resumed, Kind::kTorchNccl));
   EXPECT_EQ(resumed.digest("step-8.g2"), whole.digest("step-8.g1")) << broken_promise("digest");
@@ -230,9 +248,10 @@ class TorchOperations : public ::testing::Test {
     }
     return made;
   }
-  DeviceArray<float> on_device(const std::vector<float>& host) {
-    DeviceArray<float> made(device_, host.size());
-    device_.upload(host.data(), made.data(), host.size() * sizeof(float));
+  template <typename T>
+  DeviceArray<T> on_device(const std::vector<T>& host) {
+    DeviceArray<T> made(device_, host.size());
+    device_.upload(host.data(), made.data(), host.size() * sizeof(T));
     return made;
   }
   template <typename T>
@@ -314,6 +333,51 @@ TEST_F(TorchOperations, AdamWInPlaceIsTheHosts) {
   }
   EXPECT_EQ(on_host(dm), new_m);
   EXPECT_EQ(on_host(dv), new_v);
+}
+
+// LibTorch's operations round by the host's random bits. What they round may differ by an ulp of
+// fp32, so a few results are the other neighbour of that number.
+TEST_F(TorchOperations, AdamWRoundsBf16AsTheHost) {
+  const AdamStep step(OptimizerSpec{}, 3, 1e-2, 0.7);
+  const RandomBits bits = random_bits(17, step, 5, (int64_t{1} << 32) - 100);
+  const auto narrow = [](std::vector<float> values) {
+    std::vector<uint16_t> rounded(values.size());
+    round_to_bf16(values.data(), rounded.data(), static_cast<int64_t>(values.size()));
+    return rounded;
+  };
+  std::vector<float> squares = values(2);
+  for (float& value : squares) value *= value;
+  const std::vector<uint16_t> p = narrow(values(5));
+  const std::vector<uint16_t> m = narrow(values(7));
+  const std::vector<uint16_t> v = narrow(squares);
+  const std::vector<float> g = values(11);
+  std::vector<uint16_t> new_p(kCount);
+  std::vector<uint16_t> new_m(kCount);
+  std::vector<uint16_t> new_v(kCount);
+  using Source = AdamSource<float, uint16_t, uint16_t>;
+  using Target = AdamTarget<float, uint16_t, uint16_t>;
+  host_device().adamw(step, true, bits, kCount, Source{p.data(), m.data(), v.data(), g.data()},
+                      Target{new_p.data(), new_m.data(), new_v.data()});
+  const DeviceArray<uint16_t> dp = on_device(p);
+  const DeviceArray<uint16_t> dm = on_device(m);
+  const DeviceArray<uint16_t> dv = on_device(v);
+  const DeviceArray<float> dg = on_device(g);
+  Device& device = device_;
+  device.adamw(step, true, bits, kCount, Source{dp.data(), dm.data(), dv.data(), dg.data()},
+               Target{dp.data(), dm.data(), dv.data()});
+  const auto expect_alike = [](const std::vector<uint16_t>& found,
+                               const std::vector<uint16_t>& expected) {
+    int64_t others = 0;
+    for (size_t i = 0; i < found.size(); ++i) {
+      if (found[i] == expected[i]) continue;
+      ++others;
+      EXPECT_LE(std::abs(int{found[i]} - int{expected[i]}), 1) << i;
+    }
+    EXPECT_LE(others, kCount / 1000);
+  };
+  expect_alike(on_host(dp), new_p);
+  expect_alike(on_host(dm), new_m);
+  expect_alike(on_host(dv), new_v);
 }
 
 // Of the types that the GPU's kernels are loaded for; the host's loss wants fp16 wide.

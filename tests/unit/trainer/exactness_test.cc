@@ -40,7 +40,8 @@ TEST(Exactness, WhatChangesBitsIsSeen) {
   expect("loss", [](TrainSpec& t) { t.loss.chunk_tokens = 64; });
   expect("loss", [](TrainSpec& t) { t.loss.z_loss = 1e-4; });
   expect("optimizer", [](TrainSpec& t) { t.optimizer.lr = 1; });
-  expect("optimizer", [](TrainSpec& t) { t.optimizer.moments = MomentType::kBf16; });
+  expect("optimizer", [](TrainSpec& t) { t.optimizer.moments = StateType::kBf16; });
+  expect("optimizer", [](TrainSpec& t) { t.optimizer.master = StateType::kBf16; });
   expect("precision", [](TrainSpec& t) { t.precision = Precision::kFp32; });
   expect("schedule", [](TrainSpec& t) { t.schedule.warmup_steps = 9; });
   expect("schedule", [](TrainSpec& t) { t.steps = 9; });
@@ -86,6 +87,25 @@ TEST(Exactness, OnceLostStaysLost) {
   loaded.exact = false;
   loaded.inexact_reason = "before";
   EXPECT_EQ(inexact_reason(loaded, 2, loaded.environment), "before");
+}
+
+// Those of moments in bf16 that were written when these were rounded to nearest.
+TEST(Exactness, StochasticRoundingIsADifferenceForStateInBf16) {
+  TrainSpec train;
+  train.optimizer.moments = StateType::kBf16;
+  Manifest old = written_by(train);
+  EXPECT_EQ(inexact_reason(old, 2, environment_of(train)), "");
+  old.environment.erase("optimizer.rounding");
+  EXPECT_EQ(inexact_reason(old, 2, environment_of(train)),
+            "optimizer.rounding changed from (not recorded) to stochastic after step 7");
+  EXPECT_FALSE(environment_of({}).contains("optimizer.rounding")) << "fp32 is not rounded";
+}
+
+// A key that came later leaves the label of jobs without it as it was.
+TEST(Exactness, LabelOfTheOptimizerIsThatOfEarlierReleases) {
+  EXPECT_EQ(environment_of({}).at("optimizer"),
+            R"({"beta1":0.9,"beta2":0.95,"clip":1.0,"eps":1e-08,"lr":0.0003,"moments":"fp32",)"
+            R"("no_decay":["norms","biases"],"weight_decay":0.1})");
 }
 
 // Checkpoints that were written when more than three ranks were added one after the other.

@@ -81,6 +81,28 @@ TEST(GpuAttention, WhatIsRefusedNamesKeyCauseAndRemedy) {
   EXPECT_THAT(reason(GpuAttention::kFlash, nullptr), HasSubstr("cannot be told one kernel"));
 }
 
+// It threw in the backward pass of the first step, and again after each restart.
+TEST(GpuAttention, WideHeadsNeedABackwardPassInAFixedOrder) {
+  TrainSpec train = asking_for(GpuAttention::kAuto);
+  train.model.dim = 4 * 288;
+  train.data.seq_len = 8;
+  EXPECT_TRUE(checked(train, takes_all).ok());
+  EXPECT_TRUE(checked(train, nullptr).ok()) << "an old LibTorch attends by products";
+  const Outcome outcome = checked(train, refuses_backward);
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(outcome.error().message, StartsWith("workload.train.gpu.deterministic: LibTorch "));
+  EXPECT_THAT(outcome.error().message,
+              HasSubstr("no attention in a fixed order for heads of 288 on cpu: backward takes"));
+  train.gpu.deterministic = false;
+  EXPECT_TRUE(checked(train, refuses_backward).ok());
+  train.gpu = {.attention = GpuAttention::kProducts};
+  EXPECT_TRUE(checked(train, refuses_backward).ok());
+  train.gpu = {};
+  train.model.dim = 4 * 256;
+  EXPECT_TRUE(checked(train, refuses_backward).ok()) << "FlashAttention takes these";
+}
+
 TEST(GpuAttention, AWindowIsRefusedWhereNoKernelHasOne) {
   TrainSpec train = asking_for(GpuAttention::kFlash);
   train.model.sliding_window = 24;
@@ -130,6 +152,9 @@ TEST(GpuKeys, LibTorchIsToldWhetherToBeDeterministic) {
   tell_libtorch({});
   EXPECT_TRUE(context.deterministicAlgorithms());
   EXPECT_FALSE(context.deterministicAlgorithmsWarnOnly());
+#if !HP_TORCH_AT_LEAST(2, 9)  // of another type from there on
+  EXPECT_FALSE(context.allowFP16ReductionCuBLAS()) << "partial sums stay in fp32";
+#endif
   tell_libtorch({.deterministic = false});
   EXPECT_FALSE(context.deterministicAlgorithms());
 }

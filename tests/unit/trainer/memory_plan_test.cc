@@ -12,6 +12,7 @@
 #include "tests/unit/trainer/planned_job.h"
 #include "trainer/arch/lora.h"
 #include "trainer/arch/registry.h"
+#include "trainer/parallel/mesh.h"
 #include "trainer/plan/fit.h"
 #include "trainer/plan/speed_plan.h"
 
@@ -44,8 +45,39 @@ TEST(MemoryPlan, StateIsSixteenBytesPerParameterOverTheShards) {
   const double parameters = parts["parameters"];
   parts = parts_of(planned_job("llama3-8b", 4, 32));
   EXPECT_NEAR(parts["parameters"] / (parameters / 32), 1, 1e-4);
-  one.train.optimizer.moments = MomentType::kBf16;
+  one.train.optimizer.moments = StateType::kBf16;
   EXPECT_EQ(parts_of(one)["moments"], parameters);
+  one.train.optimizer.master = StateType::kBf16;
+  parts = parts_of(one);
+  EXPECT_EQ(parts["parameters"], parameters / 2);
+  EXPECT_FALSE(parts.contains("gathered blocks")) << "what is computed with is the state";
+}
+
+// As sharding_of() has it: micro-batches of one worker are added up in place.
+TEST(MemoryPlan, OneWorkerHasNoBuffersOfGradients) {
+  PlanSetting one = planned_job("llama3-8b", 1, 8);
+  one.workers_per_node = 1;
+  one.train.strategy = Strategy::kFull;
+  EXPECT_TRUE(sharding_of(one.train, 1)->whole_gradients);
+  auto parts = parts_of(one);
+  EXPECT_FALSE(parts.contains("gradient buffers"));
+  one.train.strategy = Strategy::kNoShard;
+  EXPECT_EQ(parts["gradients"], parts_of(one)["gradients"]);
+}
+
+// With state in bf16 a parameter takes 10 bytes, of which 4 are its gradient. A plan may have 90 %
+// of the card.
+TEST(MemoryPlan, SevenBillionParametersFitOneGpuOf80GB) {
+  PlanSetting s = planned_job("qwen2.5-7b", 1, 512);
+  s.workers_per_node = 1;
+  s.train.data.seq_len = 1024;
+  s.train.batch.micro = 2;
+  s.train.strategy = Strategy::kNoShard;
+  s.train.memory.activation_checkpointing = Checkpointing::kFull;
+  s.train.optimizer.moments = StateType::kBf16;
+  EXPECT_GT(total_of(s), 80 * kGiB);
+  s.train.optimizer.master = StateType::kBf16;
+  EXPECT_LT(total_of(s), 0.9 * 80 * kGiB);
 }
 
 // What is trained has gradients and moments; the rest is there once, in the type of computation.

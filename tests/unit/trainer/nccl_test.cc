@@ -23,6 +23,7 @@
 extern "C" {  // the stubs'
 int stub_nccl_running();
 int stub_cuda_blocked();
+int stub_cuda_contexts_unasked();
 void stub_cuda_advance(int ms);
 }
 
@@ -121,6 +122,26 @@ class Setting {
 };
 
 // The one rank's computation is held for 7 ms until the other begins; the other's is not held.
+// A thread that has used no GPU, as those that save and read data, makes no context on GPU 0.
+TEST(HostMemory, IsTakenOnTheRanksOwnGpu) {
+  const cuda::Api& cuda = *cuda::load().value();
+  const auto taken_by_new_thread = [&](auto take) {
+    const int before = stub_cuda_contexts_unasked();
+    std::thread([&] {
+      void* memory = nullptr;
+      EXPECT_EQ(take(&memory), cuda::kSuccess);
+      EXPECT_EQ(cuda.host_free(memory), cuda::kSuccess);
+    }).join();
+    return stub_cuda_contexts_unasked() - before;
+  };
+  EXPECT_EQ(taken_by_new_thread([&](void** to) { return cuda::host_malloc_on(cuda, 0, to, 8); }),
+            0);
+  EXPECT_EQ(taken_by_new_thread([&](void** to) { return cuda.host_malloc(to, 8); }), 1)
+      << "the stub sees it";
+  void* memory = nullptr;
+  EXPECT_NE(cuda::host_malloc_on(cuda, 99, &memory, 8), cuda::kSuccess) << "no such GPU";
+}
+
 TEST(Nccl, StreamsTellHowLongTheyWaitedAndWhatIsCompleted) {
   std::promise<void> connected;
   std::promise<void> seven_ms_later;

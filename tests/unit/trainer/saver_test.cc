@@ -24,8 +24,8 @@ using test::Steps;
 constexpr int kStepsMeanwhile = 5;  // more than there are slots
 constexpr uint64_t kStepsAtMost = 2'000;
 
-Workload saving_workload(const CommunicatorOptions& options, Strategy strategy,
-                         MomentType moments) {
+// With `moments` in bf16 all state is.
+Workload saving_workload(const CommunicatorOptions& options, Strategy strategy, StateType moments) {
   Workload workload;
   workload.generation = 1;
   workload.rank = options.rank;
@@ -33,7 +33,7 @@ Workload saving_workload(const CommunicatorOptions& options, Strategy strategy,
   workload.checkpoint_dir = options.rendezvous_dir + "-checkpoints";
   workload.train.model = *model_preset("tiny");
   workload.train.strategy = strategy;
-  workload.train.optimizer.moments = moments;
+  workload.train.optimizer.moments = workload.train.optimizer.master = moments;
   workload.train.seed = 3;
   return workload;
 }
@@ -69,7 +69,7 @@ void save_while_training(Communicator& world, const Workload& workload) {
   EXPECT_TRUE(bytes_of(loaded) == saved) << "rank " << workload.rank;
 }
 
-void expect_whole_saves(Strategy strategy, MomentType moments) {
+void expect_whole_saves(Strategy strategy, StateType moments) {
   test::on_every_rank(2, [=](const CommunicatorOptions& options) {
     const auto comm = make_communicator(options);
     test::take_part(*comm, [&](Communicator& world) {
@@ -80,7 +80,7 @@ void expect_whole_saves(Strategy strategy, MomentType moments) {
 
 // On CPUs no strategy copies anything for it, on the training thread or another.
 TEST(Saver, WritesWhatWasTheNewestAlthoughStepsGoOn) {
-  for (const MomentType moments : {MomentType::kFp32, MomentType::kBf16}) {
+  for (const StateType moments : {StateType::kFp32, StateType::kBf16}) {
     expect_whole_saves(Strategy::kFull, moments);
     expect_whole_saves(Strategy::kNoShard, moments);  // each writes a part of its slot
   }
@@ -93,7 +93,7 @@ CommunicatorOptions one_of(int world_size) {
 }
 
 TEST(TrainingState, StepsLeaveAHeldStateAlone) {
-  TrainingState state = make_state(saving_workload(one_of(1), Strategy::kFull, MomentType::kFp32));
+  TrainingState state = make_state(saving_workload(one_of(1), Strategy::kFull, StateType::kFp32));
   Steps steps(state);
   steps.take();
   const ElementRange range = state.padded_shard(1);

@@ -201,6 +201,9 @@ TEST(StateArena, OfAnotherJobShardModelOrSizeIsNotGoneOnFrom) {
   other = geometry;
   other.moment_bytes = 2;
   EXPECT_THAT(refusal(other), HasSubstr("another size"));
+  other = geometry;
+  other.param_bytes = 2;
+  EXPECT_THAT(refusal(other), HasSubstr("another size"));
   ASSERT_EQ(pwrite(fd.get(), "damage", 6, 0), 6);
   EXPECT_THAT(refusal(geometry), HasSubstr("another kind"));
 }

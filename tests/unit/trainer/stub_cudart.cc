@@ -56,6 +56,10 @@ class Stream {
   std::thread thread_;
 };
 
+// The device that this thread has chosen.
+thread_local int chosen_device = -1;
+std::atomic<int> contexts_unasked{0};
+
 std::atomic<int> clock_ms{0};
 std::atomic<int> blocked{0};
 
@@ -103,7 +107,9 @@ int cudaGetDeviceCount(int* count) {
 int cudaSetDevice(int device) {
   int count = 0;
   cudaGetDeviceCount(&count);
-  return device >= 0 && device < count ? 0 : 101;  // cudaErrorInvalidDevice
+  if (device < 0 || device >= count) return 101;  // cudaErrorInvalidDevice
+  chosen_device = device;
+  return 0;
 }
 
 int cudaStreamCreateWithFlags(void** stream, unsigned) {
@@ -177,7 +183,12 @@ int cudaFree(void* memory) {
   std::free(memory);
   return 0;
 }
-int cudaMallocHost(void** memory, size_t bytes) { return cudaMalloc(memory, bytes); }
+// Memory that a thread without a device has taken, for which the real one makes a context on GPU 0.
+int stub_cuda_contexts_unasked() { return contexts_unasked; }
+int cudaMallocHost(void** memory, size_t bytes) {
+  if (chosen_device < 0) ++contexts_unasked;
+  return cudaMalloc(memory, bytes);
+}
 int cudaFreeHost(void* memory) { return cudaFree(memory); }
 int cudaMemcpyAsync(void* to, const void* from, size_t bytes, int, void* stream) {
   stream_of(stream).add([=] { std::memcpy(to, from, bytes); });

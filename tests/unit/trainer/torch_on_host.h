@@ -165,11 +165,17 @@ class TorchOnHost final : public TorchDevice {
     all_here(from, to, count);
     TorchDevice::adamw(step, decayed, count, from, to);
   }
-  void adamw(const AdamStep& step, bool decayed, int64_t count,
+  void adamw(const AdamStep& step, bool decayed, const RandomBits& bits, int64_t count,
              const AdamSource<float, uint16_t>& from,
              const AdamTarget<float, uint16_t>& to) override {
     all_here(from, to, count);
-    TorchDevice::adamw(step, decayed, count, from, to);
+    TorchDevice::adamw(step, decayed, bits, count, from, to);
+  }
+  void adamw(const AdamStep& step, bool decayed, const RandomBits& bits, int64_t count,
+             const AdamSource<float, uint16_t, uint16_t>& from,
+             const AdamTarget<float, uint16_t, uint16_t>& to) override {
+    all_here(from, to, count);
+    TorchDevice::adamw(step, decayed, bits, count, from, to);
   }
   void begin_download(const void* from, void* host, size_t bytes) override {
     host_.expect(host, bytes);
@@ -214,8 +220,8 @@ class TorchOnHost final : public TorchDevice {
   void here(const T* memory, int64_t count) const {
     device_.expect(memory, static_cast<size_t>(count) * sizeof(T));
   }
-  template <typename M>
-  void all_here(const AdamSource<float, M>& from, const AdamTarget<float, M>& to,
+  template <typename M, typename P>
+  void all_here(const AdamSource<float, M, P>& from, const AdamTarget<float, M, P>& to,
                 int64_t count) const {
     here(from.param, count);
     here(from.exp_avg, count);
@@ -312,6 +318,7 @@ struct Variant {
   std::vector<Offload> offload = {};
   int workers = 2;  // 4 of hybrid
   const char* checkpointing = "none";
+  const char* master = "fp32";
 };
 
 class VariantJob : public Job {
@@ -321,7 +328,8 @@ class VariantJob : public Job {
     TrainSpec& spec = workload.train;
     spec.strategy = *from_word<Strategy>(variant.strategy);
     spec.precision = *from_word<Precision>(variant.precision);
-    spec.optimizer.moments = *from_word<MomentType>(variant.moments);
+    spec.optimizer.moments = *from_word<StateType>(variant.moments);
+    spec.optimizer.master = *from_word<StateType>(variant.master);
     spec.memory.offload = variant.offload;
     spec.memory.activation_checkpointing = *from_word<Checkpointing>(variant.checkpointing);
     if (workload.world_size == 4) spec.shard_group = 2;

@@ -104,7 +104,7 @@ TEST(Worker, Bf16MomentsTakeLessMemoryAndResumeToTheSameBits) {
     return status.st_size - static_cast<off_t>(ArenaGeometry().state_at());
   };
   Job narrow(2);
-  narrow.workload.train.optimizer.moments = MomentType::kBf16;
+  narrow.workload.train.optimizer.moments = StateType::kBf16;
   ASSERT_THAT(narrow.run(), Each(kExitFinished)) << narrow.messages();
   EXPECT_EQ(arena_bytes(narrow) * 3, arena_bytes(job) * 2);
   EXPECT_NEAR(narrow.metrics().back()["loss"].get<double>(), loss, 0.02 * loss);
@@ -114,6 +114,39 @@ TEST(Worker, Bf16MomentsTakeLessMemoryAndResumeToTheSameBits) {
   ASSERT_THAT(narrow.run(), Each(kExitFinished)) << narrow.messages();
   EXPECT_EQ(narrow.digest("step-8.g2"), undisturbed) << broken_promise("digest");
   EXPECT_TRUE(read_manifest(narrow.workload.checkpoint_dir + "/step-8.g2")->exact);
+}
+
+// With master weights in bf16 the state has half of the bytes; a checkpoint has fp32 numbers.
+TEST(Worker, Bf16MasterWeightsResumeToTheSameBits) {
+  Job wide(2);
+  wide.workload.train.precision = Precision::kBf16;
+  ASSERT_THAT(wide.run(), Each(kExitFinished)) << wide.messages();
+  const double loss = wide.metrics().back()["loss"];
+  const auto arena_bytes = [](const Job& of) {
+    struct stat status {};
+    EXPECT_EQ(fstat(of.workers[0]->arena_fd(), &status), 0);
+    return status.st_size - static_cast<off_t>(ArenaGeometry().state_at());
+  };
+  Job narrow(2);
+  narrow.workload.train.precision = Precision::kBf16;
+  narrow.workload.train.optimizer.moments = StateType::kBf16;
+  narrow.workload.train.optimizer.master = StateType::kBf16;
+  ASSERT_THAT(narrow.run(), Each(kExitFinished)) << narrow.messages();
+  EXPECT_EQ(arena_bytes(narrow) * 2, arena_bytes(wide));
+  EXPECT_NEAR(narrow.metrics().back()["loss"].get<double>(), loss, 0.02 * loss);
+  const std::string undisturbed = narrow.digest("step-8.g1");
+  narrow.resume("step-3.g1", 3);
+  ASSERT_THAT(narrow.run(), Each(kExitFinished)) << narrow.messages();
+  EXPECT_EQ(narrow.digest("step-8.g2"), undisturbed) << broken_promise("digest");
+  EXPECT_TRUE(read_manifest(narrow.workload.checkpoint_dir + "/step-8.g2")->exact);
+  // Other ranks go on, and so does a job that keeps its state in fp32.
+  narrow.resume("step-3.g1", 3);
+  narrow.workload.world_size = 4;
+  narrow.workload.train.optimizer.master = StateType::kFp32;
+  narrow.workload.train.optimizer.moments = StateType::kFp32;
+  ASSERT_THAT(narrow.run(), Each(kExitFinished)) << narrow.messages();
+  EXPECT_NEAR(narrow.metrics().back()["loss"].get<double>(), loss, 0.02 * loss);
+  EXPECT_FALSE(read_manifest(narrow.workload.checkpoint_dir + "/step-8.g3")->exact);
 }
 
 TEST(Worker, EveryWorldSizeLearnsTheSame) {
@@ -220,7 +253,7 @@ double unwritten(const Job& job) {
             static_cast<ssize_t>(sizeof header));
   struct stat status {};
   EXPECT_EQ(fstat(fd, &status), 0);
-  const size_t slot_bytes = header.shard_elements * (sizeof(float) + 2 * header.moment_bytes);
+  const size_t slot_bytes = header.shard_elements * (header.param_bytes + 2 * header.moment_bytes);
   const size_t slots =
       (static_cast<size_t>(status.st_size) - ArenaGeometry().state_at()) / slot_bytes;
   const size_t copies = header.copied_index < 0 ? 0 : kCopySlots;

@@ -25,13 +25,14 @@ namespace hpctl::device {
 
 #ifdef HP_FP32
 HP_KERNELS_OF(fp32, float)
-HP_KERNEL(adamw_fp32, AdamW, adamw<float>)
+HP_KERNEL(adamw_fp32, AdamW, adamw<float, float>)
 HP_KERNEL(squares_fp32, Squares, squares)
 HP_KERNEL(sum_partials_fp32, SumPartials, sum_partials)
 #endif
 #ifdef HP_BF16
 HP_KERNELS_OF(bf16, Bf16)
-HP_KERNEL(adamw_bf16, AdamW, adamw<Bf16>)
+HP_KERNEL(adamw_bf16, AdamW, adamw<float, Bf16>)
+HP_KERNEL(adamw_all_bf16, AdamW, adamw<Bf16, Bf16>)
 #endif
 #ifdef HP_FP16
 HP_KERNELS_OF(fp16, Fp16)

@@ -57,11 +57,16 @@ inline Floats<N> load(const T* from) {
   return values;
 }
 
+template <typename T, int N>
+inline void store_pack(T* to, const Pack<T, N>& pack) {
+  *reinterpret_cast<Pack<T, N>*>(to) = pack;
+}
+
 template <int N, typename T>
 inline void store(T* to, const Floats<N>& values) {
   Pack<T, N> pack;
   for (int k = 0; k < N; ++k) put(pack.at[k], values.at[k]);
-  *reinterpret_cast<Pack<T, N>*>(to) = pack;
+  store_pack(to, pack);
 }
 
 template <int N>

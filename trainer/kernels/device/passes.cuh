@@ -127,7 +127,9 @@ struct Rotary {
 };
 
 // As optim/adamw.h, whose names these are; a thread has kAdamElements. Moments have the type of the
-// kernel's name. Source and target may be the same.
+// kernel's name; so has the parameter in adamw_all, which is fp32 else. What is not fp32 is rounded
+// by the random bits of random_rounding.h: bits_low, bits_high, first. Source and target may be the
+// same.
 inline constexpr int kAdamElements = 4;
 struct AdamW {
   long long count;
@@ -141,11 +143,14 @@ struct AdamW {
   float step_size;
   float inverse_root_correction2;
   float gradient_scale;
-  const float* param;
+  unsigned bits_low;
+  unsigned bits_high;
+  unsigned first;
+  const void* param;
   const void* exp_avg;
   const void* exp_avg_sq;
   const float* gradient;
-  float* new_param;
+  void* new_param;
   void* new_exp_avg;
   void* new_exp_avg_sq;
 };
