@@ -73,10 +73,8 @@ Outcome write_quarantined(const std::string& job_dir, uint64_t restart_count,
 Result<std::vector<QuarantinedNode>> read_quarantined(const std::string& job_dir,
                                                       uint64_t restart_count) {
   const std::string path = quarantined_path(job_dir, restart_count);
-  const auto text = read_file(path, kMaxLineageBytes);
-  if (!text.ok() && text.error().code == ErrorCode::kNotFound)
-    return std::vector<QuarantinedNode>{};
-  if (!text.ok()) return text.error();
+  HP_TRY_ASSIGN(const auto text, read_file_if_there(path, kMaxLineageBytes));
+  if (!text) return std::vector<QuarantinedNode>{};
   nlohmann::json document;
   try {
     document = parse_json(*text);
@@ -204,14 +202,17 @@ bool valid_by_lineage(const CheckpointRef& checkpoint, const std::vector<Generat
   return false;
 }
 
+Result<bool> has_manifest(const std::string& step_dir) {
+  return entry_exists(step_dir + "/manifest.json");
+}
+
 Result<std::vector<CheckpointRef>> list_checkpoints(const std::string& checkpoint_dir) {
   std::vector<CheckpointRef> found;
   HP_TRY_ASSIGN(const auto names, list_directory_if_there(checkpoint_dir));
   for (const std::string& name : names) {
     const auto ref = parse_checkpoint_name(name);
     if (!ref) continue;
-    HP_TRY_ASSIGN(const bool is_complete,
-                  path_exists(checkpoint_dir + "/" + name + "/manifest.json"));
+    HP_TRY_ASSIGN(const bool is_complete, has_manifest(checkpoint_dir + "/" + name));
     if (is_complete) found.push_back(*ref);
   }
   std::sort(found.begin(), found.end());

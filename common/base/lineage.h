@@ -107,6 +107,9 @@ std::optional<CheckpointRef> parse_checkpoint_name(const std::string& name);
 // without a controller) every checkpoint is valid. Records' `damaged` lists are honoured.
 bool valid_by_lineage(const CheckpointRef& checkpoint, const std::vector<GenerationRecord>& chain);
 
+// Whether the checkpoint is committed. "No" is proven by a listing (entry_exists() in file.h).
+Result<bool> has_manifest(const std::string& step_dir);
+
 // Checkpoints with a manifest in DIR, ascending by (step, generation), unfiltered.
 Result<std::vector<CheckpointRef>> list_checkpoints(const std::string& checkpoint_dir);
 

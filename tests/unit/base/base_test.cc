@@ -120,6 +120,25 @@ TEST(File, WhatCannotBeLookedForIsNotAbsent) {
   EXPECT_NE(list_directory(dir / "loop").error().code, ErrorCode::kNotFound);
 }
 
+// A link that leads nowhere is listed, and is not found by name, as a file is for an NFS client
+// that answers from a stale cache.
+TEST(File, EntryIsAbsentOnlyIfItsDirectoryDoesNotListIt) {
+  const TemporaryDirectory dir;
+  ASSERT_EQ(::symlink("nowhere", (dir / "stale").c_str()), 0);
+  ASSERT_FALSE(path_exists(dir / "stale").value());
+  EXPECT_EQ(entry_exists(dir / "stale").error().code, ErrorCode::kStorage);
+  EXPECT_EQ(read_file_if_there(dir / "stale").error().code, ErrorCode::kStorage);
+  EXPECT_EQ(list_directory_if_there(dir / "stale").error().code, ErrorCode::kStorage);
+  EXPECT_EQ(entry_exists(dir / "stale/below/manifest.json").error().code, ErrorCode::kStorage);
+  EXPECT_FALSE(entry_exists(dir / "none").value());
+  EXPECT_FALSE(entry_exists(dir / "none/below/manifest.json").value());
+  std::ofstream(dir / "file") << "x";
+  EXPECT_TRUE(entry_exists(dir / "file").value());
+  EXPECT_FALSE(entry_exists(dir / "file/manifest.json").value());
+  EXPECT_TRUE(entry_exists(dir.path() + "/").value());
+  EXPECT_TRUE(entry_exists("/").value());
+}
+
 TEST(Result, AnErrnoSaysWhetherRoomOrStorageIsMissing) {
   for (const int full : {ENOSPC, EDQUOT}) {
     EXPECT_EQ(errno_error("cannot write", full).code, ErrorCode::kResourceExhausted) << full;

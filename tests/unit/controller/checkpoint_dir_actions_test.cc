@@ -115,6 +115,25 @@ TEST_F(Lineage, ACheckpointThatCannotBeReadIsNotPassedOver) {
   EXPECT_NE(failed->reason.find("step-30.g1/manifest.json"), std::string::npos);
 }
 
+// One ENOENT for the newest manifest made an older checkpoint the newest.
+TEST_F(Lineage, ListedManifestThatIsNotFoundIsWaitedFor) {
+  record(action(1, 0, 0));
+  save(10);
+  save(20);
+  const std::string manifest = spec_.checkpoint.dir + "/step-20.g1/manifest.json";
+  ASSERT_EQ(::rename(manifest.c_str(), (dir_ / "kept").c_str()), 0);
+  ASSERT_EQ(::symlink("nowhere", manifest.c_str()), 0);
+  const auto event = find_checkpoint(kId, {JobId{1}, {}}, spec_);
+  const auto* failed = std::get_if<core::ActionFailed>(&event);
+  ASSERT_NE(failed, nullptr);
+  EXPECT_FALSE(failed->permanent);
+  EXPECT_NE(failed->reason.find("its directory lists it"), std::string::npos) << failed->reason;
+  ASSERT_EQ(::rename((dir_ / "kept").c_str(), manifest.c_str()), 0);
+  EXPECT_EQ(
+      std::get<core::CheckpointChosen>(find_checkpoint(kId, {JobId{1}, {}}, spec_)).checkpoint,
+      "step-20.g1");
+}
+
 TEST_F(Lineage, FalseClaimLeavesTheNewestCheckpointInUse) {
   record(action(1, 0, 0));
   save(10);
