@@ -15,8 +15,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(QuarantinedNode, node, instance_
                                                 hardware, since_wall_ms, until_wall_ms,
                                                 recovery_wall_ms, reboot, rebooted_wall_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GenerationRecord, generation, parent, start_step, checkpoint,
-                                   from_memory, job, job_name, members, reason, restarts_used,
-                                   damaged, created_wall_ms, restart_count, quarantined, job_uuid)
+                                   from_memory, committed, job, job_name, members, reason,
+                                   restarts_used, damaged, created_wall_ms, restart_count,
+                                   quarantined, job_uuid)
 
 namespace {
 
@@ -92,6 +93,7 @@ Result<GenerationRecord> generation_record_from_json(const std::string& text) {
       record.emplace("quarantined", nlohmann::json::array());
       record.emplace("restart_count", 0);
       record.emplace("from_memory", false);
+      record.emplace("committed", "");
       record.emplace("job_uuid", "");
     }
     auto parsed = record.get<GenerationRecord>();
@@ -199,7 +201,19 @@ bool valid_by_lineage(const CheckpointRef& checkpoint, const std::vector<Generat
     if (record.generation == checkpoint.generation) return checkpoint.step >= record.start_step;
     if (record.start_step < checkpoint.step) return false;
   }
-  return false;
+  // An import is older than every generation. The chain that began with it goes on from it until
+  // it has a checkpoint of its own.
+  return chain.back().checkpoint == checkpoint.name();
+}
+
+std::string find_known_commit(const std::vector<GenerationRecord>& chain) {
+  for (const GenerationRecord& record : chain) {
+    for (const std::string& name : {record.committed, record.checkpoint}) {
+      const auto ref = parse_checkpoint_name(name);  // a path is of another directory
+      if (ref && valid_by_lineage(*ref, chain)) return name;
+    }
+  }
+  return "";
 }
 
 Result<bool> has_manifest(const std::string& step_dir) {

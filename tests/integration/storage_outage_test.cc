@@ -11,6 +11,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdlib>
@@ -267,6 +269,60 @@ TEST(StorageOutage, ListedManifestThatIsNotFoundIsWaitedFor) {
   EXPECT_NE(events().find("from step-400.g1"), std::string::npos) << events();
   EXPECT_EQ(cluster.digest(job), digest) << broken_promise("digest");
 }
+
+// A file system that is away leaves its mount point, an empty directory. The job started from the
+// seed there, and saved into it.
+TEST(StorageOutage, EmptyMountPointIsWaitedForAndStaysEmpty) {
+  TrainingJob wanted = {
+      .name = "away", .steps = 900, .checkpoint_every = 100, .snapshot = "{replicas: 0}"};
+  const std::string digest = digest_of_undisturbed(wanted);
+  LocalCluster cluster;
+  const JobId job = cluster.submit(wanted.yaml());
+  const std::string directory = cluster.paths().default_checkpoints(job);
+  const std::string away = directory + ".away";
+  ASSERT_TRUE(cluster.wait_for_step(job, 150, seconds(60)));
+  ASSERT_EQ(::rename(directory.c_str(), away.c_str()), 0);
+  ASSERT_EQ(::mkdir(directory.c_str(), 0777), 0);
+  ASSERT_TRUE(cluster.wait_for_step(job, 310, seconds(60))) << "saves are owed";
+  end_process(node_pid(cluster.status(job), 1, "holder_pid"));  // its memory ends with it
+  ASSERT_TRUE(wait_until(
+      cluster.directory(),
+      [&] { return cluster.status(job)["reason"].dump().find("waiting for") != std::string::npos; },
+      seconds(60)))
+      << cluster.hpctl({"events", to_string(job)}).out;
+  EXPECT_THAT(list_directory(directory).value(), ::testing::IsEmpty());
+  ASSERT_EQ(::rmdir(directory.c_str()), 0);
+  ASSERT_EQ(::rename(away.c_str(), directory.c_str()), 0);
+  EXPECT_EQ(cluster.wait_for_end(job, seconds(90)), "FINISHED")
+      << cluster.hpctl({"events", to_string(job)}).out
+      << cluster.hpctl({"logs", to_string(job)}).out;
+  EXPECT_EQ(cluster.digest(job), digest) << broken_promise("digest");
+}
+
+TEST(StorageOutage, EmptiedDirectoryEndsTheJobWithTheRemedy) {
+  const TrainingJob wanted = {
+      .name = "emptied", .steps = 5000, .checkpoint_every = 400, .snapshot = "{replicas: 0}"};
+  LocalCluster cluster;
+  const JobId job = cluster.submit(wanted.yaml());
+  const std::string directory = cluster.paths().default_checkpoints(job);
+  ASSERT_TRUE(wait_until(
+      cluster.directory(), [&] { return cluster.status(job)["checkpoint_step"] >= 400; },
+      seconds(60)));
+  const auto names = list_directory(directory);
+  ASSERT_TRUE(names.ok()) << names.error().message;
+  for (const std::string& name : *names) {
+    if (!name.starts_with("step-")) continue;
+    EXPECT_TRUE(remove_tree(directory + "/" + name).ok()) << name;
+  }
+  end_process(node_pid(cluster.status(job), 1, "holder_pid"));  // long before the next save
+  EXPECT_EQ(cluster.wait_for_end(job, seconds(90)), "FAILED");
+  const std::string reason = cluster.status(job)["reason"].dump();
+  EXPECT_NE(reason.find("no checkpoint is left in " + directory), std::string::npos) << reason;
+  EXPECT_NE(reason.find("--fresh"), std::string::npos) << reason;
+}
+
+// What TrainingJob trains on.
+constexpr const char* kData = "/usr/share/common-licenses/GPL-3";
 
 TEST(StorageOutage, AtAnyMomentLosesNothing) {
   const char* const given = std::getenv("HPCTL_OUTAGE_SEED");

@@ -156,6 +156,7 @@ void Saver::begin() {
     state_.device().await_downloads();
     give_values(sources, parts);
     HP_TRY(suffer_ordered_disk(workload_.generation));
+    HP_TRY(check_claimed(workload_));
     const ShardJob job{.checkpoint_dir = workload_.checkpoint_dir,
                        .checkpoint = manifest_.ref(),
                        .rank = workload_.rank,
@@ -242,6 +243,7 @@ Outcome Saver::exchange_receipts() {
       HP_TRY_ASSIGN(Receipt receipt, decode_receipt(bytes));
       receipts.push_back(std::move(receipt));
     }
+    HP_TRY(check_claimed(workload_));
     HP_TRY(commit_checkpoint(workload_.checkpoint_dir, manifest_, receipts));
     return std::string();
   });

@@ -178,6 +178,31 @@ TEST(Lineage, LateCommitOfAStaleGenerationIsIgnored) {
   EXPECT_FALSE(valid_by_lineage({60, 7}, chain)) << "not on the chain";
 }
 
+TEST(Lineage, KnownCommitIsThatOfTheSurvivingHistory) {
+  GenerationRecord second = record(2, 1, 25);
+  second.from_memory = true;
+  second.committed = "step-20.g1";
+  EXPECT_EQ(find_known_commit({}), "");
+  EXPECT_EQ(find_known_commit(chain_of_newest({record(1, 0, 0)})), "");
+  EXPECT_EQ(find_known_commit(chain_of_newest({record(1, 0, 0), second})), "step-20.g1");
+  EXPECT_EQ(find_known_commit(chain_of_newest({record(1, 0, 0), second, record(3, 2, 0)})), "")
+      << "the third began with the seed";
+  GenerationRecord elsewhere = record(1, 0, 500);
+  elsewhere.checkpoint = "/other/step-500.g3";
+  EXPECT_EQ(find_known_commit({elsewhere}), "");
+  second.damaged = {"step-20.g1"};
+  EXPECT_EQ(find_known_commit(chain_of_newest({record(1, 0, 0), second})), "");
+}
+
+// A job that began with an import started from the seed if a fault came before its first save.
+TEST(Lineage, ImportStaysValidForTheChainThatBeganWithIt) {
+  GenerationRecord first = record(1, 0, 0);
+  first.checkpoint = "step-0.g0";
+  EXPECT_TRUE(valid_by_lineage({0, 0}, chain_of_newest({first})));
+  EXPECT_TRUE(valid_by_lineage({0, 0}, chain_of_newest({first, record(2, 1, 0)})));
+  EXPECT_FALSE(valid_by_lineage({0, 0}, chain_of_newest({record(1, 0, 0)})));
+}
+
 TEST(Lineage, NamesAreParsedStrictly) {
   EXPECT_EQ(parse_checkpoint_name("step-40.g2"), (CheckpointRef{40, 2}));
   for (const char* bad :
@@ -280,10 +305,12 @@ TEST(JobSpec, ProblemsNameTheKey) {
 TEST(Workload, RoundTrips) {
   Workload w;
   w.job = 7;
+  w.claimed = true;
   w.train = *valid_spec().train;
   const auto back = workload_from_json(to_json_text(w));
   ASSERT_TRUE(back.ok()) << back.error().message;
   EXPECT_EQ(to_json_text(*back), to_json_text(w));
+  EXPECT_TRUE(back->claimed);
   // Where somebody else writes it nothing is said of nodes: there is one.
   w.world_size = 4;
   nlohmann::json document = nlohmann::json::parse(to_json_text(w));

@@ -235,6 +235,34 @@ TEST_F(Lineage, AnEmptyDirectoryMeansTheSeed) {
   EXPECT_EQ(std::get<core::CheckpointChosen>(event).checkpoint, "");
 }
 
+// A directory whose checkpoints were emptied by hand started from the seed in silence.
+TEST_F(Lineage, CommittedCheckpointThatIsGoneIsNamed) {
+  const auto lost = [&](uint64_t committed_step) {
+    const auto event = find_checkpoint(kId, {JobId{1}, {}}, spec_, committed_step);
+    const auto* chosen = std::get_if<core::CheckpointChosen>(&event);
+    return chosen == nullptr ? "the search failed" : chosen->checkpoint + chosen->lost;
+  };
+  record(action(1, 0, 0));
+  EXPECT_EQ(lost(0), "") << "none was ever committed";
+  EXPECT_EQ(lost(10), "a checkpoint of step 10") << "by the job's row";
+  core::RecordGeneration second = action(2, 1, 25);
+  second.memory_of = Generation{1};
+  second.committed = "step-20.g1";
+  record(second);
+  EXPECT_EQ(lost(0), "step-20.g1") << "by a record";
+  save(20);
+  EXPECT_EQ(lost(20), "step-20.g1") << "it is there";
+}
+
+// What the first generation began with lies in another directory.
+TEST_F(Lineage, CheckpointOfAnotherDirectoryIsNotMissedHere) {
+  core::RecordGeneration first = action(1, 0, 500);
+  first.checkpoint = "/elsewhere/step-500.g3";
+  record(first);
+  const auto event = find_checkpoint(kId, {JobId{1}, {}}, spec_, 500);
+  EXPECT_EQ(std::get<core::CheckpointChosen>(event).lost, "");
+}
+
 TEST_F(Lineage, ADamagedRecordIsNamedAndPermanent) {
   record(action(1, 0, 0));
   std::ofstream(spec_.checkpoint.dir + "/generations/1.json") << "{";
