@@ -90,6 +90,15 @@ void Generation::abort() {
   aborted_ = true;
   if (comms_) comms_->abort();
   if (snapshots_) snapshots_->abort();
+  if (saver_) saver_->abort();
+}
+
+void Generation::when_saved(std::function<void()> done) {
+  if (saver_) {
+    saver_->when_idle(std::move(done));
+  } else {
+    done();
+  }
 }
 
 // Where no collective would notice: before there is one, and with a single rank.
@@ -201,7 +210,7 @@ Outcome Generation::load_state() {
   engine_ = std::make_unique<FullySharded>(run_.model(), state().blocks(), *comms_, train,
                                            sharding_, compute_type(train), device_, run_.frozen());
   note_what_is_for_gpus();
-  saver_ = std::make_unique<Saver>(workload_, state(), comms_->world());
+  HP_TRY(make_saver());
   if (const Outcome begun = begin_ledger(); !begun.ok()) return storage_error(begun.error());
   run_.open_metrics(workload_);
   owes_save_ = owes_save();
@@ -216,6 +225,15 @@ Outcome Generation::make_snapshots() {
   {
     const std::lock_guard lock(abort_mutex_);
     snapshots_ = std::move(made);
+  }
+  return check_not_aborted();
+}
+
+Outcome Generation::make_saver() {
+  auto made = std::make_unique<Saver>(workload_, state(), comms_->world());
+  {
+    const std::lock_guard lock(abort_mutex_);
+    saver_ = std::move(made);
   }
   return check_not_aborted();
 }

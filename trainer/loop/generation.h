@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -46,6 +47,9 @@ class Generation {
   // boundary. The connections to the peers stay until this object goes: one that is yet to be told
   // would take this rank for dead. Any thread.
   void abort();
+  // After abort(): calls `done` once no thread of a save works any more, from that thread, or at
+  // once.
+  void when_saved(std::function<void()> done);
 
   // run() has ended before the last step because of a request.
   bool is_stopped() const { return stopping_; }
@@ -75,6 +79,7 @@ class Generation {
   Outcome load_state();
   Outcome refill();
   Outcome make_snapshots();
+  Outcome make_saver();
   Outcome begin_ledger();
   Outcome complete_ledgers() const;
   bool owes_save() const;
@@ -114,7 +119,7 @@ class Generation {
   Sharding sharding_;
   DataRank data_rank_;
   std::atomic<bool> aborted_{false};
-  std::mutex abort_mutex_;  // abort() finds comms_ and snapshots_ made whole or not at all
+  std::mutex abort_mutex_;  // abort() finds comms_, snapshots_ and saver_ made whole or not at all
   std::optional<MeshCommunicators> comms_;
   std::unique_ptr<FullySharded> engine_;
   std::unique_ptr<PeerSnapshots> snapshots_;  // null = there are none
