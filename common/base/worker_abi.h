@@ -122,6 +122,7 @@ struct ProgressPage {
   std::atomic<uint64_t> save_waits_ns;
   std::atomic<uint64_t> snapshot_step;       // likewise
   std::atomic<uint64_t> saves_out_of_space;  // likewise
+  std::atomic<uint64_t> storage_failures;    // likewise
 };
 static_assert(sizeof(ProgressPage) <= kProgressPageBytes);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);

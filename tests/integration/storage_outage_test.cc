@@ -324,6 +324,55 @@ TEST(StorageOutage, EmptiedDirectoryEndsTheJobWithTheRemedy) {
 // What TrainingJob trains on.
 constexpr const char* kData = "/usr/share/common-licenses/GPL-3";
 
+bool reason_has(const LocalCluster& cluster, JobId job, const std::string& words) {
+  return cluster.status(job)["reason"].dump().find(words) != std::string::npos;
+}
+
+// EIO of the training data ended the workers, and the job recovered again and again.
+TEST(StorageOutage, DataThatFailInMidStepAreWaitedForInPlace) {
+  const TrainingJob wanted = {.name = "data", .steps = 900, .checkpoint_every = 300};
+  const std::string digest = digest_of_undisturbed(wanted);
+  LocalCluster cluster;
+  Outage outage(cluster.directory() + "/outage");
+  const JobId job = cluster.submit(wanted.yaml());
+  outage.of(kData);
+  ASSERT_TRUE(cluster.wait_for_step(job, 50, seconds(60)));
+  outage.begin(EIO, "hptrain");
+  EXPECT_TRUE(wait_until(
+      cluster.directory(), [&] { return reason_has(cluster, job, "cannot read samples"); },
+      seconds(60)))
+      << cluster.hpctl({"events", to_string(job)}).out;
+  outage.end();
+  EXPECT_EQ(cluster.wait_for_end(job, seconds(90)), "FINISHED");
+  const std::string events = cluster.hpctl({"events", to_string(job)}).out;
+  EXPECT_NE(events.find("waits for storage after step"), std::string::npos) << events;
+  EXPECT_EQ(events.find("JobRecovering"), std::string::npos) << events;
+  EXPECT_EQ(cluster.digest(job), digest) << broken_promise("digest");
+}
+
+// While all ranks wait for data, one is killed: the others leave their generation at once.
+TEST(StorageOutage, AbortEndsTheWaitForData) {
+  const TrainingJob wanted = {.name = "data", .steps = 900, .checkpoint_every = 300};
+  const std::string digest = digest_of_undisturbed(wanted);
+  LocalCluster cluster;
+  Outage outage(cluster.directory() + "/outage");
+  const JobId job = cluster.submit(wanted.yaml());
+  outage.of(kData);
+  ASSERT_TRUE(cluster.wait_for_step(job, 50, seconds(60)));
+  outage.begin(EIO, "hptrain");
+  ASSERT_TRUE(wait_until(
+      cluster.directory(), [&] { return reason_has(cluster, job, "cannot read samples"); },
+      seconds(60)));
+  ASSERT_TRUE(end_process(worker_pid(cluster.status(job), 3)));
+  EXPECT_TRUE(wait_until(
+      cluster.directory(), [&] { return cluster.status(job)["generation"] >= 2; }, seconds(30)))
+      << cluster.hpctl({"events", to_string(job)}).out;
+  outage.end();
+  EXPECT_EQ(cluster.wait_for_end(job, seconds(90)), "FINISHED")
+      << cluster.hpctl({"events", to_string(job)}).out;
+  EXPECT_EQ(cluster.digest(job), digest) << broken_promise("digest");
+}
+
 // A recovery in place waited for the rename of a save, although a standby was there. The rename of
 // this manifest does not return before the job has ended.
 void expect_slow_save_is_not_waited_for(int slow_step) {

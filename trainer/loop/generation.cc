@@ -37,6 +37,7 @@ Generation::Generation(Run& run, const Workload& workload)
       workload_(workload),
       progress_(run.progress()),
       device_(run.device()),
+      storage_(workload_, run.progress()),
       operation_trace_(trace_path(workload, ".operations"), !run.device().is_host()),
       trace_(trace_path(workload, ""), workload.rank, workload.train.metrics.trace_from,
              workload.train.metrics.trace_steps) {}
@@ -91,6 +92,7 @@ void Generation::abort() {
   if (comms_) comms_->abort();
   if (snapshots_) snapshots_->abort();
   if (saver_) saver_->abort();
+  storage_.abort();
 }
 
 void Generation::when_saved(std::function<void()> done) {
@@ -307,7 +309,7 @@ Outcome Generation::test() {
 Outcome Generation::evaluate(Validation& part, const char* name) {
   const Clock::time_point began = Clock::now();
   HP_TRY_ASSIGN(const ValidationResult found,
-                part.run(*engine_, state().weight_shards(), data_rank_, comms_->world()));
+                part.run(*engine_, state().weight_shards(), data_rank_, comms_->world(), storage_));
   if (workload_.rank != 0) return Ok{};
   run_.metrics().append_evaluation({.part = name,
                                     .step = state().step(),

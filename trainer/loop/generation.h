@@ -23,6 +23,7 @@
 #include "trainer/data/ledger.h"
 #include "trainer/loop/operation_trace.h"
 #include "trainer/loop/run.h"
+#include "trainer/loop/storage_wait.h"
 #include "trainer/metrics/step_times.h"
 #include "trainer/metrics/trace.h"
 #include "trainer/optim/stability.h"
@@ -107,6 +108,7 @@ class Generation {
   Outcome leave_out_overflow(const StepSamples& samples, uint64_t scale);
   Outcome reexecute(const StepSamples& samples, const std::string& what, BadStep& bad_step);
   Outcome go_back();
+  Outcome note_skipped(uint64_t step, const std::vector<SampleRange>& skipped);
   void tell(const BadStep& bad_step);
 
   TrainingState& state() const { return run_.state(); }
@@ -125,6 +127,7 @@ class Generation {
   std::unique_ptr<PeerSnapshots> snapshots_;  // null = there are none
   std::unique_ptr<Saver> saver_;
   std::optional<LedgerWriter> ledger_;
+  StorageWait storage_;  // of what a step reads and writes
   OperationTrace operation_trace_;
   Trace trace_;
   StepTimes times_{trace_};
