@@ -158,6 +158,7 @@ v1::WorkerProgress to_message(const StartedWorker& worker, const ProgressSample&
   figures.set_save_waits_ns(from.save_waits_ns);
   figures.set_snapshot_step(from.snapshot_step);
   figures.set_saves_out_of_space(from.saves_out_of_space);
+  figures.set_storage_failures(from.storage_failures);
   return message;
 }
 

@@ -119,6 +119,7 @@ agent::ProgressSample ProgressView::sample() const {
   figures.save_waits_ns = page_->save_waits_ns.load(std::memory_order_relaxed);
   figures.snapshot_step = page_->snapshot_step.load(std::memory_order_relaxed);
   figures.saves_out_of_space = page_->saves_out_of_space.load(std::memory_order_relaxed);
+  figures.storage_failures = page_->storage_failures.load(std::memory_order_relaxed);
   sample.damaged = page_->bad_steps.load(std::memory_order_relaxed) > kMaxStep;
   if (is_plausible(sample)) return sample;
   agent::ProgressSample damaged;

@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "agent/progress_view.h"
 #include "agent/worker_mark.h"
 #include "common/base/injected_fault.h"
 #include "common/base/log.h"
@@ -22,6 +23,14 @@ namespace {
 constexpr int32_t kMaxLocalRank = 1'023;
 constexpr int64_t kKillAgainMs = 1'000;
 constexpr int kMessagesAtOnce = 16;  // of one worker, which may be broken
+
+// It has left its generation, but its storage holds up a save of it. It would join only after that,
+// and all ranks would wait for it.
+bool is_saving(const Worker& worker) {
+  return worker.part == WorkerPart::kIdle && worker.rank >= 0 &&
+         ProgressView(worker.progress.get()).sample().phase ==
+             static_cast<uint32_t>(WorkerPhase::kSaving);
+}
 
 bool is_stopped(pid_t pid) { return process_stat(pid, kStateField) == "T"; }
 
@@ -59,6 +68,18 @@ Worker* WorkerTable::idle_for(const Spawn& request) const {
   return standby;
 }
 
+// A call on storage that does not answer may outlast the SIGKILL; nothing waits for its end.
+void WorkerTable::end_saving(const Spawn& request) {
+  if (request.rank < 0) return;
+  for (const auto& [pid, worker] : workers_) {
+    if (worker->local_rank != request.local_rank || !is_saving(*worker)) continue;
+    log_warning("process " + std::to_string(pid) + " still saves a checkpoint of generation " +
+                std::to_string(worker->generation) + "; another process takes its place in " +
+                std::to_string(request.generation));
+    end_one(*worker, 0);
+  }
+}
+
 bool WorkerTable::is_starting(const Spawn& request) const {
   return request.rank >= 0 && std::any_of(workers_.begin(), workers_.end(), [&](const auto& entry) {
            const Worker& worker = *entry.second;
@@ -74,6 +95,7 @@ Result<const Worker*> WorkerTable::start(const Spawn& request) {
     return Error{ErrorCode::kFailedPrecondition, refusal};
   }
   oom_kills_.forget();
+  end_saving(request);
   WorkerPlace place{node_, boot_id_, -1, &logs_};
   if (request.rank >= 0) {
     UniqueFd& arena = arenas_[request.local_rank];

@@ -78,6 +78,8 @@ class WorkerTable {
   // The process that is to join for `request`, or null: there is none that idles.
   Worker* idle_for(const Spawn& request) const;
   bool is_starting(const Spawn& request) const;
+  // Ends the process that had this part if it still saves for its former generation.
+  void end_saving(const Spawn& request);
   Outcome spawn(const Spawn& request, const WorkerPlace& place);
   // Tells of a process that starts, once, when its outcome is known. False: it is gone.
   bool settle(pid_t pid);

@@ -55,7 +55,7 @@ void Controller::perform(const core::Action& action, const core::State& state) {
     if (is_away_on_purpose(action.id, job, fault)) return;
     directories_->post(job.spec.checkpoint.dir, [this, id = action.id, find = *find, job, fault] {
       if (!claim(id, job, true)) return;
-      core::EventBody found = find_checkpoint(id, find, job.spec);
+      core::EventBody found = find_checkpoint(id, find, job.spec, job.committed_step);
       if (fault) damage(fault->told, found, job.spec.checkpoint.dir);
       loop_->post(std::move(found));
     });

@@ -127,7 +127,7 @@ bool names_checkpoint(const CheckpointSpec& checkpoint) {
 Outcome check_resume(const CheckpointSpec& checkpoint) {
   const std::string& from = checkpoint.resume;
   if (!names_checkpoint(checkpoint)) return Ok{};
-  HP_TRY_ASSIGN(const bool is_checkpoint, path_exists(from + "/manifest.json"));
+  HP_TRY_ASSIGN(const bool is_checkpoint, has_manifest(from));
   if (is_checkpoint) return Ok{};
   return mistake("checkpoint.resume: " + from +
                  " is not a checkpoint (it has no manifest.json); name a step-N.gG directory, as "

@@ -252,6 +252,14 @@ Outcome undo_claim(const std::string& checkpoint_dir, const JobIdentity& self,
   return sync_directory(checkpoint_dir);
 }
 
+Outcome check_is_there(const std::string& checkpoint_dir) {
+  HP_TRY_ASSIGN(const bool is_owned, entry_exists(owner_path(checkpoint_dir)));
+  if (is_owned) return Ok{};
+  return Error{ErrorCode::kStorage, checkpoint_dir +
+                                        " has no owner.json, though this job has claimed it; "
+                                        "mount or restore it, on every node of the job"};
+}
+
 Outcome check_ownership(const std::string& checkpoint_dir, const JobIdentity& self) {
   HP_TRY_ASSIGN(const auto owner, read_directory_owner(checkpoint_dir));
   if (owner && is_same_job(owner->owner, self)) return Ok{};

@@ -82,6 +82,10 @@ Outcome check_claim(const std::string& checkpoint_dir, const JobIdentity& self,
 Outcome undo_claim(const std::string& checkpoint_dir, const JobIdentity& self,
                    const DirectoryClaim& claim);
 
+// For a directory that was claimed. kStorage: it has no owner.json, so its file system is away, and
+// what is written there would hide below its mount.
+Outcome check_is_there(const std::string& checkpoint_dir);
+
 // For a job that has owned the directory. kFailedPrecondition: it belongs to another job by now;
 // kStorage: it has no owner, so its file system is away.
 Outcome check_ownership(const std::string& checkpoint_dir, const JobIdentity& self);

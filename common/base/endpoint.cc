@@ -73,13 +73,9 @@ Outcome create_controller_record(const std::string& job_dir, const ControllerRec
 }
 
 Result<uint64_t> newest_controller_epoch(const std::string& job_dir) {
-  const auto names = list_directory(directory_of(job_dir));
-  if (!names.ok()) {
-    if (names.error().code == ErrorCode::kNotFound) return uint64_t{0};
-    return names.error();
-  }
+  HP_TRY_ASSIGN(const auto names, list_directory_if_there(directory_of(job_dir)));
   uint64_t newest = 0;
-  for (const std::string& name : *names) newest = std::max(newest, epoch_of(name));
+  for (const std::string& name : names) newest = std::max(newest, epoch_of(name));
   return newest;
 }
 

@@ -27,9 +27,8 @@ Outcome write_exclusion(const std::string& job_dir, uint64_t restart_count,
 
 Result<Exclusion> read_exclusion(const std::string& job_dir, uint64_t restart_count) {
   const std::string path = exclusion_path(job_dir, restart_count);
-  const auto text = read_file(path, kMaxBytes);
-  if (!text.ok() && text.error().code == ErrorCode::kNotFound) return Exclusion{};
-  if (!text.ok()) return text.error();
+  HP_TRY_ASSIGN(const auto text, read_file_if_there(path, kMaxBytes));
+  if (!text) return Exclusion{};
   nlohmann::json document;
   try {
     document = parse_json(*text);

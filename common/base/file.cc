@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <memory>
 #include <system_error>
+#include <utility>
 
 #include "common/base/temporary_file.h"
 
@@ -25,6 +26,23 @@ Result<TemporaryFile> write_temporary(const std::string& path, std::string_view 
   return file;
 }
 
+// Its directory lists it, but the file system does not find it by name.
+Error vanished(const std::string& path) {
+  return {ErrorCode::kStorage,
+          "cannot open " + path +
+              ": No such file or directory, but its directory lists it; the file system answers "
+              "from a stale cache"};
+}
+
+// The directory that holds the entry, and the entry's name in it.
+std::pair<std::string, std::string> split_path(const std::string& path) {
+  const size_t end = path.find_last_not_of('/');
+  const std::string trimmed = path.substr(0, end == std::string::npos ? 1 : end + 1);
+  const size_t slash = trimmed.rfind('/');
+  if (slash == std::string::npos) return {".", trimmed};
+  return {slash == 0 ? "/" : trimmed.substr(0, slash), trimmed.substr(slash + 1)};
+}
+
 }  // namespace
 
 Result<std::string> read_file(const std::string& path, size_t max_bytes) {
@@ -36,8 +54,10 @@ Result<std::string> read_file(const std::string& path, size_t max_bytes) {
 Result<std::optional<std::string>> read_file_if_there(const std::string& path, size_t max_bytes) {
   auto text = read_file(path, max_bytes);
   if (text.ok()) return std::optional(std::move(*text));
-  if (text.error().code == ErrorCode::kNotFound) return std::optional<std::string>();
-  return text.error();
+  if (text.error().code != ErrorCode::kNotFound) return text.error();
+  HP_TRY_ASSIGN(const bool exists, entry_exists(path));
+  if (exists) return vanished(path);
+  return std::optional<std::string>();
 }
 
 Result<std::string> read_all(int fd, const std::string& path_for_errors, size_t max_bytes) {
@@ -114,8 +134,10 @@ Result<std::vector<std::string>> list_directory(const std::string& path) {
 
 Result<std::vector<std::string>> list_directory_if_there(const std::string& path) {
   auto names = list_directory(path);
-  if (!names.ok() && names.error().code == ErrorCode::kNotFound) return std::vector<std::string>();
-  return names;
+  if (names.ok() || names.error().code != ErrorCode::kNotFound) return names;
+  HP_TRY_ASSIGN(const bool exists, entry_exists(path));
+  if (exists) return vanished(path);
+  return std::vector<std::string>();
 }
 
 Outcome remove_tree(const std::string& path) {
@@ -130,6 +152,19 @@ Result<bool> path_exists(const std::string& path) {
   if (::stat(path.c_str(), &st) == 0) return true;
   if (errno == ENOENT || errno == ENOTDIR) return false;
   return errno_error("cannot look for " + path);
+}
+
+Result<bool> entry_exists(const std::string& path) {
+  HP_TRY_ASSIGN(const bool found, path_exists(path));
+  const auto [directory, name] = split_path(path);
+  if (found || name.empty() || name == ".") return found;
+  struct stat st {};
+  if (::stat(directory.c_str(), &st) == 0 && !S_ISDIR(st.st_mode)) return false;
+  HP_TRY_ASSIGN(const auto names, list_directory_if_there(directory));
+  if (!std::binary_search(names.begin(), names.end(), name)) return false;
+  HP_TRY_ASSIGN(const bool found_now, path_exists(path));  // it may have been created meanwhile
+  if (!found_now) return vanished(path);
+  return true;
 }
 
 bool is_accessible(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }

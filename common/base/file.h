@@ -16,7 +16,7 @@ namespace hpctl {
 // Reads a whole file; more than `max_bytes` is kInvalidArgument (input is untrusted and bounded).
 Result<std::string> read_file(const std::string& path, size_t max_bytes = 64U << 20);
 
-// Likewise; nullopt where there is no such file.
+// Likewise; nullopt where there is no such file, as entry_exists() proves it.
 Result<std::optional<std::string>> read_file_if_there(const std::string& path,
                                                       size_t max_bytes = 64U << 20);
 
@@ -45,7 +45,7 @@ Outcome sync_directory(const std::string& path);
 // there is no such directory.
 Result<std::vector<std::string>> list_directory(const std::string& path);
 
-// Likewise; no names where there is no such directory.
+// Likewise; no names where there is no such directory, as entry_exists() proves it.
 Result<std::vector<std::string>> list_directory_if_there(const std::string& path);
 
 // Removes a tree; a missing tree is fine.
@@ -55,6 +55,12 @@ Outcome remove_tree(const std::string& path);
 // (an I/O error, a stale handle, a missing right) that is an error, never "no": what is shared may
 // be there for others.
 Result<bool> path_exists(const std::string& path);
+
+// Likewise, but "no" is proven: the directory that should hold the entry was opened anew, and its
+// listing does not have it. An NFS client may answer a lookup of a name from a stale cache; it
+// asks the server when a directory is opened. kStorage where lookup and listing disagree: wait, and
+// ask again.
+Result<bool> entry_exists(const std::string& path);
 
 // Whether this process can reach it now: for files of this machine and for hints, never to decide
 // that something shared is gone.

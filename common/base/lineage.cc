@@ -15,8 +15,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(QuarantinedNode, node, instance_
                                                 hardware, since_wall_ms, until_wall_ms,
                                                 recovery_wall_ms, reboot, rebooted_wall_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GenerationRecord, generation, parent, start_step, checkpoint,
-                                   from_memory, job, job_name, members, reason, restarts_used,
-                                   damaged, created_wall_ms, restart_count, quarantined, job_uuid)
+                                   from_memory, committed, job, job_name, members, reason,
+                                   restarts_used, damaged, created_wall_ms, restart_count,
+                                   quarantined, job_uuid)
 
 namespace {
 
@@ -73,10 +74,8 @@ Outcome write_quarantined(const std::string& job_dir, uint64_t restart_count,
 Result<std::vector<QuarantinedNode>> read_quarantined(const std::string& job_dir,
                                                       uint64_t restart_count) {
   const std::string path = quarantined_path(job_dir, restart_count);
-  const auto text = read_file(path, kMaxLineageBytes);
-  if (!text.ok() && text.error().code == ErrorCode::kNotFound)
-    return std::vector<QuarantinedNode>{};
-  if (!text.ok()) return text.error();
+  HP_TRY_ASSIGN(const auto text, read_file_if_there(path, kMaxLineageBytes));
+  if (!text) return std::vector<QuarantinedNode>{};
   nlohmann::json document;
   try {
     document = parse_json(*text);
@@ -94,6 +93,7 @@ Result<GenerationRecord> generation_record_from_json(const std::string& text) {
       record.emplace("quarantined", nlohmann::json::array());
       record.emplace("restart_count", 0);
       record.emplace("from_memory", false);
+      record.emplace("committed", "");
       record.emplace("job_uuid", "");
     }
     auto parsed = record.get<GenerationRecord>();
@@ -201,7 +201,23 @@ bool valid_by_lineage(const CheckpointRef& checkpoint, const std::vector<Generat
     if (record.generation == checkpoint.generation) return checkpoint.step >= record.start_step;
     if (record.start_step < checkpoint.step) return false;
   }
-  return false;
+  // An import is older than every generation. The chain that began with it goes on from it until
+  // it has a checkpoint of its own.
+  return chain.back().checkpoint == checkpoint.name();
+}
+
+std::string find_known_commit(const std::vector<GenerationRecord>& chain) {
+  for (const GenerationRecord& record : chain) {
+    for (const std::string& name : {record.committed, record.checkpoint}) {
+      const auto ref = parse_checkpoint_name(name);  // a path is of another directory
+      if (ref && valid_by_lineage(*ref, chain)) return name;
+    }
+  }
+  return "";
+}
+
+Result<bool> has_manifest(const std::string& step_dir) {
+  return entry_exists(step_dir + "/manifest.json");
 }
 
 Result<std::vector<CheckpointRef>> list_checkpoints(const std::string& checkpoint_dir) {
@@ -210,8 +226,7 @@ Result<std::vector<CheckpointRef>> list_checkpoints(const std::string& checkpoin
   for (const std::string& name : names) {
     const auto ref = parse_checkpoint_name(name);
     if (!ref) continue;
-    HP_TRY_ASSIGN(const bool is_complete,
-                  path_exists(checkpoint_dir + "/" + name + "/manifest.json"));
+    HP_TRY_ASSIGN(const bool is_complete, has_manifest(checkpoint_dir + "/" + name));
     if (is_complete) found.push_back(*ref);
   }
   std::sort(found.begin(), found.end());

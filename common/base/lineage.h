@@ -50,6 +50,7 @@ struct GenerationRecord {
   uint64_t start_step = 0;   // last completed step it starts from
   std::string checkpoint;    // name of the step-N.gG it resumes from, "" = from the seed or memory
   bool from_memory = false;  // what the workers of `parent` had sealed when they ended
+  std::string committed;     // from memory: the newest checkpoint on disk then; "" = there was none
   uint64_t job = 0;
   std::string job_name;
   std::vector<GenerationMember> members;
@@ -106,6 +107,13 @@ std::optional<CheckpointRef> parse_checkpoint_name(const std::string& name);
 // True when the lineage rule above accepts the checkpoint. With an empty chain (a directory written
 // without a controller) every checkpoint is valid. Records' `damaged` lists are honoured.
 bool valid_by_lineage(const CheckpointRef& checkpoint, const std::vector<GenerationRecord>& chain);
+
+// The newest checkpoint that the records of the chain, newest first, say was committed in their
+// directory, and that is valid by lineage; "" = they know of none. It need not be there any more.
+std::string find_known_commit(const std::vector<GenerationRecord>& chain);
+
+// Whether the checkpoint is committed. "No" is proven by a listing (entry_exists() in file.h).
+Result<bool> has_manifest(const std::string& step_dir);
 
 // Checkpoints with a manifest in DIR, ascending by (step, generation), unfiltered.
 Result<std::vector<CheckpointRef>> list_checkpoints(const std::string& checkpoint_dir);

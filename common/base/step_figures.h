@@ -22,6 +22,9 @@ struct StepFigures {
   uint64_t communication_wait_ns = 0;
   uint64_t saves_without_room = 0;  // in a row, as of now: storage is full, or away
   uint64_t saves_out_of_space = 0;  // of these, the newest in a row that found the disk full
+  // Of the step under way, in a row: samples that could not be read, or the ledger not written, for
+  // storage. The rank tries again; 0 = it does not wait for storage.
+  uint64_t storage_failures = 0;
   // Of all steps of the generation so far: for samples, and for checkpoints (to copy the state, and
   // for a save that was under way).
   uint64_t data_waits_ns = 0;

@@ -191,6 +191,7 @@ std::optional<StepFigures> make_figures(const v1::WorkerProgress& worker) {
   figures.save_waits_ns = from.save_waits_ns();
   figures.snapshot_step = from.snapshot_step();
   figures.saves_out_of_space = from.saves_out_of_space();
+  figures.storage_failures = from.storage_failures();
   return figures;
 }
 

@@ -20,6 +20,18 @@ bool is_stopped(const RankReport& report) { return report.process_state == "T"; 
 
 }  // namespace
 
+bool waits_for_storage(const RankReport& report) {
+  return report.figures && report.figures->storage_failures > 0;
+}
+
+std::string JobProgress::waiting_rank() const {
+  for (const auto& [rank, progress] : ranks) {
+    if (!waits_for_storage(progress.report)) continue;
+    return "rank " + std::to_string(rank) + " on " + progress.node;
+  }
+  return "";
+}
+
 StepWaits JobProgress::waits() const {
   if (ranks.empty()) return {};
   const uint64_t ns_per_ms = 1'000'000 * ranks.size();
@@ -243,7 +255,7 @@ void ProgressTable::add_ranks(const Entry& entry, int64_t now_ms, core::JobSight
     job.ranks.push_back({Rank{rank}, progress.node, report.pid, report.step, report.collective,
                          report.open_collectives, static_cast<WorkerPhase>(report.phase),
                          report.computing, report.process_state, progress.still_ms,
-                         now_ms - progress.heard_ms});
+                         now_ms - progress.heard_ms, waits_for_storage(report)});
   }
 }
 
@@ -351,10 +363,21 @@ bool ProgressTable::has_moved(JobId job, Generation generation, int64_t within_m
   return moved_ms && now_ms - *moved_ms <= within_ms;
 }
 
+std::optional<std::string> ProgressTable::storage_note(JobId job, Entry& entry) {
+  const std::string waiting = entry.shown.waiting_rank();
+  if (waiting.empty() == entry.told_waiting.empty()) return std::nullopt;
+  const std::string was = std::exchange(entry.told_waiting, waiting);
+  const std::string step = "after step " + std::to_string(entry.shown.step);
+  if (waiting.empty()) return was + " does not wait for storage any more (" + step + ")";
+  return waiting + " waits for storage " + step +
+         ": it cannot read samples or write the ledger; see hpctl logs " + to_string(job);
+}
+
 std::vector<core::ControllerNoted> ProgressTable::take_notes() {
   std::vector<core::ControllerNoted> notes;
   const std::lock_guard<std::mutex> lock(mutex_);
   for (auto& [job, entry] : jobs_) {
+    if (const auto note = storage_note(job, entry)) notes.push_back({job, *note});
     const auto rank0 = entry.shown.ranks.find(0);
     if (rank0 == entry.shown.ranks.end() || !rank0->second.report.figures) continue;
     const bool fail = rank0->second.report.figures->saves_without_room > 0;

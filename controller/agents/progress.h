@@ -47,6 +47,9 @@ struct RankReport {
   bool computing = false;                   // in the passes of a step
 };
 
+// In the middle of a step.
+bool waits_for_storage(const RankReport& report);
+
 struct RankProgress {
   RankReport report;
   std::string node;
@@ -78,6 +81,8 @@ struct JobProgress {
   uint64_t save_waits_ns = 0;
   std::map<std::string, StandbyReport> standbys;  // by node
 
+  // "rank 2 on n1" that waits for storage; "" = no rank does.
+  std::string waiting_rank() const;
   StepWaits waits() const;  // mean of the ranks
 };
 
@@ -124,6 +129,7 @@ class ProgressTable {
     bool hang_reported = false;
     core::PlainHangs plain_hangs;
     bool told_fail = false;
+    std::string told_waiting;         // JobProgress::waiting_rank()
     uint64_t saves_out_of_space = 0;  // rank 0's, when it was last asked for
     uint64_t told_step = 0;           // furthest step the core knows
     StepWaits told_waits;             // likewise
@@ -152,6 +158,8 @@ class ProgressTable {
   // What is known of a command by its steps, but for still_ms.
   static void add_steps(const Entry& entry, const std::set<std::string>& silent,
                         core::SilentNode& seen);
+  // Of a rank that has begun or ended to wait for storage.
+  static std::optional<std::string> storage_note(JobId job, Entry& entry);
   static std::vector<std::string> nodes_of(const Entry& entry);  // in the order of their ranks
   // Without the ranks, which add_ranks() copies.
   static core::JobSight look_at(const Entry& entry, int64_t now_ms);

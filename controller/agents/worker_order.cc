@@ -57,6 +57,7 @@ Workload make_workload(const core::StartWorkers& action, const core::Job& job,
   workload.resume_checkpoint = checkpoint_path(job, action.checkpoint);
   workload.start_step = action.start_step;
   workload.checkpoint_dir = job.spec.checkpoint.dir;
+  workload.claimed = true;
   if (job.spec.ledger) workload.ledger_dir = job.spec.checkpoint.dir + "/ledger";
   workload.metrics_path = paths.job_metrics(job.id);
   workload.checkpoint = job.spec.checkpoint;

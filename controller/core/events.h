@@ -39,6 +39,8 @@ struct JobTotals {
   int64_t counted_wall_ms = 0;  // 0 = not known
   TimeSpent spent = {};         // its losses are lost_ms
   StepWaits told_waits = {};    // Job; they are in `spent`
+  Generation generation = {};   // newest that the job has recorded; 0 = none, or not known
+  uint64_t committed_step = 0;  // likewise
 };
 struct JobSubmitted {
   JobSpec spec;
@@ -140,6 +142,9 @@ struct CheckpointChosen {
   // no claim.
   std::string confirmed = {};
   std::vector<std::string> damaged = {};  // checkpoints that the chain has recorded as damaged
+  // Without a checkpoint: one that was committed on this chain, by the records or by the job's row;
+  // "" = none ever was.
+  std::string lost = {};
 };
 struct GenerationRecorded {
   ActionId action;

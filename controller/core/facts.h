@@ -41,6 +41,7 @@ struct Facts {
     Generation memory_of = {};  // Job
     std::vector<Rank> refilled = {};
     int32_t former_parts = 0;
+    std::string committed = {};  // RecordGeneration
   };
 
   std::optional<End> end;             // the event ends the job

@@ -24,10 +24,13 @@ uint64_t step_of_path(const std::string& path) {
 
 // A job that does not resume from the directory begins a chain of its own there (parent 0); its
 // later generations belong to that chain.
+bool begins_chain(const Job& job) {
+  return job.generation == Generation{} && job.spec.checkpoint.resume != "latest";
+}
+
 Facts::Origin choose_origin(const Job& job, const CheckpointChosen& e) {
-  const bool fresh_chain = job.generation == Generation{} && job.spec.checkpoint.resume != "latest";
   Facts::Origin origin{e.checkpoint, e.step, e.newest_generation};
-  if (fresh_chain) origin = {};
+  if (begins_chain(job)) origin = {};
   if (origin.checkpoint.empty() && resumes_from_path(job)) {
     origin.checkpoint = job.spec.checkpoint.resume;
     origin.step = step_of_path(origin.checkpoint);
@@ -45,8 +48,10 @@ bool trusts_memory(const Job& job) {
 void prefer_memory(Transition& t, const Job& job, Facts::Origin& origin) {
   if (!trusts_memory(job) || origin.parent != job.generation) return;
   if (!job.spec.train) return;
-  const auto found = find_in_memory(t, job);
-  if (found && found->step >= origin.step) origin = *found;
+  auto found = find_in_memory(t, job);
+  if (!found || found->step < origin.step) return;
+  found->committed = origin.checkpoint.starts_with('/') ? "" : origin.checkpoint;
+  origin = *std::move(found);
 }
 
 // ", from step-10.g1"; "" of a command, which finds its own.
@@ -125,6 +130,7 @@ void enter_record_generation(Transition& t, Job& job, const Facts::Origin& origi
   action.memory_of = origin.memory_of;
   action.refilled = origin.refilled;
   action.former_parts = origin.former_parts;
+  action.committed = origin.committed;
   action.reason = job.fault.empty() ? "job submitted" : job.fault;
   action.restarts_used = job.restarts;
   action.damaged.assign(job.damaged.begin(), job.damaged.end());
@@ -189,14 +195,20 @@ void learn_recorded_damage(Transition& t, Job& job, const CheckpointChosen& e) {
          "an earlier job or generation has found damaged: " + join_some(e.damaged));
 }
 
-// The seed would give up all steps in silence.
-std::string find_want_of_checkpoint(const Job& job, const Facts::Origin& origin) {
+// The seed, or the path that the job once began with, would give up all steps in silence.
+std::string find_want_of_checkpoint(const Job& job, const Facts::Origin& origin,
+                                    const std::string& lost) {
   if (job.damaged.contains(origin.checkpoint)) {
     return "checkpoint.resume names " + origin.checkpoint +
            ", which is damaged; name another checkpoint and submit again";
   }
-  if (!job.spec.train || job.damaged.empty()) return "";
-  if (!origin.checkpoint.empty() || origin.memory_of != Generation{}) return "";
+  if (!job.spec.train || origin.memory_of != Generation{}) return "";
+  if (!lost.empty() && !begins_chain(job) && job.damaged.empty()) {
+    return "no checkpoint is left in " + job.spec.checkpoint.dir + ", where " + lost +
+           " was committed; restore it and submit again, or start over with checkpoint.resume: "
+           "none and hpctl submit --fresh";
+  }
+  if (!origin.checkpoint.empty() || job.damaged.empty()) return "";
   return "every checkpoint in " + job.spec.checkpoint.dir +
          " is damaged: " + join_some({job.damaged.begin(), job.damaged.end()}) +
          "; see hpctl checkpoint verify, restore one of them, or start over with hpctl submit "
@@ -227,7 +239,7 @@ void on(Transition& t, const CheckpointChosen& e) {
   learn_recorded_damage(t, job, e);
   Facts::Origin origin = choose_origin(job, e);
   prefer_memory(t, job, origin);
-  if (const std::string want = find_want_of_checkpoint(job, origin); !want.empty()) {
+  if (const std::string want = find_want_of_checkpoint(job, origin, e.lost); !want.empty()) {
     t.facts(job.id).end = {JobState::kFailed, want};
     return;
   }

@@ -150,6 +150,11 @@ bool is_held_by_a_stopped_rank(const std::vector<RankSight>& ranks) {
   return stopped > 0 && stopped < static_cast<std::ptrdiff_t>(ranks.size());
 }
 
+bool waits_for_storage(const std::vector<RankSight>& ranks) {
+  return std::any_of(ranks.begin(), ranks.end(),
+                     [](const RankSight& rank) { return rank.waits_for_storage; });
+}
+
 int64_t three_times_ms(int64_t step_ns) { return 3 * step_ns / 1'000'000; }
 
 int64_t limit_ms(const JobSight& job) {
@@ -197,7 +202,7 @@ HangVerdict judge_hang(JobSight job) {
                             [&](const RankSight& rank) { return rank.unheard_ms <= job.still_ms; });
   const std::vector<RankSight> old(first_old, job.ranks.end());
   job.ranks.erase(first_old, job.ranks.end());
-  if (job.ranks.empty()) return {};
+  if (job.ranks.empty() || waits_for_storage(job.ranks)) return {};
   const bool plain = hangs_plainly(job);
   if (!plain && job.still_ms <= limit_ms(job)) return {};
   HangVerdict verdict = Blame(job.ranks).verdict();

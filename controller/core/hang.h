@@ -29,6 +29,8 @@
 // node is silent, which is judged elsewhere (core/silence.h); here such a rank counts as one that
 // has not reported, and where all are so nobody hangs.
 //
+// Where a rank says that it waits for storage, nobody hangs: it gives up by itself.
+//
 // Nobody is a verdict of blame too: where the ranks are all alike, the cause is what they share
 // (the network, the storage, the program), and a node that was blamed for it would be quarantined
 // for nothing. Otherwise, in this order: ranks whose process is stopped; ranks that began fewer
@@ -83,6 +85,7 @@ struct RankSight {
   std::string process_state;  // of /proc/PID/stat; "" = not known
   int64_t still_ms = 0;       // reported as it is for so long; pauses of the reports count little
   int64_t unheard_ms = 0;     // since its last report
+  bool waits_for_storage = false;  // in the middle of a step, and tries again by itself
 };
 
 // A generation that has completed a step. Before that the core has another limit.

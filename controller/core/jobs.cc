@@ -54,6 +54,9 @@ Job make_job(Transition& t, const JobSubmitted& e) {
   job.reason = "nodes are coming up";
   job.submitted_wall_ms = t.event().wall_ms;
   continue_totals(t, job, e.totals);
+  // Its directory, if that shows no record now, is away.
+  job.generation = job.directory_generation = e.totals.generation;
+  job.committed_step = e.totals.committed_step;
   return job;
 }
 

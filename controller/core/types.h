@@ -340,6 +340,7 @@ struct RecordGeneration {
   Generation memory_of = {};  // Job
   std::vector<Rank> refilled = {};
   int32_t former_parts = 0;
+  std::string committed = {};  // from memory: the newest checkpoint on disk; "" = there is none
 };
 // To the node's agent. Acknowledged by WorkersStarted or ActionFailed.
 struct StartWorkers {

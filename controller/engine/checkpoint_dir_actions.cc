@@ -57,6 +57,15 @@ Outcome check_still_there(const std::string& directory, Generation newest) {
   return Error{ErrorCode::kStorage, record + " has gone away"};
 }
 
+// A checkpoint that was committed on this chain; "" = none was. Asked where none is left.
+std::string find_lost(const std::vector<GenerationRecord>& chain, uint64_t committed_step) {
+  if (std::string known = find_known_commit(chain); !known.empty()) return known;
+  // The checkpoint that a job's first generation began with may lie elsewhere.
+  const bool from_path = !chain.empty() && chain.back().checkpoint.starts_with('/');
+  const uint64_t first = from_path ? chain.back().start_step : 0;
+  return committed_step > first ? "a checkpoint of step " + std::to_string(committed_step) : "";
+}
+
 std::string port_path(const HomePaths& paths, JobId job, Generation generation) {
   return paths.rendezvous(job, generation) + ".port";
 }
@@ -94,7 +103,7 @@ bool same_record(GenerationRecord a, const GenerationRecord& b) {
 }  // namespace
 
 core::EventBody find_checkpoint(ActionId id, const core::FindCheckpoint& action,
-                                const JobSpec& spec) {
+                                const JobSpec& spec, uint64_t committed_step) {
   const std::string& directory = spec.checkpoint.dir;
   core::CheckpointChosen chosen{id, action.job, "", 0, {}};
   const auto records = read_lineage(directory);
@@ -117,7 +126,10 @@ core::EventBody find_checkpoint(ActionId id, const core::FindCheckpoint& action,
   if (!chosen.confirmed.empty()) exclude.push_back(action.claim.checkpoint);
   const auto newest = latest_valid_checkpoint(directory, exclude);
   if (!newest.ok()) return failed(id, action.job, newest.error());
-  if (!newest->has_value()) return chosen;
+  if (!newest->has_value()) {
+    chosen.lost = find_lost(chain_of_newest(*records), committed_step);
+    return chosen;
+  }
   if (const auto own = check_identity(directory, **newest); !own.ok()) {
     return failed(id, action.job, own.error());
   }
@@ -134,6 +146,7 @@ GenerationRecord make_record(const core::RecordGeneration& action, const core::S
   record.start_step = action.start_step;
   record.checkpoint = action.checkpoint;
   record.from_memory = action.memory_of != Generation{};
+  record.committed = action.committed;
   record.job = action.job.value;
   const core::Job& job = state.jobs.at(action.job);
   record.job_name = job.spec.name;

@@ -12,9 +12,10 @@ namespace hpctl {
 // CheckpointChosen: the newest checkpoint that is valid by lineage and not excluded. If the order
 // has a claim of damage, that is read again first, past the page cache; what is confirmed is
 // excluded. ActionFailed when the directory, or what was claimed, cannot be read. It is permanent
-// when the newest manifest is of a newer release, or belongs to another name.
+// when the newest manifest is of a newer release, or belongs to another name. `committed_step`: of
+// the newest checkpoint that the job knew when the search was ordered.
 core::EventBody find_checkpoint(ActionId id, const core::FindCheckpoint& action,
-                                const JobSpec& spec);
+                                const JobSpec& spec, uint64_t committed_step = 0);
 
 // GenerationRecorded when the record is durable and the generation's rendezvous directory is there,
 // also when an earlier attempt of ours (identical but for its time) created the record;

@@ -50,7 +50,7 @@ OwnerAnswer ask_home(const JobIdentity& owner) {
   const OwnerAnswer unknown =
       is_here ? ended("its home knows no such job")
               : cannot_ask("its home is on " + owner.machine + ", and this is " + host_name());
-  const auto has_rows = path_exists(home.database());
+  const auto has_rows = entry_exists(home.database());
   if (!has_rows.ok()) return cannot_ask(has_rows.error().message);
   if (!*has_rows) return unknown;
   const auto rows = read_rows(home);
@@ -110,7 +110,7 @@ OwnerAnswer ask_by_number(const JobIdentity& owner, const std::string& checkpoin
     job.cluster = cluster_of(job_dir);
     return ask_job_directory(job);
   }
-  const auto has_rows = path_exists(home.database());
+  const auto has_rows = entry_exists(home.database());
   if (!has_rows.ok()) return cannot_ask(has_rows.error().message);
   const auto rows = *has_rows ? read_rows(home) : Result<core::State>(core::State());
   if (!rows.ok()) return cannot_ask(rows.error().message);

@@ -138,6 +138,10 @@ JobView make_job_view(const core::State& state, JobId id, const JobProgress& pro
   view.reason = job.reason;
   view.total_steps = job.spec.train ? static_cast<uint64_t>(job.spec.train->steps) : 0;
   const bool trains = job.state == core::JobState::kRunning && !job.cancel_requested;
+  if (const std::string waiting = progress.waiting_rank(); trains && !waiting.empty()) {
+    view.reason = "waiting for storage: " + waiting +
+                  " cannot read samples or write the ledger; see hpctl logs " + to_string(id);
+  }
   view.tokens_per_second = trains ? progress.tokens_per_second : 0.0;
   const auto rank0 = progress.ranks.find(0);
   if (trains && rank0 != progress.ranks.end() && rank0->second.report.figures) {

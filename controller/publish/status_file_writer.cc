@@ -94,15 +94,16 @@ void StatusFileWriter::write(JobId job) {
   HP_FAILPOINT("controller.status_files.after");
 }
 
-// The job's shared directory outlives this machine; it appears with the first generation.
+// The job's shared directory outlives this machine; it is claimed before the first generation. A
+// mount point whose file system is away is not that directory.
 void StatusFileWriter::write_shared(const std::string& directory) {
   PendingShared pending;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     pending = std::move(shared_.extract(directory).mapped());
   }
-  const auto exists = path_exists(directory);
-  if (!is_ours_() || (exists.ok() && !*exists)) return;
+  const auto is_claimed = entry_exists(directory + "/owner.json");
+  if (!is_ours_() || (is_claimed.ok() && !*is_claimed)) return;
   complain(pending.job, append_events(directory + "/events.jsonl", pending.events));
 }
 

@@ -11,6 +11,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdlib>
@@ -243,6 +245,163 @@ TEST(StorageOutage, FileMissingForWorkersAloneCondemnsNothing) {
   EXPECT_FALSE(has_event("CheckpointDamaged")) << cluster.hpctl({"events", to_string(job)}).out;
   EXPECT_TRUE(has_event("from step-300.g1")) << cluster.hpctl({"events", to_string(job)}).out;
   EXPECT_EQ(cluster.digest(job), digest) << broken_promise("digest");
+}
+
+// One ENOENT for the newest manifest, which its directory still listed, made the checkpoint before
+// it the newest. Here the controller's file client does not find it by name, for a while.
+TEST(StorageOutage, ListedManifestThatIsNotFoundIsWaitedFor) {
+  const TrainingJob wanted = {
+      .name = "stale", .steps = 900, .checkpoint_every = 200, .snapshot = "{replicas: 0}"};
+  const std::string digest = digest_of_undisturbed(wanted);
+  LocalCluster cluster;
+  Outage outage(cluster.directory() + "/outage");
+  const JobId job = cluster.submit(wanted.yaml());
+  outage.of(cluster.paths().default_checkpoints(job) + "/step-400.g1/manifest.json");
+  ASSERT_TRUE(cluster.wait_for_step(job, 420, seconds(60)));
+  outage.begin(ENOENT, "hpcontroller");
+  end_process(node_pid(cluster.status(job), 1, "holder_pid"));  // its memory ends with it
+  const auto events = [&] { return cluster.hpctl({"events", to_string(job)}).out; };
+  ASSERT_TRUE(wait_until(
+      cluster.directory(),
+      [&] { return cluster.status(job)["reason"].dump().find("step-400.g1") != std::string::npos; },
+      seconds(60)))
+      << events();
+  outage.end();
+  EXPECT_EQ(cluster.wait_for_end(job, seconds(90)), "FINISHED") << events();
+  EXPECT_NE(events().find("from step-400.g1"), std::string::npos) << events();
+  EXPECT_EQ(cluster.digest(job), digest) << broken_promise("digest");
+}
+
+// A file system that is away leaves its mount point, an empty directory. The job started from the
+// seed there, and saved into it.
+TEST(StorageOutage, EmptyMountPointIsWaitedForAndStaysEmpty) {
+  TrainingJob wanted = {
+      .name = "away", .steps = 900, .checkpoint_every = 100, .snapshot = "{replicas: 0}"};
+  const std::string digest = digest_of_undisturbed(wanted);
+  LocalCluster cluster;
+  const JobId job = cluster.submit(wanted.yaml());
+  const std::string directory = cluster.paths().default_checkpoints(job);
+  const std::string away = directory + ".away";
+  ASSERT_TRUE(cluster.wait_for_step(job, 150, seconds(60)));
+  ASSERT_EQ(::rename(directory.c_str(), away.c_str()), 0);
+  ASSERT_EQ(::mkdir(directory.c_str(), 0777), 0);
+  ASSERT_TRUE(cluster.wait_for_step(job, 310, seconds(60))) << "saves are owed";
+  end_process(node_pid(cluster.status(job), 1, "holder_pid"));  // its memory ends with it
+  ASSERT_TRUE(wait_until(
+      cluster.directory(),
+      [&] { return cluster.status(job)["reason"].dump().find("waiting for") != std::string::npos; },
+      seconds(60)))
+      << cluster.hpctl({"events", to_string(job)}).out;
+  EXPECT_THAT(list_directory(directory).value(), ::testing::IsEmpty());
+  ASSERT_EQ(::rmdir(directory.c_str()), 0);
+  ASSERT_EQ(::rename(away.c_str(), directory.c_str()), 0);
+  EXPECT_EQ(cluster.wait_for_end(job, seconds(90)), "FINISHED")
+      << cluster.hpctl({"events", to_string(job)}).out
+      << cluster.hpctl({"logs", to_string(job)}).out;
+  EXPECT_EQ(cluster.digest(job), digest) << broken_promise("digest");
+}
+
+TEST(StorageOutage, EmptiedDirectoryEndsTheJobWithTheRemedy) {
+  const TrainingJob wanted = {
+      .name = "emptied", .steps = 5000, .checkpoint_every = 400, .snapshot = "{replicas: 0}"};
+  LocalCluster cluster;
+  const JobId job = cluster.submit(wanted.yaml());
+  const std::string directory = cluster.paths().default_checkpoints(job);
+  ASSERT_TRUE(wait_until(
+      cluster.directory(), [&] { return cluster.status(job)["checkpoint_step"] >= 400; },
+      seconds(60)));
+  const auto names = list_directory(directory);
+  ASSERT_TRUE(names.ok()) << names.error().message;
+  for (const std::string& name : *names) {
+    if (!name.starts_with("step-")) continue;
+    EXPECT_TRUE(remove_tree(directory + "/" + name).ok()) << name;
+  }
+  end_process(node_pid(cluster.status(job), 1, "holder_pid"));  // long before the next save
+  EXPECT_EQ(cluster.wait_for_end(job, seconds(90)), "FAILED");
+  const std::string reason = cluster.status(job)["reason"].dump();
+  EXPECT_NE(reason.find("no checkpoint is left in " + directory), std::string::npos) << reason;
+  EXPECT_NE(reason.find("--fresh"), std::string::npos) << reason;
+}
+
+// What TrainingJob trains on.
+constexpr const char* kData = "/usr/share/common-licenses/GPL-3";
+
+bool reason_has(const LocalCluster& cluster, JobId job, const std::string& words) {
+  return cluster.status(job)["reason"].dump().find(words) != std::string::npos;
+}
+
+// EIO of the training data ended the workers, and the job recovered again and again.
+TEST(StorageOutage, DataThatFailInMidStepAreWaitedForInPlace) {
+  const TrainingJob wanted = {.name = "data", .steps = 900, .checkpoint_every = 300};
+  const std::string digest = digest_of_undisturbed(wanted);
+  LocalCluster cluster;
+  Outage outage(cluster.directory() + "/outage");
+  const JobId job = cluster.submit(wanted.yaml());
+  outage.of(kData);
+  ASSERT_TRUE(cluster.wait_for_step(job, 50, seconds(60)));
+  outage.begin(EIO, "hptrain");
+  EXPECT_TRUE(wait_until(
+      cluster.directory(), [&] { return reason_has(cluster, job, "cannot read samples"); },
+      seconds(60)))
+      << cluster.hpctl({"events", to_string(job)}).out;
+  outage.end();
+  EXPECT_EQ(cluster.wait_for_end(job, seconds(90)), "FINISHED");
+  const std::string events = cluster.hpctl({"events", to_string(job)}).out;
+  EXPECT_NE(events.find("waits for storage after step"), std::string::npos) << events;
+  EXPECT_EQ(events.find("JobRecovering"), std::string::npos) << events;
+  EXPECT_EQ(cluster.digest(job), digest) << broken_promise("digest");
+}
+
+// While all ranks wait for data, one is killed: the others leave their generation at once.
+TEST(StorageOutage, AbortEndsTheWaitForData) {
+  const TrainingJob wanted = {.name = "data", .steps = 900, .checkpoint_every = 300};
+  const std::string digest = digest_of_undisturbed(wanted);
+  LocalCluster cluster;
+  Outage outage(cluster.directory() + "/outage");
+  const JobId job = cluster.submit(wanted.yaml());
+  outage.of(kData);
+  ASSERT_TRUE(cluster.wait_for_step(job, 50, seconds(60)));
+  outage.begin(EIO, "hptrain");
+  ASSERT_TRUE(wait_until(
+      cluster.directory(), [&] { return reason_has(cluster, job, "cannot read samples"); },
+      seconds(60)));
+  ASSERT_TRUE(end_process(worker_pid(cluster.status(job), 3)));
+  EXPECT_TRUE(wait_until(
+      cluster.directory(), [&] { return cluster.status(job)["generation"] >= 2; }, seconds(30)))
+      << cluster.hpctl({"events", to_string(job)}).out;
+  outage.end();
+  EXPECT_EQ(cluster.wait_for_end(job, seconds(90)), "FINISHED")
+      << cluster.hpctl({"events", to_string(job)}).out;
+  EXPECT_EQ(cluster.digest(job), digest) << broken_promise("digest");
+}
+
+// A recovery in place waited for the rename of a save, although a standby was there. The rename of
+// this manifest does not return before the job has ended.
+void expect_slow_save_is_not_waited_for(int slow_step) {
+  const TrainingJob wanted = {
+      .name = "slow", .steps = 400, .checkpoint_every = 200, .more = "limits: {abort: 10m}\n"};
+  const std::string digest = digest_of_undisturbed(wanted);
+  LocalCluster cluster;
+  Outage outage(cluster.directory() + "/outage");
+  const JobId job = cluster.submit(wanted.yaml());
+  outage.of(cluster.paths().default_checkpoints(job) + "/step-" + std::to_string(slow_step) +
+            ".g1/manifest.json");
+  outage.begin(STORAGE_PAUSES, "hptrain");
+  ASSERT_TRUE(wait_until(
+      cluster.directory(), [&] { return outage.calls() > 0; }, seconds(60)));
+  ASSERT_TRUE(end_process(worker_pid(cluster.status(job), 3)));
+  EXPECT_EQ(cluster.wait_for_end(job, seconds(30)), "FINISHED")
+      << cluster.hpctl({"events", to_string(job)}).out
+      << cluster.hpctl({"logs", to_string(job)}).out;
+  outage.end();
+  EXPECT_EQ(cluster.digest(job), digest) << broken_promise("digest");
+  cluster.stop_and_expect_no_leftovers(seconds(60));
+}
+
+TEST(StorageOutage, RecoveryDoesNotWaitForASlowSave) { expect_slow_save_is_not_waited_for(200); }
+
+TEST(StorageOutage, RecoveryDoesNotWaitForASlowLastSave) {
+  expect_slow_save_is_not_waited_for(400);
 }
 
 TEST(StorageOutage, AtAnyMomentLosesNothing) {

@@ -73,7 +73,7 @@ int32_t merged_index(const std::vector<TensorSlice>& slices, const Receipt& rece
 Outcome commit_checkpoint(const std::string& checkpoint_dir, Manifest base,
                           const std::vector<Receipt>& receipts) {
   const std::string step_dir = checkpoint_dir + "/" + base.ref().name();
-  HP_TRY_ASSIGN(const bool is_committed, path_exists(step_dir + "/manifest.json"));
+  HP_TRY_ASSIGN(const bool is_committed, has_manifest(step_dir));
   if (is_committed) {
     return Error{ErrorCode::kAlreadyExists, step_dir + " is a committed checkpoint already"};
   }
@@ -108,7 +108,7 @@ Outcome commit_checkpoint(const std::string& checkpoint_dir, Manifest base,
 
 Outcome abandon_checkpoint(const std::string& checkpoint_dir, const CheckpointRef& checkpoint) {
   const std::string step_dir = checkpoint_dir + "/" + checkpoint.name();
-  HP_TRY_ASSIGN(const bool is_committed, path_exists(step_dir + "/manifest.json"));
+  HP_TRY_ASSIGN(const bool is_committed, has_manifest(step_dir));
   if (is_committed) return Ok{};
   return remove_tree(step_dir);
 }

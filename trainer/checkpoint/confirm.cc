@@ -12,6 +12,7 @@
 
 #include "common/base/checksum.h"
 #include "common/base/fd.h"
+#include "common/base/file.h"
 #include "common/base/rng.h"
 #include "trainer/checkpoint/loader.h"
 
@@ -31,9 +32,10 @@ Error damage_of(const std::string& path, const std::string& what) {
 Result<UniqueFd> open_past_cache(const std::string& path) {
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.valid()) {
-    Error error = errno_error("cannot open " + path);
-    if (error.code == ErrorCode::kNotFound) return damage_of(path, "it is missing");
-    return error;
+    const Error error = errno_error("cannot open " + path);
+    if (error.code != ErrorCode::kNotFound) return error;
+    HP_TRY_ASSIGN(const bool exists, entry_exists(path));
+    return exists ? error : damage_of(path, "it is missing");
   }
   const int failed = ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
   if (failed != 0) return errno_error("cannot read " + path + " past the page cache", failed);

@@ -280,13 +280,12 @@ class ImportWriter {
 };
 
 Outcome check_target(const std::string& checkpoint_dir) {
-  HP_TRY_ASSIGN(const bool has_lineage, path_exists(checkpoint_dir + "/generations"));
+  HP_TRY_ASSIGN(const bool has_lineage, entry_exists(checkpoint_dir + "/generations"));
   if (has_lineage) {
     return Error{ErrorCode::kAlreadyExists,
                  checkpoint_dir + " holds the checkpoints of a job; import into another directory"};
   }
-  HP_TRY_ASSIGN(const bool has_import,
-                path_exists(checkpoint_dir + "/" + kImported.name() + "/manifest.json"));
+  HP_TRY_ASSIGN(const bool has_import, has_manifest(checkpoint_dir + "/" + kImported.name()));
   if (has_import) {
     return Error{ErrorCode::kAlreadyExists, checkpoint_dir + "/" + kImported.name() +
                                                 " exists; import into another directory"};

@@ -177,7 +177,7 @@ Result<std::string> resolve_checkpoint(const std::string& path) {
   while (trimmed.size() > 1 && trimmed.back() == '/') trimmed.pop_back();
   const std::string name = trimmed.substr(trimmed.rfind('/') + 1);
   if (parse_checkpoint_name(name)) return trimmed;
-  HP_TRY_ASSIGN(const bool is_checkpoint, path_exists(trimmed + "/manifest.json"));
+  HP_TRY_ASSIGN(const bool is_checkpoint, has_manifest(trimmed));
   if (is_checkpoint) return trimmed;
   HP_TRY_ASSIGN(const auto latest, latest_valid_checkpoint(trimmed, {}));
   if (!latest) return no_valid_checkpoint(trimmed, "");

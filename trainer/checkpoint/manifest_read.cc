@@ -350,15 +350,14 @@ Result<Manifest> manifest_from_text(const std::string& text, const std::string& 
 
 Result<Manifest> read_manifest(const std::string& step_dir) {
   const std::string path = step_dir + "/manifest.json";
-  auto text = read_file(path, kMaxManifestBytes);
-  if (!text.ok() && text.error().code == ErrorCode::kNotFound) {
+  HP_TRY_ASSIGN(const auto text, read_file_if_there(path, kMaxManifestBytes));
+  if (!text) {
     HP_TRY_ASSIGN(const bool has_directory, path_exists(step_dir));
     const char* why =
         has_directory ? " has no manifest.json: the save was not completed" : " does not exist";
     return Error{ErrorCode::kNotFound,
                  step_dir + why + "; list the usable ones with: hpctl checkpoint ls DIR"};
   }
-  if (!text.ok()) return text.error();
   HP_TRY_ASSIGN(Manifest manifest, manifest_from_text(*text, path));
   const auto ref = parse_checkpoint_name(last_component(step_dir));
   if (ref && *ref != manifest.ref()) {

@@ -55,15 +55,6 @@ Result<bool> is_symbolic_link(const std::string& path) {
   return errno_error("cannot look at " + path);
 }
 
-// "No" only by a listing: an answer about the manifest's name alone may come from a cache. False as
-// well for what is no directory or is gone.
-Result<bool> has_no_manifest(const std::string& step_dir) {
-  const auto names = list_directory(step_dir);
-  if (names.ok()) return std::find(names->begin(), names->end(), kManifestName) == names->end();
-  if (names.error().code == ErrorCode::kStorage) return names.error();
-  return false;
-}
-
 // A look at the directory by the job of the newest generation.
 class Retention {
  public:
@@ -110,8 +101,8 @@ class Retention {
     for (const std::string& name : names_) {
       const auto ref = parse_checkpoint_name(name);
       if (!ref || !may_be_given_up(*ref)) continue;
-      HP_TRY_ASSIGN(const bool unfinished, has_no_manifest(dir_ + "/" + name));
-      if (unfinished) doomed.insert(*ref);
+      HP_TRY_ASSIGN(const bool is_committed, has_manifest(dir_ + "/" + name));
+      if (!is_committed) doomed.insert(*ref);
     }
     std::vector<std::string> result;
     for (const CheckpointRef& ref : doomed) result.push_back(ref.name());
@@ -160,8 +151,7 @@ class Retention {
 Result<std::string> find_refusal(const std::string& checkpoint_dir, const RetentionOrder& order,
                                  const std::string& verified) {
   if (!order.goes_on()) return std::string("it was interrupted");
-  HP_TRY_ASSIGN(const bool is_there,
-                path_exists(checkpoint_dir + "/" + verified + "/" + kManifestName));
+  HP_TRY_ASSIGN(const bool is_there, has_manifest(checkpoint_dir + "/" + verified));
   if (!is_there) return verified + " is gone";
   HP_TRY_ASSIGN(const auto records, read_lineage(checkpoint_dir));
   return find_objection(records, order.generation);

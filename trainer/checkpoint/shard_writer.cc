@@ -88,6 +88,11 @@ Outcome append_range(const json& row, ShardTable& table, std::vector<TensorSlice
   return Ok{};
 }
 
+Outcome check_not_given_up(const ShardJob& job) {
+  if (job.given_up == nullptr || !*job.given_up) return Ok{};
+  return Error{ErrorCode::kUnavailable, "the save of " + job.checkpoint.name() + " was given up"};
+}
+
 Outcome prepare_directory(const std::string& step_dir) {
   if (auto made = make_directories(step_dir); !made.ok()) return with_disk_remedy(made.error());
   // By the names in it: an NFS client that was asked for the manifest itself would remember that
@@ -131,6 +136,7 @@ Result<Receipt> write_shard(const ShardJob& job) {
       const ElementRange piece{at, std::min(at + kStoredPiece, part.range.end)};
       const auto values = part.values.subspan(static_cast<size_t>(at - part.range.begin),
                                               static_cast<size_t>(piece.size()));
+      HP_TRY(check_not_given_up(job));
       ShardEntry entry{part.block, part.kind, piece, job.rank, file.bytes(), 0, slice};
       const uint32_t before = file.crc32c();
       HP_TRY(file.append(values.data(), values.size_bytes()));
@@ -139,6 +145,7 @@ Result<Receipt> write_shard(const ShardJob& job) {
     }
     HP_FAILPOINT("checkpoint.shard.range_written");
   }
+  HP_TRY(check_not_given_up(job));
   HP_TRY(file.sync());
   // The new directory's own entry must be durable before the commit; every rank makes sure of it,
   // because none knows which of them created it. Not sooner: a sync waits for all that the disk is

@@ -10,6 +10,7 @@
 // On an error anywhere, one rank calls abandon_checkpoint; a committed checkpoint is never touched.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -42,6 +43,8 @@ struct ShardJob {
   // Every kind with the same ranges, ascending by (kind, block, begin or slice); empty ones are
   // left out of the file. All ranks have a block in intervals, or all in slices.
   std::vector<ShardPart> parts;
+  // Once it is true, the file is given up at its next piece; null = never. Outlives the call.
+  const std::atomic<bool>* given_up = nullptr;
 };
 
 // What one rank wrote.
@@ -59,7 +62,7 @@ std::map<std::string, std::string> shard_metadata(const CheckpointRef& checkpoin
 
 // Blocking; call from the saving thread. Errors: kAlreadyExists when the checkpoint is committed
 // already; kResourceExhausted (disk full, with remedy), kStorage (read-only, server away),
-// kPermissionDenied, kInternal.
+// kPermissionDenied, kUnavailable (given up), kInternal.
 // On error this rank's own temporary file is gone.
 Result<Receipt> write_shard(const ShardJob& job);
 

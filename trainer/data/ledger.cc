@@ -125,9 +125,22 @@ std::string LedgerWriter::head(uint64_t step) const {
 
 // The file is open, so whatever a write meets is the storage's: full, too, or not allowed any more.
 Outcome LedgerWriter::write_line(const std::string& line) {
-  Outcome written = write_all(fd_.get(), line, path_);
-  if (written.ok()) return written;
-  return Error{ErrorCode::kStorage, written.error().message};
+  if (is_torn_) HP_TRY(reopen());
+  const Outcome written = write_all(fd_.get(), line, path_);
+  is_torn_ = !written.ok();
+  if (is_torn_) return Error{ErrorCode::kStorage, written.error().message};
+  bytes_ += line.size();
+  return Ok{};
+}
+
+// What a failed write left of its line goes. The descriptor may be stale for good.
+Outcome LedgerWriter::reopen() {
+  UniqueFd fd(::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  if (!fd.valid() || ::ftruncate(fd.get(), static_cast<off_t>(bytes_)) != 0) {
+    return Error{ErrorCode::kStorage, errno_error("cannot go on with ledger " + path_).message};
+  }
+  fd_ = std::move(fd);
+  return Ok{};
 }
 
 Outcome LedgerWriter::append(uint64_t step, const std::vector<SampleRange>& samples,

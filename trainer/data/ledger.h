@@ -38,6 +38,7 @@ class LedgerWriter {
   // rank; kAlreadyExists otherwise).
   static Result<LedgerWriter> create(const std::string& ledger_dir, uint64_t generation,
                                      int32_t rank);
+  // After an error (kStorage) the same line may be appended again.
   Outcome append(uint64_t step, const std::vector<SampleRange>& samples, uint64_t counted);
   Outcome append_skip(uint64_t step, const std::vector<SampleRange>& skipped, uint64_t back_to);
 
@@ -45,9 +46,12 @@ class LedgerWriter {
   LedgerWriter(UniqueFd fd, std::string path, uint64_t generation, int32_t rank);
   std::string head(uint64_t step) const;
   Outcome write_line(const std::string& line);
+  Outcome reopen();
 
   UniqueFd fd_;
   std::string path_;
+  uint64_t bytes_ = 0;    // of whole lines
+  bool is_torn_ = false;  // the last write failed: more than those may be there
   uint64_t generation_;
   int32_t rank_;
 };

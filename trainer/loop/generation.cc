@@ -38,6 +38,7 @@ Generation::Generation(Run& run, const Workload& workload)
       workload_(workload),
       progress_(run.progress()),
       device_(run.device()),
+      storage_(workload_, run.progress()),
       operation_trace_(trace_path(workload, ".operations"), !run.device().is_host()),
       trace_(trace_path(workload, ""), workload.rank, workload.train.metrics.trace_from,
              workload.train.metrics.trace_steps) {}
@@ -91,6 +92,16 @@ void Generation::abort() {
   aborted_ = true;
   if (comms_) comms_->abort();
   if (snapshots_) snapshots_->abort();
+  if (saver_) saver_->abort();
+  storage_.abort();
+}
+
+void Generation::when_saved(std::function<void()> done) {
+  if (saver_) {
+    saver_->when_idle(std::move(done));
+  } else {
+    done();
+  }
 }
 
 // Where no collective would notice: before there is one, and with a single rank.
@@ -205,7 +216,7 @@ Outcome Generation::load_state() {
   engine_ = std::make_unique<FullySharded>(run_.model(), state().blocks(), *comms_, train,
                                            sharding_, compute_type(train), device_, run_.frozen());
   note_what_is_for_gpus();
-  saver_ = std::make_unique<Saver>(workload_, state(), comms_->world());
+  HP_TRY(make_saver());
   if (const Outcome begun = begin_ledger(); !begun.ok()) return storage_error(begun.error());
   run_.open_metrics(workload_);
   owes_save_ = owes_save();
@@ -224,6 +235,15 @@ Outcome Generation::make_snapshots() {
   return check_not_aborted();
 }
 
+Outcome Generation::make_saver() {
+  auto made = std::make_unique<Saver>(workload_, state(), comms_->world());
+  {
+    const std::lock_guard lock(abort_mutex_);
+    saver_ = std::move(made);
+  }
+  return check_not_aborted();
+}
+
 Outcome Generation::refill() {
   if (workload_.refilled.empty()) return Ok{};
   if (snapshots_) {
@@ -237,6 +257,7 @@ Outcome Generation::refill() {
 
 Outcome Generation::begin_ledger() {
   if (workload_.ledger_dir.empty()) return Ok{};
+  HP_TRY(check_claimed(workload_));
   if (workload_.from_memory && workload_.rank == 0) HP_TRY(complete_ledgers());
   if (!data_rank_.counts) return Ok{};
   HP_TRY_ASSIGN(ledger_,
@@ -292,7 +313,7 @@ Outcome Generation::test() {
 Outcome Generation::evaluate(Validation& part, const char* name) {
   const Clock::time_point began = Clock::now();
   HP_TRY_ASSIGN(const ValidationResult found,
-                part.run(*engine_, state().weight_shards(), data_rank_, comms_->world()));
+                part.run(*engine_, state().weight_shards(), data_rank_, comms_->world(), storage_));
   if (workload_.rank != 0) return Ok{};
   run_.metrics().append_evaluation({.part = name,
                                     .step = state().step(),

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -22,6 +23,7 @@
 #include "trainer/data/ledger.h"
 #include "trainer/loop/operation_trace.h"
 #include "trainer/loop/run.h"
+#include "trainer/loop/storage_wait.h"
 #include "trainer/metrics/step_times.h"
 #include "trainer/metrics/trace.h"
 #include "trainer/optim/stability.h"
@@ -46,6 +48,9 @@ class Generation {
   // boundary. The connections to the peers stay until this object goes: one that is yet to be told
   // would take this rank for dead. Any thread.
   void abort();
+  // After abort(): calls `done` once no thread of a save works any more, from that thread, or at
+  // once.
+  void when_saved(std::function<void()> done);
 
   // run() has ended before the last step because of a request.
   bool is_stopped() const { return stopping_; }
@@ -75,6 +80,7 @@ class Generation {
   Outcome load_state();
   Outcome refill();
   Outcome make_snapshots();
+  Outcome make_saver();
   Outcome begin_ledger();
   Outcome complete_ledgers() const;
   bool owes_save() const;
@@ -102,6 +108,7 @@ class Generation {
   Outcome leave_out_overflow(const StepSamples& samples, uint64_t scale);
   Outcome reexecute(const StepSamples& samples, const std::string& what, BadStep& bad_step);
   Outcome go_back();
+  Outcome note_skipped(uint64_t step, const std::vector<SampleRange>& skipped);
   void tell(const BadStep& bad_step);
 
   TrainingState& state() const { return run_.state(); }
@@ -114,12 +121,13 @@ class Generation {
   Sharding sharding_;
   DataRank data_rank_;
   std::atomic<bool> aborted_{false};
-  std::mutex abort_mutex_;  // abort() finds comms_ and snapshots_ made whole or not at all
+  std::mutex abort_mutex_;  // abort() finds comms_, snapshots_ and saver_ made whole or not at all
   std::optional<MeshCommunicators> comms_;
   std::unique_ptr<FullySharded> engine_;
   std::unique_ptr<PeerSnapshots> snapshots_;  // null = there are none
   std::unique_ptr<Saver> saver_;
   std::optional<LedgerWriter> ledger_;
+  StorageWait storage_;  // of what a step reads and writes
   OperationTrace operation_trace_;
   Trace trace_;
   StepTimes times_{trace_};

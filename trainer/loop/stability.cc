@@ -52,7 +52,7 @@ Outcome Generation::leave_out(const StepSamples& samples, const StabilityProblem
   }
   state().skip(skipped);
   ++state().stability().skips;
-  if (ledger_) HP_TRY(ledger_->append_skip(step, normalized(skipped), state().step()));
+  HP_TRY(note_skipped(step, normalized(skipped)));
   bad_step.samples = sample_count(skipped);
   bad_step.resumed_step = state().step();
   tell(bad_step);
@@ -79,7 +79,7 @@ void Generation::tell(const BadStep& bad_step) {
 Outcome Generation::leave_out_overflow(const StepSamples& samples, uint64_t scale) {
   const uint64_t step = next_step();
   state().skip(samples.ranges);
-  if (ledger_) HP_TRY(ledger_->append_skip(step, normalized(samples.ranges), state().step()));
+  HP_TRY(note_skipped(step, normalized(samples.ranges)));
   if (workload_.rank == 0) {
     const LossScaleRecord& record = state().loss_scale();
     log_info("step " + std::to_string(step) + ": gradients overflow at loss scale " +
@@ -126,6 +126,11 @@ Outcome Generation::reexecute(const StepSamples& samples, const std::string& wha
                what +
                    "; executed again, the gradients differ although every rank's loss is the "
                    "same: a fault of the hardware of some node"};
+}
+
+Outcome Generation::note_skipped(uint64_t step, const std::vector<SampleRange>& skipped) {
+  if (!ledger_) return Ok{};
+  return storage_.until_done([&] { return ledger_->append_skip(step, skipped, state().step()); });
 }
 
 // To a state at least rollback_steps before, as far as this generation has one.

@@ -56,7 +56,10 @@ Outcome Generation::step() {
   if (!problem.reason.empty()) return leave_out(samples, problem);
   remember_step(stability, state().stability(), sums.loss, sums.grad_norm);
   remember_good_step(run_.train().loss_scale, loss_scale);
-  if (ledger_) HP_TRY(ledger_->append(next_step(), my_samples_, my_counted_));
+  if (ledger_) {
+    HP_TRY(storage_.until_done(
+        [&] { return ledger_->append(next_step(), my_samples_, my_counted_); }));
+  }
   update(sums, samples, lr);
   HP_FAILPOINT("trainer.step.applied");
   if (snapshots_) snapshots_->at_boundary(sums.snapshots);
@@ -112,7 +115,8 @@ void Generation::read_ahead(uint64_t cursor) {
 Result<Generation::StepSums> Generation::compute_gradients(const StepSamples& samples) {
   const BatchOrder order = order_of(samples);
   my_samples_ = order.samples;
-  HP_TRY_ASSIGN(const std::vector<MicroBatch> batches, run_.feed().take(order));
+  HP_TRY_ASSIGN(const std::vector<MicroBatch> batches,
+                storage_.until_done([&] { return run_.feed().take(order); }));
   read_ahead(samples.next_cursor);
   times_.lap(StepPart::kData);
   progress_.set_computing(true);

@@ -41,12 +41,13 @@ Result<MicroBatch> Validation::take(uint64_t round, const DataRank& rank) {
 }
 
 Result<ValidationResult> Validation::run(FullySharded& engine, WeightShards shards,
-                                         const DataRank& rank, Communicator& comm) {
+                                         const DataRank& rank, Communicator& comm,
+                                         StorageWait& storage) {
   const auto micro = static_cast<uint64_t>(train_->batch.micro);
   engine.begin_evaluation(std::move(shards));
   double counted = 0;
   for (uint64_t round = 0; round < rounds(rank); ++round) {
-    HP_TRY_ASSIGN(const MicroBatch batch, take(round, rank));
+    HP_TRY_ASSIGN(const MicroBatch batch, storage.until_done([&] { return take(round, rank); }));
     const bool counts =
         evaluated_from(source_->part, micro, round, rank.index, rank.count) && rank.counts;
     HP_TRY(engine.evaluate(batch.tokens, batch.targets, batch.documents, counts));

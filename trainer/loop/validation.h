@@ -18,6 +18,7 @@
 #include "trainer/comm/communicator.h"
 #include "trainer/data/evaluation_part.h"
 #include "trainer/loop/batch_feed.h"
+#include "trainer/loop/storage_wait.h"
 #include "trainer/parallel/fsdp.h"
 
 namespace hpctl {
@@ -38,7 +39,7 @@ class Validation {
   // All ranks at the same step, between two steps of the engine; `shards` as
   // for begin_step, `comm` the world's.
   Result<ValidationResult> run(FullySharded& engine, WeightShards shards, const DataRank& rank,
-                               Communicator& comm);
+                               Communicator& comm, StorageWait& storage);
 
   // The micro-batch of a round for this rank. That of the next round, after the last one the first,
   // is read ahead, so that run() waits for the disk the first time only.

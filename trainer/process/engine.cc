@@ -154,8 +154,11 @@ void Trainer::tell_peer_lost(const Error& lost) {
   control_.await_abort();
 }
 
+// The phase says whether a save of the former generation still runs: then the holder gives this
+// rank to a standby.
 void Trainer::tell_aborted() {
-  progress_.enter(WorkerPhase::kRendezvous);
+  progress_.enter(WorkerPhase::kSaving);
+  generation_->when_saved([this] { progress_.enter(WorkerPhase::kRendezvous); });
   const uint64_t generation = generation_->workload().generation;
   log_info("generation " + std::to_string(generation) + " was aborted" +
            (run_->has_state() ? " at step " + std::to_string(run_->state().step()) : ""));

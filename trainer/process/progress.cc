@@ -109,6 +109,10 @@ void Progress::saves_failed(uint64_t in_a_row, uint64_t out_of_space) {
   page_->saves_out_of_space.store(out_of_space, std::memory_order_relaxed);
 }
 
+void Progress::waits_for_storage(uint64_t failures) {
+  page_->storage_failures.store(failures, std::memory_order_relaxed);
+}
+
 void Progress::bad_step(const BadStep& bad_step) {
   const uint64_t number = page_->bad_steps.load(std::memory_order_relaxed) + 1;
   BadStepSlot& slot = page_->bad_step[(number - 1) % kBadStepSlots];

@@ -47,6 +47,8 @@ class Progress {
   void checkpoint_committed(uint64_t step);
   // The newest saves, in a row: that failed, and that found the disk full.
   void saves_failed(uint64_t in_a_row, uint64_t out_of_space);
+  // StepFigures::storage_failures.
+  void waits_for_storage(uint64_t failures);
   // For the job's history; its number is given here. The agent looks a few times a second: more
   // than kBadStepSlots in between push out the oldest.
   void bad_step(const BadStep& bad_step);

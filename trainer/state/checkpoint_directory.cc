@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "common/base/directory_owner.h"
 #include "common/base/file.h"
 
 namespace hpctl {
@@ -30,9 +31,13 @@ Error directory_error(const Workload& workload, Error error) {
   return has_worked(workload) ? storage_error(std::move(error)) : error;
 }
 
+Outcome check_claimed(const Workload& workload) {
+  return workload.claimed ? check_is_there(workload.checkpoint_dir) : Outcome(Ok{});
+}
+
 Outcome prepare_checkpoint_directory(const Workload& workload) {
   const std::string& directory = workload.checkpoint_dir;
-  Outcome made = make_directories(directory);
+  Outcome made = workload.claimed ? check_claimed(workload) : make_directories(directory);
   if (made.ok() && access(directory.c_str(), W_OK | X_OK) != 0) {
     made = errno_error("cannot write " + directory);
   }

@@ -19,7 +19,12 @@ Error storage_error(Error error);
 // What reading or writing in the checkpoint directory met.
 Error directory_error(const Workload& workload, Error error);
 
-// Creates it. kFailedPrecondition, with the remedy, where no checkpoint can ever be saved there.
+// kStorage where the directory that the controller has claimed is not the one that is there, but
+// perhaps the mount point of a file system that is away. Before anything is written.
+Outcome check_claimed(const Workload& workload);
+
+// Creates it, unless it was claimed. kFailedPrecondition, with the remedy, where no checkpoint can
+// ever be saved there.
 Outcome prepare_checkpoint_directory(const Workload& workload);
 
 }  // namespace hpctl

@@ -3,7 +3,6 @@
 
 #include <optional>
 
-#include "common/base/file.h"
 #include "common/base/lineage.h"
 
 namespace hpctl {
@@ -24,7 +23,7 @@ Result<std::string> rollback_source(const Workload& workload, uint64_t target) {
   const bool from_seed = workload.resume_checkpoint.empty() && !workload.from_memory;
   bool start = false;
   if (!from_seed && !workload.from_memory) {
-    HP_TRY_ASSIGN(start, path_exists(workload.resume_checkpoint + "/manifest.json"));
+    HP_TRY_ASSIGN(start, has_manifest(workload.resume_checkpoint));
   }
   // All of this generation's own lie behind the target, and the start lies before them.
   const auto start_is_nearer = [&] {

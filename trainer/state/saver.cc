@@ -92,6 +92,7 @@ Result<bool> Saver::finish(bool (*is_hurried)(), const std::function<void()>& on
 Result<bool> Saver::wait_for_storage(bool (*is_hurried)()) {
   constexpr std::chrono::milliseconds kLook{100};
   while (true) {
+    if (aborted_) return aborted();
     const bool due = is_rank0() && retry_due();
     std::array<double, 2> sum = {due ? 1.0 : 0.0, is_hurried() ? 1.0 : 0.0};
     HP_TRY(comm_.all_reduce(sum));
@@ -99,6 +100,37 @@ Result<bool> Saver::wait_for_storage(bool (*is_hurried)()) {
     if (sum[0] > 0) return true;
     if (is_rank0()) std::this_thread::sleep_for(kLook);
   }
+}
+
+void Saver::abort() {
+  {
+    const std::lock_guard lock(mutex_);
+    aborted_ = true;
+  }
+  changed_.notify_all();
+}
+
+void Saver::when_idle(std::function<void()> done) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (thread_.joinable() && !thread_done_) {
+      idle_ = std::move(done);
+      return;
+    }
+  }
+  done();
+}
+
+Error Saver::aborted() const {
+  return {kPeerLost,
+          "generation " + std::to_string(workload_.generation) + " was told to end in a save"};
+}
+
+Outcome Saver::await_thread() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return thread_done_ || !thread_.joinable() || aborted_; });
+  if (aborted_) return aborted();
+  return Ok{};
 }
 
 Outcome Saver::settle() {
@@ -114,7 +146,7 @@ void Saver::forget_after(uint64_t step) {
 // Until nothing is under way on any rank.
 Outcome Saver::wait_for_turn() {
   while (turn_ != Turn::kIdle) {
-    if (thread_.joinable()) thread_.join();
+    HP_TRY(await_thread());
     const SaveNews mine = news();
     std::array<double, 2> sum = {mine.finished, mine.failed};
     HP_TRY(comm_.all_reduce(sum));
@@ -133,7 +165,14 @@ void Saver::run(std::function<Result<std::string>()> work) {
     } catch (const std::exception& e) {
       outcome_ = fault(e.what());
     }
-    thread_done_.store(true, std::memory_order_release);
+    std::function<void()> idle;
+    {
+      const std::lock_guard lock(mutex_);
+      thread_done_.store(true, std::memory_order_release);
+      idle = std::exchange(idle_, nullptr);
+    }
+    changed_.notify_all();
+    if (idle) idle();
   });
 }
 
@@ -156,12 +195,14 @@ void Saver::begin() {
     state_.device().await_downloads();
     give_values(sources, parts);
     HP_TRY(suffer_ordered_disk(workload_.generation));
+    HP_TRY(check_claimed(workload_));
     const ShardJob job{.checkpoint_dir = workload_.checkpoint_dir,
                        .checkpoint = manifest_.ref(),
                        .rank = workload_.rank,
                        .world_size = workload_.world_size,
                        .blocks = &manifest_.blocks,
-                       .parts = std::move(parts)};
+                       .parts = std::move(parts),
+                       .given_up = &aborted_};
     HP_TRY_ASSIGN(const Receipt receipt, write_shard(job));
     return encode_receipt(receipt);
   });
@@ -215,6 +256,7 @@ void Saver::give_values(const std::vector<const std::byte*>& sources,
 }
 
 Outcome Saver::take_turn(const SaveNews& sum) {
+  if (aborted_) return aborted();  // one rank alone has no collective that would fail
   if (turn_ == Turn::kWriting && sum.finished == comm_.world_size()) return exchange_receipts();
   if (turn_ == Turn::kCommitting && sum.finished == 1) return conclude_commit();
   if (turn_ == Turn::kClearing && sum.finished == 1) return conclude_clearing();
@@ -242,6 +284,7 @@ Outcome Saver::exchange_receipts() {
       HP_TRY_ASSIGN(Receipt receipt, decode_receipt(bytes));
       receipts.push_back(std::move(receipt));
     }
+    HP_TRY(check_claimed(workload_));
     HP_TRY(commit_checkpoint(workload_.checkpoint_dir, manifest_, receipts));
     return std::string();
   });

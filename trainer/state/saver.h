@@ -18,6 +18,11 @@
 //
 // A save that becomes due while another is under way begins when that one is done.
 //
+// When the generation is told to end, no rank waits for its thread. A shard is given up at its next
+// piece, since nobody would commit it. A commit goes on: lineage ignores it if the next generation
+// starts before its step. While the thread is in a call that nothing interrupts, the process stays
+// out of the next generation (when_idle()).
+//
 // Storage that fails is no reason to end training, which loses more than it saves: the file server
 // is away, a mount is stale, the disk is full. The save is tried again, with growing pauses, at the
 // next step boundary after each; limits.storage bounds how long. A full disk is told to the
@@ -31,9 +36,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -87,6 +94,12 @@ class Saver {
   // Of these, the newest in a row that found the disk full.
   uint64_t out_of_space() const { return out_of_space_; }
 
+  // The generation ends: finish() and settle() return kPeerLost, and a shard is given up. Any
+  // thread.
+  void abort();
+  // After abort(): calls `done` once the thread has ended its work, from that thread, or at once.
+  void when_idle(std::function<void()> done);
+
   // Finishes what is under way; nothing of it stays pending. A collective.
   Outcome settle();
   // After going back to `step`: what this process saved behind it does not exist any more.
@@ -108,6 +121,8 @@ class Saver {
   Outcome take_turn(const SaveNews& sum);
   Outcome exchange_receipts();
   Outcome wait_for_turn();
+  Outcome await_thread();
+  Error aborted() const;
   Outcome conclude_commit();
   Outcome end_failed(const std::map<int32_t, Error>& failures);
   bool is_of_storage(const Error& failure) const;
@@ -134,6 +149,10 @@ class Saver {
   std::chrono::seconds pause_{0};                   // before the one after the next
   Clock::time_point next_attempt_;
   std::thread thread_;
+  std::atomic<bool> aborted_{false};
+  std::mutex mutex_;  // of thread_done_, where it is waited for, and of idle_
+  std::condition_variable changed_;
+  std::function<void()> idle_;  // called when the thread has ended its work; null = nobody waits
   std::atomic<bool> thread_done_{false};
   std::optional<Result<std::string>> outcome_;  // of the thread's work; valid when thread_done_
 };

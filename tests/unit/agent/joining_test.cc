@@ -72,6 +72,41 @@ TEST_F(HolderTest, AWorkerThatLostAPeerIsReportedOnceAndStays) {
   EXPECT_EQ(spawn(worker(2, 0, {"hang"})).pid, started.pid);
 }
 
+// A file server that does not answer holds up its save: all ranks waited for it.
+TEST_F(HolderTest, WorkerThatStillSavesIsReplacedByAStandby) {
+  start_holder();
+  const WorkerState first = spawn(worker(1, 0, {"map", "step", "9", "saving", "obey"}));
+  Spawn order = worker(1, -1, {"obey"});
+  order.workload = "";
+  const WorkerState standby = spawn(order);
+  tell(Kill{1, 0, 600'000});
+  EXPECT_EQ(expect<Exited>().stays, 1);
+  EXPECT_EQ(expect<WorkerState>().part, WorkerPart::kIdle);
+  const WorkerState second = spawn(worker(2, 0, {"hang"}));
+  EXPECT_EQ(second.incarnation, standby.incarnation);
+  EXPECT_EQ(second.rank, 0);
+  EXPECT_TRUE(eventually([&] { return !process_runs(static_cast<pid_t>(first.pid)); }));
+}
+
+// Without a standby a new process takes the place.
+TEST_F(HolderTest, WorkerThatStillSavesIsReplacedByANewProcess) {
+  start_holder();
+  const WorkerState first = spawn(worker(1, 0, {"map", "step", "9", "saving", "obey"}));
+  tell(Kill{1, 0, 600'000});
+  EXPECT_EQ(expect<Exited>().stays, 1);
+  EXPECT_EQ(expect<WorkerState>().part, WorkerPart::kIdle);
+  tell(worker(2, 0, {"hang"}));
+  // The former process ends, the new one begins, in either order.
+  std::map<uint64_t, WorkerPart> parts;
+  for (int i = 0; i < 2; ++i) {
+    const auto told = expect<WorkerState>();
+    parts[told.incarnation] = told.part;
+  }
+  ASSERT_EQ(parts.size(), 2U);
+  EXPECT_EQ(parts.at(first.incarnation), WorkerPart::kEnded);
+  EXPECT_EQ(parts.rbegin()->second, WorkerPart::kMember);
+}
+
 TEST_F(HolderTest, AWorkerThatDoesNotLeaveIsEnded) {
   start_holder();
   const WorkerState first = spawn(worker(1, 0, {"map", "step", "9", "hang"}));

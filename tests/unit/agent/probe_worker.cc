@@ -15,6 +15,7 @@
 //                     and print its id
 //   file PATH         create PATH, to tell the test how far we are
 //   wait PATH         until PATH exists
+//   saving            say that a save holds the process up, until it joins a generation
 //   lose N            tell the control socket that a peer of generation N was lost
 //   ready             tell the control socket that it is
 //   obey              do what the control socket says, as the trainer would: prints "joined N" and
@@ -232,6 +233,7 @@ int main(int argc, char** argv) {
     if (verb == "step") step(std::stoull(text()));
     if (verb == "train") train(std::stoi(text()));
     if (verb == "commit") page->checkpoint_step = std::stoull(text());
+    if (verb == "saving") page->phase = static_cast<uint32_t>(hpctl::WorkerPhase::kSaving);
     if (verb == "seal") seal(std::stoull(text()));
     if (verb == "scribble") page->bad_steps = UINT64_MAX;
     if (verb == "overwrite") page->step = page->checkpoint_step = UINT64_MAX;

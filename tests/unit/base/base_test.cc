@@ -120,6 +120,25 @@ TEST(File, WhatCannotBeLookedForIsNotAbsent) {
   EXPECT_NE(list_directory(dir / "loop").error().code, ErrorCode::kNotFound);
 }
 
+// A link that leads nowhere is listed, and is not found by name, as a file is for an NFS client
+// that answers from a stale cache.
+TEST(File, EntryIsAbsentOnlyIfItsDirectoryDoesNotListIt) {
+  const TemporaryDirectory dir;
+  ASSERT_EQ(::symlink("nowhere", (dir / "stale").c_str()), 0);
+  ASSERT_FALSE(path_exists(dir / "stale").value());
+  EXPECT_EQ(entry_exists(dir / "stale").error().code, ErrorCode::kStorage);
+  EXPECT_EQ(read_file_if_there(dir / "stale").error().code, ErrorCode::kStorage);
+  EXPECT_EQ(list_directory_if_there(dir / "stale").error().code, ErrorCode::kStorage);
+  EXPECT_EQ(entry_exists(dir / "stale/below/manifest.json").error().code, ErrorCode::kStorage);
+  EXPECT_FALSE(entry_exists(dir / "none").value());
+  EXPECT_FALSE(entry_exists(dir / "none/below/manifest.json").value());
+  std::ofstream(dir / "file") << "x";
+  EXPECT_TRUE(entry_exists(dir / "file").value());
+  EXPECT_FALSE(entry_exists(dir / "file/manifest.json").value());
+  EXPECT_TRUE(entry_exists(dir.path() + "/").value());
+  EXPECT_TRUE(entry_exists("/").value());
+}
+
 TEST(Result, AnErrnoSaysWhetherRoomOrStorageIsMissing) {
   for (const int full : {ENOSPC, EDQUOT}) {
     EXPECT_EQ(errno_error("cannot write", full).code, ErrorCode::kResourceExhausted) << full;
@@ -157,6 +176,31 @@ TEST(Lineage, LateCommitOfAStaleGenerationIsIgnored) {
   EXPECT_FALSE(valid_by_lineage({40, 1}, chain));
   EXPECT_TRUE(valid_by_lineage({40, 2}, chain));
   EXPECT_FALSE(valid_by_lineage({60, 7}, chain)) << "not on the chain";
+}
+
+TEST(Lineage, KnownCommitIsThatOfTheSurvivingHistory) {
+  GenerationRecord second = record(2, 1, 25);
+  second.from_memory = true;
+  second.committed = "step-20.g1";
+  EXPECT_EQ(find_known_commit({}), "");
+  EXPECT_EQ(find_known_commit(chain_of_newest({record(1, 0, 0)})), "");
+  EXPECT_EQ(find_known_commit(chain_of_newest({record(1, 0, 0), second})), "step-20.g1");
+  EXPECT_EQ(find_known_commit(chain_of_newest({record(1, 0, 0), second, record(3, 2, 0)})), "")
+      << "the third began with the seed";
+  GenerationRecord elsewhere = record(1, 0, 500);
+  elsewhere.checkpoint = "/other/step-500.g3";
+  EXPECT_EQ(find_known_commit({elsewhere}), "");
+  second.damaged = {"step-20.g1"};
+  EXPECT_EQ(find_known_commit(chain_of_newest({record(1, 0, 0), second})), "");
+}
+
+// A job that began with an import started from the seed if a fault came before its first save.
+TEST(Lineage, ImportStaysValidForTheChainThatBeganWithIt) {
+  GenerationRecord first = record(1, 0, 0);
+  first.checkpoint = "step-0.g0";
+  EXPECT_TRUE(valid_by_lineage({0, 0}, chain_of_newest({first})));
+  EXPECT_TRUE(valid_by_lineage({0, 0}, chain_of_newest({first, record(2, 1, 0)})));
+  EXPECT_FALSE(valid_by_lineage({0, 0}, chain_of_newest({record(1, 0, 0)})));
 }
 
 TEST(Lineage, NamesAreParsedStrictly) {
@@ -261,10 +305,12 @@ TEST(JobSpec, ProblemsNameTheKey) {
 TEST(Workload, RoundTrips) {
   Workload w;
   w.job = 7;
+  w.claimed = true;
   w.train = *valid_spec().train;
   const auto back = workload_from_json(to_json_text(w));
   ASSERT_TRUE(back.ok()) << back.error().message;
   EXPECT_EQ(to_json_text(*back), to_json_text(w));
+  EXPECT_TRUE(back->claimed);
   // Where somebody else writes it nothing is said of nodes: there is one.
   w.world_size = 4;
   nlohmann::json document = nlohmann::json::parse(to_json_text(w));

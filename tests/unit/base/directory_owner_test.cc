@@ -75,8 +75,10 @@ TEST_F(DirectoryOwnership, OwnedDirectoryThatIsGoneIsStorageThatIsAway) {
   ASSERT_TRUE(claim_directory(dir_, job_of("a"), alive_).ok());
   ASSERT_TRUE(remove_tree(dir_).ok());
   EXPECT_EQ(check_ownership(dir_, job_of("a")).error().code, ErrorCode::kStorage);
+  EXPECT_EQ(check_is_there(dir_).error().code, ErrorCode::kStorage);
   ASSERT_TRUE(make_directories(dir_).ok());
   EXPECT_EQ(check_ownership(dir_, job_of("a")).error().code, ErrorCode::kStorage);
+  EXPECT_EQ(check_is_there(dir_).error().code, ErrorCode::kStorage);
 }
 
 TEST_F(DirectoryOwnership, SymlinkIsNoSecondDirectory) {

@@ -129,14 +129,14 @@ TEST(Retention, KeepsTheNewestValidOnes) {
   EXPECT_THAT(checkpoints_in(dir), ElementsAre("step-40.g1")) << "the newest is never deleted";
 }
 
-// A manifest that cannot be looked for may be whole.
-TEST(Retention, WhatCannotBeReadDeletesNothing) {
+// `link` takes the place of a manifest; then it is put back.
+void expect_nothing_deleted(const char* link) {
   const TemporaryDirectory dir;
   record(dir, 1, 0);
   for (const uint64_t step : {10, 20, 30}) save(dir, step, 1);
   const std::string manifest = dir / "step-20.g1/manifest.json";
   ASSERT_EQ(::rename(manifest.c_str(), (dir / "aside").c_str()), 0);
-  ASSERT_EQ(::symlink("manifest.json", manifest.c_str()), 0);
+  ASSERT_EQ(::symlink(link, manifest.c_str()), 0);
   EXPECT_FALSE(latest_valid_checkpoint(dir.path(), {}).ok());
   EXPECT_FALSE(keep_newest(dir.path(), 1, 1).ok());
   EXPECT_FALSE(abandon_checkpoint(dir.path(), {20, 1}).ok());
@@ -146,6 +146,11 @@ TEST(Retention, WhatCannotBeReadDeletesNothing) {
     EXPECT_TRUE(digest_checkpoint(dir / name).ok()) << name;
   }
 }
+
+// A manifest that cannot be looked for may be whole.
+TEST(Retention, WhatCannotBeReadDeletesNothing) { expect_nothing_deleted("manifest.json"); }
+
+TEST(Retention, ListedManifestThatIsNotFoundDeletesNothing) { expect_nothing_deleted("nowhere"); }
 
 TEST(Retention, MultiplesOfKeepEveryStay) {
   const TemporaryDirectory dir;

@@ -5,6 +5,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include <fstream>
 
@@ -157,6 +159,37 @@ TEST_F(Ledger, SkippedSamplesCountOnceAsSkipped) {
   }
   ASSERT_EQ(cursor, 80U);
   ASSERT_TRUE(save_synthetic({checkpoints_, {10, 1}, 1, 1, 0, skipped}).ok());
+  EXPECT_THAT(problems(), IsEmpty());
+}
+
+// The file may not grow beyond the middle of the second line, as a disk that fills.
+TEST_F(Ledger, LineThatStorageRefusedIsAppendedAgainWhole) {
+  GenerationRecord record;
+  record.generation = 1;
+  ASSERT_TRUE(create_generation(checkpoints_, record).ok());
+  auto writer = LedgerWriter::create(ledger_, 1, 0);
+  ASSERT_TRUE(writer.ok()) << writer.error().message;
+  const auto append = [&](uint64_t step) {
+    return writer->append(step, take_samples((step - 1) * kGlobal, kGlobal, {}).ranges, 0);
+  };
+  ASSERT_TRUE(append(1).ok());
+  const std::string path = ledger_ + "/g1.r0.jsonl";
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit narrow = before;
+  narrow.rlim_cur = read_file(path)->size() + 10;
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &narrow), 0);
+  const Outcome refused = append(2);
+  const Outcome refused_again = append(2);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  ::signal(SIGXFSZ, handler);
+  ASSERT_FALSE(refused.ok());
+  ASSERT_FALSE(refused_again.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kStorage);
+  ASSERT_TRUE(append(2).ok());
+  ASSERT_TRUE(append(3).ok());
+  checkpoint(3, 1);
   EXPECT_THAT(problems(), IsEmpty());
 }
 

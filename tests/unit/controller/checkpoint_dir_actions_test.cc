@@ -115,6 +115,25 @@ TEST_F(Lineage, ACheckpointThatCannotBeReadIsNotPassedOver) {
   EXPECT_NE(failed->reason.find("step-30.g1/manifest.json"), std::string::npos);
 }
 
+// One ENOENT for the newest manifest made an older checkpoint the newest.
+TEST_F(Lineage, ListedManifestThatIsNotFoundIsWaitedFor) {
+  record(action(1, 0, 0));
+  save(10);
+  save(20);
+  const std::string manifest = spec_.checkpoint.dir + "/step-20.g1/manifest.json";
+  ASSERT_EQ(::rename(manifest.c_str(), (dir_ / "kept").c_str()), 0);
+  ASSERT_EQ(::symlink("nowhere", manifest.c_str()), 0);
+  const auto event = find_checkpoint(kId, {JobId{1}, {}}, spec_);
+  const auto* failed = std::get_if<core::ActionFailed>(&event);
+  ASSERT_NE(failed, nullptr);
+  EXPECT_FALSE(failed->permanent);
+  EXPECT_NE(failed->reason.find("its directory lists it"), std::string::npos) << failed->reason;
+  ASSERT_EQ(::rename((dir_ / "kept").c_str(), manifest.c_str()), 0);
+  EXPECT_EQ(
+      std::get<core::CheckpointChosen>(find_checkpoint(kId, {JobId{1}, {}}, spec_)).checkpoint,
+      "step-20.g1");
+}
+
 TEST_F(Lineage, FalseClaimLeavesTheNewestCheckpointInUse) {
   record(action(1, 0, 0));
   save(10);
@@ -214,6 +233,34 @@ TEST_F(Lineage, AnEmptyDirectoryMeansTheSeed) {
   const auto event = find_checkpoint(kId, {JobId{1}, {}}, spec_);
   ASSERT_TRUE(std::holds_alternative<core::CheckpointChosen>(event));
   EXPECT_EQ(std::get<core::CheckpointChosen>(event).checkpoint, "");
+}
+
+// A directory whose checkpoints were emptied by hand started from the seed in silence.
+TEST_F(Lineage, CommittedCheckpointThatIsGoneIsNamed) {
+  const auto lost = [&](uint64_t committed_step) {
+    const auto event = find_checkpoint(kId, {JobId{1}, {}}, spec_, committed_step);
+    const auto* chosen = std::get_if<core::CheckpointChosen>(&event);
+    return chosen == nullptr ? "the search failed" : chosen->checkpoint + chosen->lost;
+  };
+  record(action(1, 0, 0));
+  EXPECT_EQ(lost(0), "") << "none was ever committed";
+  EXPECT_EQ(lost(10), "a checkpoint of step 10") << "by the job's row";
+  core::RecordGeneration second = action(2, 1, 25);
+  second.memory_of = Generation{1};
+  second.committed = "step-20.g1";
+  record(second);
+  EXPECT_EQ(lost(0), "step-20.g1") << "by a record";
+  save(20);
+  EXPECT_EQ(lost(20), "step-20.g1") << "it is there";
+}
+
+// What the first generation began with lies in another directory.
+TEST_F(Lineage, CheckpointOfAnotherDirectoryIsNotMissedHere) {
+  core::RecordGeneration first = action(1, 0, 500);
+  first.checkpoint = "/elsewhere/step-500.g3";
+  record(first);
+  const auto event = find_checkpoint(kId, {JobId{1}, {}}, spec_, 500);
+  EXPECT_EQ(std::get<core::CheckpointChosen>(event).lost, "");
 }
 
 TEST_F(Lineage, ADamagedRecordIsNamedAndPermanent) {

@@ -171,6 +171,27 @@ TEST(Progress, SavesThatFailAreToldOnceAndSoIsTheirEnd) {
   EXPECT_EQ(told_after(0, 0), "checkpoints are written again (step 5): a checkpoint is durable\n");
 }
 
+TEST(Progress, RankThatWaitsForStorageIsToldOnceAndSoIsItsEnd) {
+  ProgressTable table;
+  core::Job job = running_job(1, 0);
+  table.observe(job, 0);
+  const auto told_after = [&](uint64_t failures) {
+    RankReport report = at_step(1, 1, 5, 50);
+    report.figures.emplace().storage_failures = failures;
+    table.report(job.id, "n0", {report}, 0);
+    std::string told;
+    for (const core::ControllerNoted& note : table.take_notes()) told += note.what + "\n";
+    return told;
+  };
+  EXPECT_EQ(told_after(0), "");
+  EXPECT_EQ(told_after(1),
+            "rank 1 on n0 waits for storage after step 5: it cannot read samples or write the "
+            "ledger; see hpctl logs 1\n");
+  EXPECT_EQ(told_after(2), "");
+  EXPECT_EQ(table.of(job.id).waiting_rank(), "rank 1 on n0");
+  EXPECT_EQ(told_after(0), "rank 1 on n0 does not wait for storage any more (after step 5)\n");
+}
+
 TEST(Progress, EachSaveThatFindsTheDiskFullAsksForRoom) {
   ProgressTable table;
   core::Job job = running_job(1, 0);

@@ -51,6 +51,7 @@ class FakeShell {
   CheckpointsPruned pruned;       // the answer to PruneCheckpoints, but for action and job
   bool claims_are_false = false;  // the second reader finds every checkpoint sound
   std::vector<std::string> recorded_damage;
+  std::string lost_checkpoint;           // CheckpointChosen::lost, where there is no checkpoint
   std::map<Rank, WorkerOrigin> origins;  // of the processes that start; others do not tell
   ArenaSeals seals;  // in the memory of workers that end; which parts they are follows the rank
   ArenaSeals arena_of(JobId id, int32_t rank) const;

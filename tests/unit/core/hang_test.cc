@@ -221,6 +221,12 @@ TEST(HangJudgement, OneRankThatWasNotHeardOfForLongEnoughMakesItLessPlain) {
   }
 }
 
+TEST(HangJudgement, RankThatWaitsForStorageHangsNobody) {
+  JobSight job = plain();
+  job.ranks[2].waits_for_storage = true;
+  EXPECT_EQ(first_found(job).kind, Hang::kNothing);
+}
+
 TEST(HangJudgement, NobodyHangsOfWhomNothingIsKnown) {
   JobSight job = plain();
   job.still_ms = 10 * kSavingLimitMs;

@@ -65,6 +65,21 @@ TEST(Submit, TheSchedulerMayGiveNumberAndNodes) {
   EXPECT_EQ(shell.submit(small_job("c")), JobId{3}) << "2 is taken";
 }
 
+// A directory that shows no record is an empty mount point, for a job that has written some.
+TEST(Submit, RequeuedJobWaitsForTheRecordsThatItWrote) {
+  FakeShell shell;
+  JobSubmitted submitted{small_job("a"), 1000, "", {2}, {"a", "b"}};
+  submitted.totals.generation = Generation{3};
+  const JobId id = *shell.feed(submitted).submitted;
+  shell.settle();
+  EXPECT_EQ(shell.state.jobs.at(id).generation, Generation{3});
+  EXPECT_THAT(shell.state.jobs.at(id).reason, HasSubstr("the record of generation 3 is gone"));
+  shell.newest_record[id] = 3;
+  shell.pass(1'000);
+  shell.settle();
+  EXPECT_EQ(shell.state.jobs.at(id).generation, Generation{4});
+}
+
 TEST(Submit, LemonsAreTheSpares) {
   FakeShell shell;
   JobSpec spec = small_job("a");

@@ -280,6 +280,16 @@ TEST_F(DamageClaims, WithEveryCheckpointDamagedTheJobEnds) {
   EXPECT_THAT(job().reason, HasSubstr("--fresh"));
 }
 
+// A directory that was emptied by hand started from the seed in silence.
+TEST_F(Recovery, CommittedCheckpointsThatAreGoneEndTheJob) {
+  shell.lost_checkpoint = "step-20.g1";
+  shell.exit_worker(id, 0, 0, 9, 5);
+  shell.settle();
+  EXPECT_EQ(job().state, JobState::kFailed);
+  EXPECT_THAT(job().reason, HasSubstr("where step-20.g1 was committed"));
+  EXPECT_THAT(job().reason, HasSubstr("--fresh"));
+}
+
 // Silence for 2 s is noticed after 2 s.
 TEST_F(Recovery, LostTimeBeginsWithTheLastCompletedStep) {
   shell.now_ms += 2'000;
