@@ -36,7 +36,7 @@ continue the newest chain.
           (interrupted, or being written now), damaged
   rm      remove a chain, or checkpoints by name: hpctl checkpoint rm DIR --chain N, or
           hpctl checkpoint rm DIR step-N.gG... Without --yes it only lists them. While the owner of
-          the directory lives, or cannot be asked, the checkpoints that it may need stay.
+          the directory lives, or cannot be asked, the checkpoints that it may need stay
   adopt   make --chain N the newest chain, so that the next job with resume: latest continues it.
           It removes nothing; the former chain can be adopted again. Refused while the owner of the
           directory lives, or cannot be asked
