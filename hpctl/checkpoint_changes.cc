@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/directory_owner.h"
 #include "common/base/paths.h"
+#include "common/base/random_hex.h"
 #include "common/base/user_name.h"
 #include "controller/leadership/ask_owner.h"
 #include "hpctl/checkpoint_list.h"
@@ -24,17 +25,43 @@ Error refusal(const std::string& message) { return {ErrorCode::kFailedPreconditi
 // An owner that has not ended, as far as is known.
 struct LivingJob {
   JobIdentity identity;
-  std::string words;  // "DIR belongs to job ...: it is RUNNING"
+  std::string words;   // "DIR belongs to job ...: it is RUNNING"
+  std::string remedy;  // "cancel that job first"
 };
+
+Result<AskOwner> asker(const std::string& directory) {
+  HP_TRY_ASSIGN(const HomePaths home, home_from_environment());
+  return AskOwner(
+      [directory, home](const JobIdentity& owner) { return ask_owner(owner, directory, home); });
+}
 
 Result<std::optional<LivingJob>> find_living_owner(const std::string& directory) {
   HP_TRY_ASSIGN(const auto owner, read_directory_owner(directory));
   if (!owner) return std::optional<LivingJob>();
-  HP_TRY_ASSIGN(const HomePaths home, home_from_environment());
-  const OwnerAnswer answer = ask_owner(owner->owner, directory, home);
+  HP_TRY_ASSIGN(const AskOwner ask, asker(directory));
+  const OwnerAnswer answer = ask(owner->owner);
   if (answer.life == OwnerLife::kEnded) return std::optional<LivingJob>();
   return std::optional(LivingJob{
-      owner->owner, directory + " belongs to " + describe(owner->owner) + ": " + answer.words});
+      owner->owner, directory + " belongs to " + describe(owner->owner) + ": " + answer.words,
+      answer.life == OwnerLife::kAlive
+          ? "cancel that job first"
+          : "ask where that job is known, or, if it has ended, add --take-directory"});
+}
+
+// Makes `command` the owner of a directory whose owner cannot be asked. If that job lives after
+// all, it ends when it prepares its next generation. An owner that lives is refused.
+Outcome take_directory(const std::string& directory, const std::string& command) {
+  const auto living = find_living_owner(directory);
+  if (living.ok() && !*living) return Ok{};
+  // Whose directory it is, a damaged owner.json cannot tell.
+  if (!living.ok() && living.error().code != ErrorCode::kDataLoss) return living.error();
+  HP_TRY_ASSIGN(const AskOwner ask, asker(directory));
+  JobIdentity self;
+  HP_TRY_ASSIGN(self.uuid, random_key());
+  self.name = command;
+  self.user = user_name(std::to_string(::geteuid()));
+  HP_TRY(claim_directory(directory, self, ask, LivingOwner::kTakeUnreachable));
+  return Ok{};
 }
 
 // What a job may still read: the chains of all generations that it recorded, and the checkpoints
@@ -66,15 +93,16 @@ Outcome check_not_needed(const std::string& directory, const std::vector<Checkpo
   if (needed.generations.empty()) {
     return refusal(living->words +
                    ", and it has recorded no generation yet, so what it starts from is not known; "
-                   "wait until it trains, or cancel it first");
+                   "wait until it trains, or " +
+                   living->remedy);
   }
   for (const CheckpointRef& ref : chosen) {
     if (!needed.generations.contains(ref.generation) && !needed.checkpoints.contains(ref.name())) {
       continue;
     }
     return refusal("cannot remove " + ref.name() + ": " + living->words +
-                   ", and that job may need it; checkpoint.keep says how many it keeps, or cancel "
-                   "it first");
+                   ", and that job may need it; checkpoint.keep says how many it keeps; " +
+                   living->remedy);
   }
   return Ok{};
 }
@@ -177,6 +205,11 @@ int run_remove(const Invocation& invocation, const std::string& directory,
   }
   std::vector<CheckpointRef> refs;
   for (const CheckpointListing& c : *chosen) refs.push_back(c.ref);
+  const bool takes = invocation.has("--take-directory") && invocation.has("--yes");
+  if (const auto taken = takes ? take_directory(directory, "hpctl checkpoint rm") : Outcome(Ok{});
+      !taken.ok()) {
+    return report(terminal, taken.error());
+  }
   if (const auto free = check_not_needed(directory, refs); !free.ok()) {
     return report(terminal, free.error());
   }
@@ -203,9 +236,7 @@ namespace {
 Outcome check_ended(const std::string& directory) {
   HP_TRY_ASSIGN(const auto living, find_living_owner(directory));
   if (!living) return Ok{};
-  return refusal("cannot adopt: " + living->words +
-                 "; cancel that job first. If it has ended and cannot be asked, let a job with "
-                 "--take-directory take the directory, and adopt when that one has ended");
+  return refusal("cannot adopt: " + living->words + "; " + living->remedy);
 }
 
 Result<GenerationRecord> adopt(const std::string& directory, uint64_t number) {
@@ -224,6 +255,12 @@ int run_adopt(const Invocation& invocation, const std::string& directory) {
   const auto number = number_option(invocation, "--chain", 1, INT64_MAX);
   if (!number.ok()) return report_usage(terminal, "checkpoint", number.error().message);
   if (!*number) return report_usage(terminal, "checkpoint", "adopt takes --chain N");
+  if (const auto taken = invocation.has("--take-directory")
+                             ? take_directory(directory, "hpctl checkpoint adopt")
+                             : Outcome(Ok{});
+      !taken.ok()) {
+    return report(terminal, taken.error());
+  }
   const auto record = adopt(directory, static_cast<uint64_t>(**number));
   if (!record.ok()) return report(terminal, record.error());
   if (invocation.json()) {

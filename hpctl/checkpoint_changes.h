@@ -3,7 +3,8 @@
 //
 // Before anything is changed, the owner of the directory is asked whether it has ended. While it
 // lives, or cannot be asked, rm leaves alone what that job saved, what it continues and what it
-// started from, and adopt does nothing.
+// started from, and adopt does nothing. --take-directory overrides an owner that cannot be asked,
+// and the command becomes the owner; an owner that lives has to be cancelled.
 #pragma once
 
 #include <string>

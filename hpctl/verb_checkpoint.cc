@@ -69,6 +69,10 @@ Examples:
 Options:
   --chain N     rm and adopt: the chain, as ls numbers it: by its newest generation
   --yes         rm: remove them
+  --take-directory
+                rm (with --yes) and adopt: take the directory from an owner that cannot be asked,
+                such as a job of a home or cluster that is gone. If that job lives after all, it
+                ends at its next recovery. A job that lives is refused: cancel it
   --merge       export: adapters are added to the weights that they were trained beside
   --dtype TYPE  export: fp32 (the default, exactly what is stored) or bf16 (rounded to nearest)
   --json  ls: {"checkpoints": [{"name", "step", "generation", "state", "world_size", "bytes",
@@ -252,6 +256,9 @@ std::string usage_problem(const Invocation& invocation) {
   if (invocation.has("--dtype") && what != "export") return what + " takes no --dtype";
   if (invocation.has("--chain") && !is_rm && what != "adopt") return what + " takes no --chain";
   if (invocation.has("--yes") && !is_rm) return what + " takes no --yes";
+  if (invocation.has("--take-directory") && !is_rm && what != "adopt") {
+    return what + " takes no --take-directory";
+  }
   const size_t directories = invocation.arguments.size() - 1;
   const bool two = what == "diff" || what == "export" || what == "import";
   if (is_rm || (what == "ledger" && directories <= 2)) return "";
@@ -300,8 +307,8 @@ Verb checkpoint_verb() {
           checkpoint_parts::kHelp,
           2,
           SIZE_MAX,
-          {Option{"--chain", nullptr, "N"}, Option{"--yes"}, Option{"--dtype", nullptr, "TYPE"},
-           Option{"--merge"}},
+          {Option{"--chain", nullptr, "N"}, Option{"--yes"}, Option{"--take-directory"},
+           Option{"--dtype", nullptr, "TYPE"}, Option{"--merge"}},
           checkpoint_parts::run,
           {"ls", "rm", "adopt", "show", "verify", "digest", "diff", "ledger", "export", "import"}};
 }

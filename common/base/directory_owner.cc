@@ -105,23 +105,37 @@ Result<Found> look(const std::string& checkpoint_dir, LivingOwner living) {
   return found;
 }
 
+bool may_replace(OwnerLife life, LivingOwner living) {
+  switch (life) {
+    case OwnerLife::kEnded:
+      return true;
+    case OwnerLife::kAlive:
+      return living == LivingOwner::kTake;
+    case OwnerLife::kCannotBeAsked:
+      return living != LivingOwner::kRefuse;
+  }
+  return false;
+}
+
 Outcome refuse_living(const std::string& checkpoint_dir, const JobIdentity& owner,
-                      const AskOwner& ask) {
+                      const AskOwner& ask, LivingOwner living) {
   const OwnerAnswer answer = ask(owner);
-  if (answer.life == OwnerLife::kEnded) return Ok{};
+  if (may_replace(answer.life, living)) return Ok{};
   return refusal(checkpoint_dir, owner, answer);
 }
 
 // Another job has begun to replace the owner, and has not yet. Where that job has ended, its
-// attempt is removed; else it is left alone.
+// attempt is removed, or where `living` says so; else it is left alone. replace() of a job that
+// lives finds its attempt gone, and looks again.
 Outcome clear_attempt(const std::string& checkpoint_dir, const JobIdentity& self,
-                      const AskOwner& ask) {
+                      const AskOwner& ask, LivingOwner living) {
   const std::string path = next_path(checkpoint_dir);
   HP_TRY_ASSIGN(const auto text, read_file_if_there(path, kMaxOwnerBytes));
   if (!text) return Ok{};
-  HP_TRY_ASSIGN(const DirectoryOwner next, parse_owner(path, *text));
-  if (!is_same_job(next.owner, self)) {
-    HP_TRY(refuse_living(checkpoint_dir, next.owner, ask));
+  const auto next = parse_owner(path, *text);
+  if (!next.ok() && living == LivingOwner::kRefuse) return next.error();
+  if (next.ok() && !is_same_job(next->owner, self)) {
+    HP_TRY(refuse_living(checkpoint_dir, next->owner, ask, living));
   }
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) return errno_error("cannot remove " + path);
   return Ok{};
@@ -167,7 +181,7 @@ Result<std::optional<DirectoryClaim>> try_claim(const std::string& checkpoint_di
     wanted.former = found.now->owner;
     const OwnerAnswer answer = ask(found.now->owner);
     wanted.taken = answer.life != OwnerLife::kEnded;
-    if (wanted.taken && living == LivingOwner::kRefuse) {
+    if (!may_replace(answer.life, living)) {
       return refusal(checkpoint_dir, found.now->owner, answer);
     }
   }
@@ -178,7 +192,7 @@ Result<std::optional<DirectoryClaim>> try_claim(const std::string& checkpoint_di
     if (made.error().code == ErrorCode::kAlreadyExists) return std::optional<DirectoryClaim>();
     return made.error();
   }
-  HP_TRY(clear_attempt(checkpoint_dir, self, ask));
+  HP_TRY(clear_attempt(checkpoint_dir, self, ask, living));
   HP_TRY_ASSIGN(const bool done, replace(checkpoint_dir, found.text, to_json_text(wanted)));
   return done ? std::optional(claim) : std::nullopt;
 }
@@ -208,7 +222,14 @@ Result<DirectoryOwner> directory_owner_from_json(const std::string& text) {
   }
 }
 
+bool is_command(const JobIdentity& owner) {
+  return !owner.uuid.empty() && owner.job == 0 && owner.home.empty() && owner.job_dir.empty();
+}
+
 std::string describe(const JobIdentity& job) {
+  if (is_command(job)) {
+    return "the command \"" + job.name + "\"" + (job.user.empty() ? "" : " of " + job.user);
+  }
   std::string text = job.cluster.empty() ? "job" : "Slurm job";
   if (job.job != 0) text += " " + std::to_string(job.job);
   text += " \"" + job.name + "\"";
@@ -239,7 +260,7 @@ Outcome check_claim(const std::string& checkpoint_dir, const JobIdentity& self,
                     const AskOwner& ask) {
   HP_TRY_ASSIGN(const Found found, look(checkpoint_dir, LivingOwner::kRefuse));
   if (!found.now || is_same_job(found.now->owner, self)) return Ok{};
-  return refuse_living(checkpoint_dir, found.now->owner, ask);
+  return refuse_living(checkpoint_dir, found.now->owner, ask, LivingOwner::kRefuse);
 }
 
 Outcome undo_claim(const std::string& checkpoint_dir, const JobIdentity& self,

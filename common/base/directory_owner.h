@@ -2,7 +2,7 @@
 // A checkpoint directory has one owner: the job that DIR/owner.json names.
 //
 //   DIR/owner.json       created exclusively, with its whole content or not at all; replaced in one
-//                        rename when the owner has ended, or with `hpctl submit --take-directory`
+//                        rename when the owner has ended, or with --take-directory
 //   DIR/owner-next.json  while it is being replaced; created exclusively, so one job replaces it
 //
 // The file has no heartbeat: whether the owner lives is asked (controller/leadership/ask_owner.h),
@@ -40,6 +40,9 @@ struct DirectoryOwner {
   bool taken = false;  // from `former` with --take-directory
 };
 
+// A command that took the directory (`hpctl checkpoint rm --take-directory`): it has ended.
+bool is_command(const JobIdentity& owner);
+
 std::string to_json_text(const DirectoryOwner& owner);
 Result<DirectoryOwner> directory_owner_from_json(const std::string& text);
 
@@ -64,8 +67,12 @@ struct DirectoryClaim {
   std::string before;                 // then: text of the file before; "" = there was none
 };
 
-// What is done about an owner that has not ended.
-enum class LivingOwner { kRefuse, kTake };
+// What is done about an owner that has not ended, as far as is known.
+enum class LivingOwner {
+  kRefuse,
+  kTakeUnreachable,  // taken from one that cannot be asked; one that lives is refused
+  kTake,
+};
 
 // Makes `self` the owner; the directory is created. Repeating it changes nothing.
 // kFailedPrecondition: another job owns it and lives; kUnavailable: that job cannot be asked. The

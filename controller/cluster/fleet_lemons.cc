@@ -14,21 +14,31 @@ namespace {
 
 constexpr size_t kMostTold = 256;  // lemons
 
-NodeClaims read_claims(const std::string& path) {
-  const auto text = read_file(path, FleetLemons::kMaxFileBytes);
-  if (!text.ok() && text.error().code == ErrorCode::kNotFound) return {};
-  auto claims = text.ok() ? NodeClaims::from_json(*text, path) : Result<NodeClaims>(text.error());
-  if (claims.ok()) return std::move(*claims);
+// A damaged file is set aside. An error: the file cannot be read, and is left as it is.
+Result<NodeClaims> read_claims(const std::string& path) {
+  HP_TRY_ASSIGN(const auto text, read_file_if_there(path, FleetLemons::kMaxFileBytes));
+  if (!text) return NodeClaims();
+  auto claims = NodeClaims::from_json(*text, path);
+  if (claims.ok()) return claims;
   ::rename(path.c_str(), (path + ".damaged").c_str());
   log_error("lemon scores of the cluster begin anew: " + claims.error().message +
             "; it is kept as " + path + ".damaged");
-  return {};
+  return NodeClaims();
 }
 
 }  // namespace
 
 FleetLemons::FleetLemons(const std::string& state_dir, const Clock& clock)
-    : path_(state_dir + "/node-claims.json"), clock_(clock), claims_(read_claims(path_)) {}
+    : path_(state_dir + "/node-claims.json"), clock_(clock) {
+  auto claims = read_claims(path_);
+  if (claims.ok()) {
+    claims_ = std::move(*claims);
+  } else {
+    unread_ = claims.error();
+    log_error("lemon scores of the cluster begin anew, and none is kept: " + unread_->message +
+              "; start the service again when the file can be read");
+  }
+}
 
 void FleetLemons::hear(const JobKey& job, const std::vector<NodeRecord>& said) {
   if (said.empty()) return;
@@ -71,6 +81,7 @@ void FleetLemons::save(bool now) {
 
 Outcome FleetLemons::write() {
   saved_ms_ = clock_.monotonic_ms();
+  if (unread_) return *unread_;  // what it holds is not known, so it is not replaced
   HP_TRY(write_file_atomic(path_, claims_.to_json()));
   changed_ = false;
   return Ok{};

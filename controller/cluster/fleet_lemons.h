@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cluster controller's knowledge of lemons (node_claims.h), kept in STATE/node-claims.json
-// across its own end. A file that cannot be read is set aside and said: scores are no reason not to
-// serve.
+// across its own end. A damaged file is set aside and said; a file that cannot be read (EIO) stays
+// as it is, and nothing is written over it. Scores are no reason not to serve.
 #pragma once
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,7 @@ class FleetLemons {
   const Clock& clock_;
   mutable std::mutex mutex_;
   NodeClaims claims_;
+  std::optional<Error> unread_;  // why the file could not be read
   bool changed_ = false;
   int64_t saved_ms_ = 0;
 };

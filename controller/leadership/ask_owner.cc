@@ -156,6 +156,7 @@ std::string cluster_of(const std::string& job_dir) {
 
 OwnerAnswer ask_owner(const JobIdentity& owner, const std::string& checkpoint_dir,
                       const HomePaths& home) {
+  if (is_command(owner)) return ended("a command, and no job");
   if (!owner.home.empty()) return ask_home(owner);
   if (!owner.job_dir.empty()) return ask_job_directory(owner);
   return ask_by_number(owner, checkpoint_dir, home);

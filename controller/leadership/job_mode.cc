@@ -90,9 +90,9 @@ bool JobMode::is_gone_from_here(const ControllerRecord& controller) const {
 
 // Rows of an epoch that is over tell what was, not what is.
 Outcome JobMode::take_over_rows(const std::optional<ControllerRecord>& newest) {
-  const auto own = read_file(own_epoch_path(), kMaxEpochText);
+  HP_TRY_ASSIGN(const auto own, read_file_if_there(own_epoch_path(), kMaxEpochText));
   const bool follows = newest && newest->restart_count == restart_count_;
-  if (follows && own.ok() && *own == epoch_text(*newest)) return Ok{};
+  if (follows && own && *own == epoch_text(*newest)) return Ok{};
   for (const char* suffix : {"", "-wal", "-shm"}) {
     const std::string path = paths_.database() + suffix;
     if (::unlink(path.c_str()) != 0 && errno != ENOENT) return errno_error("cannot remove " + path);

@@ -3,7 +3,9 @@
 #include "controller/leadership/job_mode.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 
 #include "common/base/file.h"
@@ -126,6 +128,21 @@ TEST_F(LastWord, ItsOwnRowsAreThoseOfTheNewestController) {
   ASSERT_TRUE(write_file_atomic(rows, "rows of this job").ok());
   ASSERT_TRUE(controller("n1")->prepare().ok());
   EXPECT_TRUE(is_accessible(rows)) << "nobody else has decided anything since";
+}
+
+// One EIO while the file of the rows' epoch was read had them removed.
+TEST_F(LastWord, RowsOfAnUnreadableEpochAreLeftAlone) {
+  serving("n1");
+  const std::string rows = cluster_.paths("n1").database();
+  ASSERT_TRUE(write_file_atomic(rows, "rows of this job").ok());
+  const std::string epoch = cluster_.paths("n1").state() + "/epoch";
+  ASSERT_EQ(::rename(epoch.c_str(), (epoch + ".away").c_str()), 0);
+  ASSERT_EQ(::symlink(epoch.c_str(), epoch.c_str()), 0);  // ELOOP: cannot be looked at
+  EXPECT_FALSE(controller("n1")->prepare().ok());
+  EXPECT_TRUE(is_accessible(rows));
+  ASSERT_EQ(::rename((epoch + ".away").c_str(), epoch.c_str()), 0);
+  EXPECT_TRUE(controller("n1")->prepare().ok());
+  EXPECT_TRUE(is_accessible(rows));
 }
 
 }  // namespace

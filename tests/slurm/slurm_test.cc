@@ -9,7 +9,9 @@
 #include <memory>
 #include <sstream>
 
+#include "common/base/directory_owner.h"
 #include "common/base/file.h"
+#include "common/base/lineage.h"
 #include "common/base/pidfd.h"
 #include "tests/slurm/slurm_cluster.h"
 #include "tests/support/promise.h"
@@ -235,10 +237,30 @@ std::string SlurmTest::other_active_node(JobId job) const {
   return "";
 }
 
+std::string SlurmTest::checkpoints_of(JobId job, const SlurmJob& spec) const {
+  return spec.checkpoint_dir.empty() ? home_.paths().default_checkpoints(job) : spec.checkpoint_dir;
+}
+
+void SlurmTest::expect_owner(JobId job, const SlurmJob& spec) const {
+  const std::string dir = checkpoints_of(job, spec);
+  const auto owner = read_directory_owner(dir);
+  ASSERT_TRUE(owner.ok() && *owner) << dir;
+  EXPECT_EQ((*owner)->owner.job, job.value);
+  EXPECT_NE((*owner)->owner.uuid, "");
+  const auto records = read_lineage(dir);
+  ASSERT_TRUE(records.ok());
+  for (const GenerationRecord& record : *records) {
+    if (record.job != job.value) continue;
+    EXPECT_EQ(record.job_uuid, (*owner)->owner.uuid) << "generation " << record.generation;
+  }
+}
+
 void SlurmTest::expect_exact_finish(JobId job, const SlurmJob& spec, seconds limit) {
   // Whatever failed before, the digest of a finished job is compared.
   ASSERT_EQ(home_.wait_for_end(job, limit), "FINISHED");
-  EXPECT_EQ(home_.digest(job), undisturbed_digest(spec)) << broken_promise("digest");
+  const auto digest = home_.hpctl({"checkpoint", "digest", checkpoints_of(job, spec)});
+  EXPECT_EQ(digest.out, undisturbed_digest(spec)) << digest.err << broken_promise("digest");
+  expect_owner(job, spec);
   const auto gone = [&] {
     const std::string state = slurm_state(job);
     return state.empty() || state == "COMPLETED";

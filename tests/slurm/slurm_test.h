@@ -90,7 +90,11 @@ class SlurmTest : public ::testing::Test {
   static std::string batch_node(JobId job);
   // A node of the job that trains and does not run the batch script; "" = there is none.
   std::string other_active_node(JobId job) const;
-  // FINISHED, with the weights of an undisturbed run, and Slurm has let go of the nodes.
+  // The checkpoint directory's owner is the job, by one UUID in all generations that it recorded:
+  // through requeues, successors and other heads.
+  void expect_owner(JobId job, const SlurmJob& spec) const;
+  // FINISHED, with the weights of an undisturbed run, the owner of its checkpoint directory, and
+  // Slurm has let go of the nodes.
   void expect_exact_finish(JobId job, const SlurmJob& spec, std::chrono::seconds limit = kPatience);
   // By one of the workers that train now.
   HeldTraining hold(JobId job) const;
@@ -103,6 +107,7 @@ class SlurmTest : public ::testing::Test {
   std::vector<JobId> jobs_;
 
  private:
+  std::string checkpoints_of(JobId job, const SlurmJob& spec) const;
   JobId submitted(const CommandResult& result);
 };
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/schedulers/local/local_scheduler.h"
 
+#include <chrono>
 #include <cstdlib>
+#include <utility>
 
 #include "common/base/failpoint.h"
 #include "common/base/file.h"
@@ -10,6 +12,11 @@
 #include "controller/schedulers/local/holder_process.h"
 
 namespace hpctl {
+namespace {
+
+constexpr std::chrono::seconds kLookAgain{1};
+
+}  // namespace
 
 LocalScheduler::LocalScheduler(const HomePaths& paths, std::string agent_program, Post post)
     : paths_(paths),
@@ -25,7 +32,14 @@ LocalScheduler::LocalScheduler(const HomePaths& paths, std::string agent_program
           nodes_.erase(it);
         }
         holder_ended(node, static_cast<uint64_t>(pid), cause);
-      }) {}
+      }),
+      looks_([this](const std::stop_token& stopped) { settle_later(stopped); }) {}
+
+void LocalScheduler::stop() {
+  looks_.request_stop();
+  if (looks_.joinable()) looks_.join();
+  watch_.stop();
+}
 
 // Holders of an earlier controller's time: watched again, or known to be gone.
 void LocalScheduler::resume(const core::State& state) {
@@ -33,21 +47,53 @@ void LocalScheduler::resume(const core::State& state) {
     if (node.state == core::NodeState::kEnded || node.state == core::NodeState::kDown) continue;
     if (node.state == core::NodeState::kLaunching && node.holder_pid == 0)
       continue;  // in the outbox
-    if (const uint64_t pid = present_holder(key); pid != 0) {
-      watch(key, pid);
-    } else {
-      holder_ended(key, node.holder_pid, "ended while no controller was there");
-    }
+    settle_or_wait({key, node.holder_pid, "ended while no controller was there", false});
   }
 }
 
 void LocalScheduler::holder_ended(const core::NodeKey& node, uint64_t pid,
                                   const std::string& cause) {
+  settle_or_wait({node, pid, cause, true});
+}
+
+void LocalScheduler::settle_or_wait(const Change& change) {
+  const auto settled = settle(change);
+  if (settled.ok()) return;
+  log_warning("cannot tell whether node " + change.node.name + " of job " +
+              to_string(change.node.job) +
+              " has a holder, and look again every second: " + settled.error().message);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  unsettled_.push_back(change);
+  has_unsettled_.notify_one();
+}
+
+Outcome LocalScheduler::settle(const Change& change) {
+  HP_TRY_ASSIGN(const uint64_t present, present_holder(change.node));
   // Another process may be the node by now: the loser of a race for the lock ends too.
-  if (const uint64_t present = present_holder(node); present != 0 && present != pid) {
-    watch(node, present);
-    return;
+  if (present != 0 && !(change.has_ended && present == change.pid)) {
+    watch(change.node, present);
+  } else {
+    report_lost(change.node, change.pid, change.cause);
   }
+  return Ok{};
+}
+
+void LocalScheduler::settle_later(const std::stop_token& stopped) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (has_unsettled_.wait(lock, stopped, [this] { return !unsettled_.empty(); })) {
+    // Nothing tells that a file system is back.
+    has_unsettled_.wait_for(lock, stopped, kLookAgain, [] { return false; });
+    if (stopped.stop_requested()) return;
+    std::vector<Change> pending = std::exchange(unsettled_, {});
+    lock.unlock();
+    std::erase_if(pending, [this](const Change& change) { return settle(change).ok(); });
+    lock.lock();
+    unsettled_.insert(unsettled_.end(), pending.begin(), pending.end());
+  }
+}
+
+void LocalScheduler::report_lost(const core::NodeKey& node, uint64_t pid,
+                                 const std::string& cause) {
   post_(node.job, [node, pid, cause](const core::State& state) -> std::optional<core::EventBody> {
     const auto row = state.nodes.find(node);
     if (row == state.nodes.end()) return std::nullopt;
@@ -60,15 +106,18 @@ void LocalScheduler::holder_ended(const core::NodeKey& node, uint64_t pid,
   });
 }
 
-uint64_t LocalScheduler::present_holder(const core::NodeKey& node) const {
+Result<uint64_t> LocalScheduler::present_holder(const core::NodeKey& node) const {
   const std::string path = paths_.node_lock(node.job, node.name);
-  if (!is_accessible(path)) return 0;
+  HP_TRY_ASSIGN(const bool exists, path_exists(path));
+  if (!exists) return uint64_t{0};
   // Free: we held it for a moment; a holder that is just starting then waits for us.
-  if (lock_file(path).ok()) return 0;
-  const auto text = read_file(path, 64);
-  const long pid = text.ok() ? std::strtol(text->c_str(), nullptr, 10) : 0;
+  const auto lock = lock_file(path);
+  if (lock.ok()) return uint64_t{0};
+  if (lock.error().code != ErrorCode::kAlreadyExists) return lock.error();
+  HP_TRY_ASSIGN(const std::string text, read_file(path, 64));
+  const long pid = std::strtol(text.c_str(), nullptr, 10);
   // A dead holder's guardian keeps the lock until nothing of the node is left.
-  return process_lives(static_cast<pid_t>(pid)) ? static_cast<uint64_t>(pid) : 0;
+  return process_lives(static_cast<pid_t>(pid)) ? static_cast<uint64_t>(pid) : uint64_t{0};
 }
 
 void LocalScheduler::watch(const core::NodeKey& node, uint64_t pid) {
@@ -98,7 +147,11 @@ Outcome LocalScheduler::end_former_life(uint64_t pid, const core::NodeKey& node)
 
 core::EventBody LocalScheduler::launch(ActionId id, const core::LaunchNode& action) {
   const core::NodeKey node{action.job, action.node};
-  const uint64_t present = present_holder(node);
+  const auto found = present_holder(node);
+  if (!found.ok()) {  // a second holder beside one that lives would wait for its lock for ever
+    return core::ActionFailed{id, action.job, action.node, found.error().message, false};
+  }
+  const uint64_t present = *found;
   // A later launch's holder: this action was withdrawn while it waited for its turn.
   const auto launched_by = launch_of_holder(static_cast<pid_t>(present), node);
   if (launched_by && *launched_by >= id) {

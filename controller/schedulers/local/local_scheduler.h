@@ -5,11 +5,17 @@
 // the action that launched it, so that a launch done again after a restart of the controller is
 // told from a new one: the first acknowledges the holder it finds, the second replaces it, because
 // the core launches a node only after it has given up the former life, which may hang.
+//
+// A lock file that cannot be looked at (EIO, ESTALE) does not mean that there is no holder: the
+// scheduler looks again every second, and reports no lost node meanwhile.
 #pragma once
 
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "common/base/paths.h"
 #include "controller/schedulers/process_watch.h"
@@ -27,14 +33,29 @@ class LocalScheduler final : public Scheduler {
   void registered(const core::NodeKey& node, uint64_t holder_pid) override {
     watch(node, holder_pid);
   }
-  void stop() override { watch_.stop(); }
+  void stop() override;
 
-  // Pid in the node's lock file when that lock is held by a living process; else 0.
-  uint64_t present_holder(const core::NodeKey& node) const;
+  // Pid in the node's lock file when that lock is held by a living process; 0 = there is none. An
+  // error: the lock file cannot be looked at.
+  Result<uint64_t> present_holder(const core::NodeKey& node) const;
 
  private:
+  // The holder of a node has ended, or may have ended.
+  struct Change {
+    core::NodeKey node;
+    uint64_t pid = 0;
+    std::string cause;
+    bool has_ended = false;
+  };
+
   void watch(const core::NodeKey& node, uint64_t pid);
   void holder_ended(const core::NodeKey& node, uint64_t pid, const std::string& cause);
+  // Watches the holder that the node has, or reports the node lost. An error: the lock file cannot
+  // be looked at.
+  Outcome settle(const Change& change);
+  void settle_or_wait(const Change& change);
+  void settle_later(const std::stop_token& stopped);  // the loop of a thread
+  void report_lost(const core::NodeKey& node, uint64_t pid, const std::string& cause);
   // Ok also when there is nothing to end.
   Outcome end_former_life(uint64_t pid, const core::NodeKey& node);
 
@@ -43,7 +64,10 @@ class LocalScheduler final : public Scheduler {
   const Post post_;
   std::mutex mutex_;
   std::map<uint64_t, core::NodeKey> nodes_;  // by holder pid
-  ProcessWatch watch_;                       // last: its thread uses the above
+  std::vector<Change> unsettled_;
+  std::condition_variable_any has_unsettled_;
+  ProcessWatch watch_;  // its thread uses the above
+  std::jthread looks_;  // last: it uses the watch too
 };
 
 }  // namespace hpctl

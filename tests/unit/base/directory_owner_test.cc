@@ -197,5 +197,32 @@ TEST_F(DirectoryOwnership, AttemptOfAnEndedJobIsCleared) {
   EXPECT_EQ(owner_uuid(), "b");
 }
 
+// It blocked the directory for ever, --take-directory or not.
+TEST_F(DirectoryOwnership, AttemptOfAnUnreachableJobIsOverridden) {
+  const AskOwner silent = answers(OwnerLife::kCannotBeAsked, "its home is gone");
+  const std::string next = dir_ + "/owner-next.json";
+  ASSERT_TRUE(claim_directory(dir_, job_of("a"), ended_).ok());
+  for (const std::string& attempt :
+       {to_json_text(DirectoryOwner{job_of("gone"), {}, false}), std::string("{")}) {
+    ASSERT_TRUE(create_file_exclusive(next, attempt).ok());
+    const std::string self = attempt == "{" ? "c" : "b";
+    EXPECT_FALSE(claim_directory(dir_, job_of(self), silent).ok());
+    EXPECT_TRUE(claim_directory(dir_, job_of(self), silent, LivingOwner::kTakeUnreachable).ok());
+    EXPECT_EQ(owner_uuid(), self);
+  }
+}
+
+TEST_F(DirectoryOwnership, OnlyUnreachableOwnerIsTakenFrom) {
+  ASSERT_TRUE(claim_directory(dir_, job_of("a"), alive_).ok());
+  const auto refused = claim_directory(dir_, job_of("b"), alive_, LivingOwner::kTakeUnreachable);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kFailedPrecondition);
+  const AskOwner silent = answers(OwnerLife::kCannotBeAsked, "its home is gone");
+  const auto taken = claim_directory(dir_, job_of("b"), silent, LivingOwner::kTakeUnreachable);
+  ASSERT_TRUE(taken.ok());
+  EXPECT_TRUE(taken->taken);
+  EXPECT_EQ(owner_uuid(), "b");
+}
+
 }  // namespace
 }  // namespace hpctl

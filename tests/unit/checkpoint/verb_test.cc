@@ -380,6 +380,52 @@ TEST_F(CheckpointChains, AdoptMakesAChainTheOneThatIsResumed) {
   EXPECT_EQ(*latest_valid_checkpoint(dir_.path(), {}).value(), (CheckpointRef{4, 2}));
 }
 
+// The home of the owner is gone for good. Neither rm nor adopt could be used there ever again.
+TEST_F(CheckpointChains, UnreachableOwnerIsOverridden) {
+  JobIdentity gone = ended("fresh");
+  gone.home = home_ / "gone";
+  own(gone);
+  for (const CommandRun& refused :
+       {call("rm", {"step-4.g2", "--yes"}), call("adopt", {"--chain", "1"})}) {
+    EXPECT_EQ(refused.status, 1);
+    EXPECT_THAT(refused.err, HasSubstr("is not on this machine"));
+    EXPECT_THAT(refused.err, HasSubstr("if it has ended, add --take-directory"));
+  }
+  EXPECT_EQ(call("rm", {"step-4.g2", "--take-directory"}).status, 1) << "without --yes";
+  EXPECT_EQ(read_directory_owner(dir_.path()).value()->owner.uuid, gone.uuid);
+
+  const CommandRun removed = call("rm", {"step-4.g2", "--yes", "--take-directory"});
+  EXPECT_EQ(removed.status, 0) << removed.err;
+  const auto owner = read_directory_owner(dir_.path()).value();
+  EXPECT_EQ(owner->owner.name, "hpctl checkpoint rm");
+  EXPECT_EQ(owner->former.value_or(JobIdentity{}).uuid, gone.uuid);
+  EXPECT_TRUE(owner->taken);
+  EXPECT_FALSE(check_ownership(dir_.path(), gone).ok()) << "if it lives, it may not go on";
+  EXPECT_EQ(call("adopt", {"--chain", "1"}).status, 0) << "a command has ended";
+
+  own(gone);
+  EXPECT_EQ(call("adopt", {"--chain", "2", "--take-directory"}).status, 0);
+  EXPECT_EQ(read_directory_owner(dir_.path()).value()->owner.name, "hpctl checkpoint adopt");
+}
+
+TEST_F(CheckpointChains, LivingOwnerIsNotOverridden) {
+  own(living("fresh"));
+  const CommandRun rm = call("rm", {"step-4.g2", "--yes", "--take-directory"});
+  EXPECT_EQ(rm.status, 1);
+  EXPECT_THAT(rm.err, HasSubstr("cancel that job first"));
+  EXPECT_EQ(call("adopt", {"--chain", "1", "--take-directory"}).status, 1);
+  EXPECT_EQ(checkpoints().size(), 4U);
+  EXPECT_EQ(read_directory_owner(dir_.path()).value()->owner.uuid, "uuid-fresh");
+  EXPECT_EQ(call("ls", {"--take-directory"}).status, 2);
+}
+
+TEST_F(CheckpointChains, DamagedOwnerIsOverridden) {
+  ASSERT_TRUE(write_file_atomic(dir_ / "owner.json", "{").ok());
+  EXPECT_EQ(call("adopt", {"--chain", "1"}).status, 1);
+  EXPECT_EQ(call("adopt", {"--chain", "1", "--take-directory"}).status, 0);
+  EXPECT_EQ(read_directory_owner(dir_.path()).value()->owner.name, "hpctl checkpoint adopt");
+}
+
 TEST_F(CheckpointChains, AdoptRefusesWhatItCannotDo) {
   const CommandRun newest = call("adopt", {"--chain", "2"});
   EXPECT_EQ(newest.status, 1);

@@ -4,6 +4,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
@@ -166,6 +169,22 @@ TEST(FleetLemons, BeginAnewWhereTheirFileIsDamaged) {
   ASSERT_TRUE(write_file_atomic(directory / "node-claims.json", "{\"claims\": [").ok());
   EXPECT_TRUE(FleetLemons(directory.path(), clock).scores().empty());
   EXPECT_TRUE(read_file(directory / "node-claims.json.damaged").ok());
+}
+
+// One EIO at the start of the service had the scores of months written over.
+TEST(FleetLemons, FileThatCannotBeReadIsNotReplaced) {
+  const TemporaryDirectory directory;
+  test::HandClock clock;
+  const std::string path = directory / "node-claims.json";
+  ASSERT_EQ(::symlink(path.c_str(), path.c_str()), 0);  // ELOOP: cannot be looked at
+  {
+    FleetLemons lemons(directory.path(), clock);
+    EXPECT_FALSE(lemons.check(checked("p5-1", false, 0)).ok());
+    lemons.save(true);
+    EXPECT_EQ(lemons.scores().size(), 1U) << "it serves";
+  }
+  EXPECT_TRUE(std::filesystem::is_symlink(path));
+  EXPECT_FALSE(path_exists(path + ".damaged").value());
 }
 
 }  // namespace

@@ -3,9 +3,11 @@
 // a former life, even one that hangs.
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <csignal>
+#include <cstdio>
 
 #include "common/base/clock.h"
 #include "controller/schedulers/local/holder_process.h"
@@ -33,7 +35,11 @@ class LocalSchedulerTest : public testing::Test {
   static bool await_lock(const LocalScheduler& scheduler, uint64_t pid) {
     const SystemClock clock;
     const int64_t deadline = clock.monotonic_ms() + kPatienceMs;
-    while (scheduler.present_holder(kNode) != pid) {
+    const auto has_lock = [&] {
+      const auto present = scheduler.present_holder(kNode);
+      return present.ok() && *present == pid;
+    };
+    while (!has_lock()) {
       if (clock.monotonic_ms() >= deadline) return false;
       ::poll(nullptr, 0, 10);
     }
@@ -82,6 +88,49 @@ TEST_F(LocalSchedulerTest, AProcessThatIsNoHolderOfTheNodeIsLeftAlone) {
   EXPECT_TRUE(kill_holder(pid, {JobId{2}, "n0"}).ok());
   EXPECT_TRUE(process_lives(pid));
   EXPECT_EQ(launch_of_holder(pid, kNode), (ActionId{Seq{5}, 0}));
+}
+
+// A lock file that cannot be looked at, as on a file server with ESTALE: a link that leads to
+// itself.
+class HiddenLock {
+ public:
+  explicit HiddenLock(std::string path) : path_(std::move(path)) {
+    EXPECT_EQ(::rename(path_.c_str(), (path_ + ".away").c_str()), 0);
+    EXPECT_EQ(::symlink(path_.c_str(), path_.c_str()), 0);
+  }
+  ~HiddenLock() { EXPECT_EQ(::rename((path_ + ".away").c_str(), path_.c_str()), 0); }
+  HiddenLock(const HiddenLock&) = delete;
+  HiddenLock& operator=(const HiddenLock&) = delete;
+
+ private:
+  const std::string path_;
+};
+
+// A controller that started while the home's file system was away reported living nodes lost.
+TEST_F(LocalSchedulerTest, LockThatCannotBeLookedAtIsNotAbsent) {
+  auto scheduler = make();
+  const uint64_t holder = launch(*scheduler, 5);
+  ASSERT_TRUE(await_lock(*scheduler, holder));
+  scheduler = make();
+  core::State state;
+  core::Node node;
+  node.key = kNode;
+  node.state = core::NodeState::kUp;
+  node.holder_pid = holder;
+  state.nodes[kNode] = node;
+  {
+    const HiddenLock hidden(home_.paths().node_lock(kNode.job, kNode.name));
+    EXPECT_FALSE(scheduler->present_holder(kNode).ok());
+    scheduler->resume(state);
+    EXPECT_EQ(told_, 0) << "the holder lives";
+    EXPECT_EQ(launch(*scheduler, 9), 0U) << "no second holder beside it";
+    EXPECT_TRUE(process_lives(static_cast<pid_t>(holder)));
+  }
+  ASSERT_EQ(::kill(static_cast<pid_t>(holder), SIGKILL), 0);
+  const SystemClock clock;
+  const int64_t deadline = clock.monotonic_ms() + kPatienceMs;
+  while (told_ == 0 && clock.monotonic_ms() < deadline) ::poll(nullptr, 0, 10);
+  EXPECT_EQ(told_, 1) << "its end was reported when the lock file could be looked at";
 }
 
 }  // namespace
