@@ -29,6 +29,8 @@ const char* what_failed(ActionKind kind) {
       return "could not be marked to be replaced or rebooted";
     case ActionKind::kPruneCheckpoints:
       return "older checkpoints stay";
+    case ActionKind::kMirrorCheckpoint:
+      return "the mirror is not up to date";
   }
   return "failed";
 }
@@ -42,6 +44,8 @@ void on(Transition& t, const ActionFailed& e) {
     return;
   }
   const Target target = target_of(it->second.body);
+  const auto* search = std::get_if<FindCheckpoint>(&it->second.body);
+  const bool of_first_place = search != nullptr && !search->in_mirror;
   Job& job = *t.job(target.job);
   t.close(e.action);
   const std::string cause =
@@ -57,6 +61,8 @@ void on(Transition& t, const ActionFailed& e) {
     refuse_requeue(t, job, e.reason);
   } else if (target.kind == ActionKind::kPruneCheckpoints) {
     prune_failed(t, job, cause);
+  } else if (target.kind == ActionKind::kMirrorCheckpoint) {
+    mirror_failed(t, job, cause);
   } else if (target.kind == ActionKind::kReplaceNode) {
     t.note("NotPossible", job, cause, target.node);
     t.facts(job.id).look_again = node != nullptr && t.has_ranks(node->key);
@@ -82,6 +88,7 @@ void on(Transition& t, const ActionFailed& e) {
                FaultKind::kCause);
   } else {
     t.facts(job.id).directory_failure = cause;
+    t.facts(job.id).first_place_failed = of_first_place;
   }
 }
 

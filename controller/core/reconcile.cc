@@ -132,6 +132,9 @@ void bring_first_back(Transition& t, Job& job) {
 void try_directory_again(Transition& t, Job& job) {
   std::string cause;
   cause.swap(t.facts(job.id).directory_failure);
+  if (may_replace_first_place(t, job)) {
+    return enter_find_in_mirror(t, job, FirstPlace{.away = true}, cause);
+  }
   retry_plan(t, job, cause);
 }
 
@@ -214,6 +217,8 @@ constexpr std::array kTable = {
         "to them at a step boundary, which is no restart", grow_at_boundary},
     Row{"a job trains, and a checkpoint was committed or a save needs room", can_prune,
         "verify the newest checkpoint and delete older ones", order_prune},
+    Row{"a job trains, and its mirror is to be brought up to date", can_mirror,
+        "copy generation records and the newest checkpoint", order_mirror},
 };
 
 const Row* find_row(Transition& t, const Job& job) {

@@ -107,10 +107,15 @@ void job_deadline(Transition& t, Job& job) {
       return;
     case PlanStage::kFindCheckpoint:
     case PlanStage::kRecordGeneration: {
-      const std::string what = "the checkpoint directory " + job.spec.checkpoint.dir +
+      const Action* search = t.open(job.id, ActionKind::kFindCheckpoint, "");
+      const bool in_mirror = search != nullptr && std::get<FindCheckpoint>(search->body).in_mirror;
+      const CheckpointSpec& places = job.spec.checkpoint;
+      const std::string what = "the checkpoint directory " +
+                               (in_mirror ? places.mirror.dir : places.dir) +
                                " did not answer within " + duration_text(job.limits.directory_ms);
       passed(t, job, what);
       t.facts(job.id).directory_failure = what;
+      t.facts(job.id).first_place_failed = search != nullptr && !in_mirror;
       return;
     }
     case PlanStage::kRequeue:
