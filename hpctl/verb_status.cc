@@ -49,6 +49,17 @@ std::string owner_text(const std::string& owner) {
   return name.empty() ? "uid " + owner : name + " (uid " + owner + ")";
 }
 
+// "step 30 in /mnt/b/llama; a copy has been due for 2 min: No space left on device"
+std::string mirror_text(const JobView& job) {
+  const MirrorView& mirror = job.mirror;
+  std::string text = (mirror.step == 0 ? "none yet" : "step " + std::to_string(mirror.step)) +
+                     " in " + with_job_paths(mirror.dir, job.job);
+  if (mirror.behind_ms > 0)
+    text += "; a copy has been due for " + format_duration(mirror.behind_ms);
+  if (!mirror.problem.empty()) text += ": " + mirror.problem;
+  return text;
+}
+
 void print_field(const Terminal& terminal, const char* name, const std::string& text) {
   constexpr size_t kIndent = 14;
   std::string label = std::string("  ") + name;
@@ -89,6 +100,7 @@ void print_summary(const Terminal& terminal, const JobView& job) {
     print_field(terminal, "checkpoint",
                 newest + " in " + with_job_paths(job.checkpoint_dir, job.job));
   }
+  if (!job.mirror.dir.empty()) print_field(terminal, "mirror", mirror_text(job));
   if (job.snapshot_step > 0) {
     print_field(terminal, "memory",
                 "step " + std::to_string(job.snapshot_step) +

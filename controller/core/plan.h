@@ -173,7 +173,6 @@ void give_back(Transition& t, const Job& job, Node& node);
 
 // ---- the mirror (mirror.cc) ---------------------------------------------------------------------
 
-bool has_mirror(const Job& job);
 // A checkpoint was committed, or a generation recorded.
 void want_mirror_of_checkpoint(Transition& t, Job& job);
 void want_mirror_of_record(Transition& t, Job& job);

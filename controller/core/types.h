@@ -213,6 +213,8 @@ struct Job {
   int32_t world_size() const { return nodes() * spec.workers_per_node; }
 };
 
+// It trains, and has checkpoint.mirror.
+bool has_mirror(const Job& job);
 // What people are told: "STOPPING" while a job that is to end waits for its workers to end.
 const char* shown_state(const Job& job);
 // With what is not made good yet.

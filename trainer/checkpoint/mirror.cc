@@ -68,13 +68,13 @@ class Copy {
     HP_TRY(make_directories(to_));
     buffer_.resize(kPiece);
     for (const ShardFile& file : manifest.files) HP_TRY(copy(file));
-    HP_FAILPOINT("controller.mirror.copied");
+    HP_FAILPOINT("mirror.copied");
     const Outcome sound = confirm_files(to_, manifest, VerifyDepth::kFull, order_.goes_on);
     if (!sound.ok()) return spoiled(sound.error());
     HP_TRY(sync_directory(to_));
-    HP_FAILPOINT("controller.mirror.manifest.before");
+    HP_FAILPOINT("mirror.manifest.before");
     HP_TRY(write_file_atomic(to_ + kManifestName, text));
-    HP_FAILPOINT("controller.mirror.manifest.after");
+    HP_FAILPOINT("mirror.manifest.after");
     return Ok{};
   }
   uint64_t bytes() const { return pace_.bytes(); }
@@ -100,7 +100,7 @@ class Copy {
     if (target.bytes() != file.bytes || target.crc32c() != file.crc32c) return damage(path, file);
     HP_TRY(target.sync());
     HP_TRY(target.rename_into_place());
-    HP_FAILPOINT("controller.mirror.file");
+    HP_FAILPOINT("mirror.file");
     return Ok{};
   }
 
