@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/user_name.h"
+#include "hpctl/checkpoint_list.h"
 #include "hpctl/event_text.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/last_evaluations.h"
@@ -47,17 +48,6 @@ constexpr size_t kMaxRows = 64;
 std::string owner_text(const std::string& owner) {
   const std::string name = user_name(owner);
   return name.empty() ? "uid " + owner : name + " (uid " + owner + ")";
-}
-
-// "step 30 in /mnt/b/llama; a copy has been due for 2 min: No space left on device"
-std::string mirror_text(const JobView& job) {
-  const MirrorView& mirror = job.mirror;
-  std::string text = (mirror.step == 0 ? "none yet" : "step " + std::to_string(mirror.step)) +
-                     " in " + with_job_paths(mirror.dir, job.job);
-  if (mirror.behind_ms > 0)
-    text += "; a copy has been due for " + format_duration(mirror.behind_ms);
-  if (!mirror.problem.empty()) text += ": " + mirror.problem;
-  return text;
 }
 
 void print_field(const Terminal& terminal, const char* name, const std::string& text) {

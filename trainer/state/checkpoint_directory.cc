@@ -41,9 +41,19 @@ Error directory_error(const Workload& workload, Error error) {
   return has_worked(workload) ? storage_error(std::move(error)) : error;
 }
 
+Outcome check_owned(const Workload& workload) {
+  if (workload.checkpoint.mirror.dir.empty()) return Ok{};
+  const std::string owner = workload.checkpoint_dir + "/owner.json";
+  HP_TRY_ASSIGN(const bool there, path_exists(owner));
+  if (there) return Ok{};
+  return Error{ErrorCode::kStorage, owner + " has gone away; mount or restore the directory"};
+}
+
 Outcome prepare_checkpoint_directory(const Workload& workload) {
   const std::string& directory = workload.checkpoint_dir;
-  Outcome made = make_directories(directory);
+  // One that is away is not made anew: it would hide beneath the mount when that is back.
+  const bool may_be_away = !workload.checkpoint.mirror.dir.empty() && has_worked(workload);
+  Outcome made = may_be_away ? check_owned(workload) : make_directories(directory);
   if (made.ok() && access(directory.c_str(), W_OK | X_OK) != 0) {
     made = errno_error("cannot write " + directory);
   }

@@ -22,6 +22,11 @@ Error storage_error(Error error);
 // What reading or writing in the checkpoint directory met.
 Error directory_error(const Workload& workload, Error error);
 
+// Before a save of a job with a mirror, which may train while the directory is away. kStorage: the
+// directory has no owner, so what is seen is not the directory, and a save there would be hidden
+// when it is back.
+Outcome check_owned(const Workload& workload);
+
 // Creates it. kFailedPrecondition, with the remedy, where no checkpoint can ever be saved there.
 Outcome prepare_checkpoint_directory(const Workload& workload);
 

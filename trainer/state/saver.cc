@@ -156,6 +156,7 @@ void Saver::begin() {
     state_.device().await_downloads();
     give_values(sources, parts);
     HP_TRY(suffer_ordered_disk(workload_.generation));
+    HP_TRY(check_owned(workload_));
     const ShardJob job{.checkpoint_dir = workload_.checkpoint_dir,
                        .checkpoint = manifest_.ref(),
                        .rank = workload_.rank,
