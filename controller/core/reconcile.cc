@@ -133,7 +133,9 @@ void try_directory_again(Transition& t, Job& job) {
   std::string cause;
   cause.swap(t.facts(job.id).directory_failure);
   if (may_replace_first_place(t, job)) {
-    return enter_find_in_mirror(t, job, FirstPlace{.away = true}, cause);
+    FirstPlace away;
+    away.away = true;
+    return enter_find_in_mirror(t, job, away, cause);
   }
   retry_plan(t, job, cause);
 }

@@ -160,8 +160,10 @@ TEST_F(MirrorAction, SearchFollowsTheLineageOfTheFirstPlace) {
   mirrored();
   record(2, 1, 10);
   EXPECT_EQ(found().checkpoint, "") << "generation 2 began before step 20";
-  EXPECT_EQ(found({.away = true}).checkpoint, mirror() + "/step-20.g1");
-  EXPECT_EQ(found({.away = true}).newest_generation, Generation{1});
+  core::FirstPlace away;
+  away.away = true;
+  EXPECT_EQ(found(away).checkpoint, mirror() + "/step-20.g1");
+  EXPECT_EQ(found(away).newest_generation, Generation{1});
 }
 
 TEST_F(MirrorAction, UndoneStepIsNotFoundAndIsReplaced) {

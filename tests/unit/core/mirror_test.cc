@@ -206,7 +206,10 @@ TEST_F(Mirrored, MirrorWithoutTheNewestRecordDoesNotReplaceTheFirstPlace) {
 
 TEST_F(Mirrored, UndoneStepsAreNamedUntilTheMirrorHasLetThemGo) {
   mirror_two();
-  BadStepFound bad{id_, "n0", job().generation};
+  BadStepFound bad;
+  bad.job = id_;
+  bad.node = "n0";
+  bad.generation = job().generation;
   bad.number = 1;
   bad.step = 25;
   bad.resumed_step = 10;
