@@ -25,9 +25,9 @@
 namespace hpctl {
 namespace {
 
-constexpr size_t kPiece = 4U << 20;
+constexpr size_t kCopiedAtOnce = 4U << 20;
 constexpr size_t kMaxMirrorBytes = 16U << 10;
-constexpr const char* kManifestName = "/manifest.json";
+constexpr const char* kManifestFile = "/manifest.json";
 
 using Clock = std::chrono::steady_clock;
 
@@ -66,14 +66,14 @@ class Copy {
   // `text`: of the manifest.
   Outcome run(const Manifest& manifest, const std::string& text) {
     HP_TRY(make_directories(to_));
-    buffer_.resize(kPiece);
+    buffer_.resize(kCopiedAtOnce);
     for (const ShardFile& file : manifest.files) HP_TRY(copy(file));
     HP_FAILPOINT("mirror.copied");
     const Outcome sound = confirm_files(to_, manifest, VerifyDepth::kFull, order_.goes_on);
     if (!sound.ok()) return spoiled(sound.error());
     HP_TRY(sync_directory(to_));
     HP_FAILPOINT("mirror.manifest.before");
-    HP_TRY(write_file_atomic(to_ + kManifestName, text));
+    HP_TRY(write_file_atomic(to_ + kManifestFile, text));
     HP_FAILPOINT("mirror.manifest.after");
     return Ok{};
   }
@@ -204,7 +204,7 @@ Outcome copy_lineage(const std::string& from, const std::string& to) {
 
 Result<uint64_t> copy_checkpoint(const std::string& from, const std::string& to,
                                  const std::string& name, const MirrorCopyOrder& order) {
-  const std::string path = from + "/" + name + kManifestName;
+  const std::string path = from + "/" + name + kManifestFile;
   HP_TRY_ASSIGN(const std::string text, read_file(path, kMaxManifestBytes));
   HP_TRY_ASSIGN(const Manifest manifest, manifest_from_text(text, path));
   if (manifest.ref().name() != name) {
@@ -212,7 +212,7 @@ Result<uint64_t> copy_checkpoint(const std::string& from, const std::string& to,
   }
   HP_TRY_ASSIGN(const bool copied, is_copied(from, to, name));
   if (copied) return uint64_t{0};
-  HP_TRY_ASSIGN(const bool other, path_exists(to + "/" + name + kManifestName));
+  HP_TRY_ASSIGN(const bool other, path_exists(to + "/" + name + kManifestFile));
   if (other) HP_TRY(delete_checkpoint(to, name));  // of steps that were undone
   Copy copy(from + "/" + name, to + "/" + name, order);
   HP_TRY(copy.run(manifest, text));
@@ -222,9 +222,9 @@ Result<uint64_t> copy_checkpoint(const std::string& from, const std::string& to,
 
 Result<bool> is_copied(const std::string& from, const std::string& to, const std::string& name) {
   HP_TRY_ASSIGN(const auto source,
-                read_file_if_there(from + "/" + name + kManifestName, kMaxManifestBytes));
+                read_file_if_there(from + "/" + name + kManifestFile, kMaxManifestBytes));
   HP_TRY_ASSIGN(const auto copy,
-                read_file_if_there(to + "/" + name + kManifestName, kMaxManifestBytes));
+                read_file_if_there(to + "/" + name + kManifestFile, kMaxManifestBytes));
   return source && copy && *source == *copy;
 }
 
@@ -232,7 +232,7 @@ Outcome remove_unfinished_copies(const std::string& mirror, const std::string& k
   HP_TRY_ASSIGN(const auto names, list_directory_if_there(mirror));
   for (const std::string& name : names) {
     if (name == kept || !parse_checkpoint_name(name)) continue;
-    HP_TRY_ASSIGN(const bool complete, path_exists(mirror + "/" + name + kManifestName));
+    HP_TRY_ASSIGN(const bool complete, path_exists(mirror + "/" + name + kManifestFile));
     if (!complete) HP_TRY(remove_tree(mirror + "/" + name));
   }
   return Ok{};
