@@ -57,7 +57,7 @@ Options:
                the most on so many and more}, and with a GPU its "fits": without it "fits" is true
                only where nothing fits there; "checkpoints": {"directory", "bytes_each", "most",
                "stored", "bytes": of those not stored yet, "free_bytes" and "quota_bytes": null if
-               not known, "fits"}
+               not known, "fits"}; with checkpoint.mirror "mirror", like "checkpoints"
   --write OUT  the job file with all advised changes, every key written out; a file that is there
                is replaced
 
