@@ -50,10 +50,12 @@ struct Facts {
   std::deque<LostNode> brought_back;  // judged: to be launched again
   bool stop_workers = false;          // somebody's order, or workers live that must not
   std::string directory_failure;      // what could not be done with the checkpoint directory
-  bool first_place_failed = false;    // then: it was checkpoint.dir that could not be searched
-  std::optional<Origin> origin;       // chosen
-  bool recorded = false;              // the generation's record is durable
-  bool look_again = false;            // what a job waits for may have changed
+  // Then: it was the mirror that could not be searched, after this answer of checkpoint.dir.
+  std::optional<FirstPlace> before_mirror;
+  bool first_place_failed = false;  // then: it was checkpoint.dir that could not be searched
+  std::optional<Origin> origin;     // chosen
+  bool recorded = false;            // the generation's record is durable
+  bool look_again = false;          // what a job waits for may have changed
 };
 
 }  // namespace hpctl::core

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // An action could not be carried out. Permanent failures end the job with the reason; others are
 // faults like any other, within the restart budget.
+#include <optional>
+#include <utility>
+
 #include "common/base/check.h"
 #include "controller/core/plan.h"
 #include "controller/core/rules.h"
@@ -46,6 +49,8 @@ void on(Transition& t, const ActionFailed& e) {
   const Target target = target_of(it->second.body);
   const auto* search = std::get_if<FindCheckpoint>(&it->second.body);
   const bool of_first_place = search != nullptr && !search->in_mirror;
+  std::optional<FirstPlace> before_mirror;
+  if (search != nullptr && search->in_mirror) before_mirror = search->first;
   Job& job = *t.job(target.job);
   t.close(e.action);
   const std::string cause =
@@ -89,6 +94,7 @@ void on(Transition& t, const ActionFailed& e) {
   } else {
     t.facts(job.id).directory_failure = cause;
     t.facts(job.id).first_place_failed = of_first_place;
+    t.facts(job.id).before_mirror = std::move(before_mirror);
   }
 }
 

@@ -206,14 +206,16 @@ std::string find_want_of_checkpoint(const Job& job, const Facts::Origin& origin)
          "--fresh";
 }
 
-void use_origin(Transition& t, Job& job, const Facts::Origin& origin, const CheckpointChosen& e) {
+// `in_directory`: what the places have; its parent is the newest generation there.
+void use_origin(Transition& t, Job& job, const Facts::Origin& origin,
+                const Facts::Origin& in_directory) {
   if (const std::string want = find_want_of_checkpoint(job, origin); !want.empty()) {
     t.facts(job.id).end = {JobState::kFailed, want};
     return;
   }
-  job.directory_generation = std::max(job.directory_generation, e.newest_generation);
+  job.directory_generation = std::max(job.directory_generation, in_directory.parent);
   // A newer one that is damaged counts no more; what is in memory is on no disk.
-  if (origin.memory_of != Generation{}) job.committed_step = e.step;
+  if (origin.memory_of != Generation{}) job.committed_step = in_directory.step;
   t.facts(job.id).origin = origin;
 }
 
@@ -238,6 +240,7 @@ void choose_in_mirror(Transition& t, const FirstPlace& first, const CheckpointCh
   if (!first.away && first.step >= e.step) {
     origin = {first.checkpoint, first.step, first.newest_generation};
   }
+  const Facts::Origin in_directory = origin;
   prefer_memory(t, job, origin);
   if (first.away) {
     if (const std::string want = find_want_of_mirror(job, origin); !want.empty()) {
@@ -246,10 +249,17 @@ void choose_in_mirror(Transition& t, const FirstPlace& first, const CheckpointCh
     }
     origin.in_mirror = true;
   }
-  use_origin(t, job, origin, e);
+  use_origin(t, job, origin, in_directory);
 }
 
 }  // namespace
+
+void use_first_place(Transition& t, Job& job, const FirstPlace& first, const std::string& cause) {
+  t.withdraw_all(job.id, ActionKind::kFindCheckpoint);
+  t.note("MirrorNotUsed", job, cause + "; the mirror has never held a checkpoint of the job");
+  const Facts::Origin origin{first.checkpoint, first.step, first.newest_generation};
+  use_origin(t, job, origin, origin);
+}
 
 void on(Transition& t, const CheckpointChosen& e) {
   const Action* action = t.open<FindCheckpoint>(e.action);
@@ -280,7 +290,7 @@ void on(Transition& t, const CheckpointChosen& e) {
                          job.spec.checkpoint.dir + " has lost a committed checkpoint");
     return;
   }
-  use_origin(t, job, origin, e);
+  use_origin(t, job, origin, {e.checkpoint, e.step, e.newest_generation});
 }
 
 void on(Transition& t, const GenerationRecorded& e) {

@@ -94,6 +94,10 @@ bool may_replace_first_place(Transition& t, const Job& job) {
          t.now() - job.storage_since_ms >= job.spec.checkpoint.mirror.after_ms;
 }
 
+bool can_do_without_mirror(const Job& job, const std::optional<FirstPlace>& first) {
+  return first && !first->away && job.mirror.step == 0 && job.stage == PlanStage::kFindCheckpoint;
+}
+
 void enter_find_in_mirror(Transition& t, Job& job, const FirstPlace& first,
                           const std::string& reason) {
   t.facts(job.id).first_place_failed = false;

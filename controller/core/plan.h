@@ -187,6 +187,10 @@ void withdraw_mirror(Transition& t, Job& job);
 bool may_be_in_mirror(const Job& job, const Facts::Origin& origin);
 // The first place could not be searched for checkpoint.mirror.after.
 bool may_replace_first_place(Transition& t, const Job& job);
+// The mirror could not be searched after this answer, and has never held a checkpoint of the job:
+// nothing is lost without it.
+bool can_do_without_mirror(const Job& job, const std::optional<FirstPlace>& first);
+void use_first_place(Transition& t, Job& job, const FirstPlace& first, const std::string& cause);
 void enter_find_in_mirror(Transition& t, Job& job, const FirstPlace& first,
                           const std::string& reason);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "common/base/check.h"
 #include "controller/core/plan.h"
@@ -132,6 +133,10 @@ void bring_first_back(Transition& t, Job& job) {
 void try_directory_again(Transition& t, Job& job) {
   std::string cause;
   cause.swap(t.facts(job.id).directory_failure);
+  const auto before_mirror = std::exchange(t.facts(job.id).before_mirror, std::nullopt);
+  if (can_do_without_mirror(job, before_mirror)) {
+    return use_first_place(t, job, *before_mirror, cause);
+  }
   if (may_replace_first_place(t, job)) {
     FirstPlace away;
     away.away = true;

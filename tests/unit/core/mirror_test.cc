@@ -157,6 +157,26 @@ TEST_F(Mirrored, MirrorThatCannotBeReadIsWaitedFor) {
   EXPECT_GT(job().storage_since_ms, 0);
 }
 
+TEST_F(Mirrored, MirrorThatNeverWorkedIsNotWaitedFor) {
+  commit(20);
+  shell_.feed(ActionFailed{orders().at(0)->id, id_, "", "Not a directory"});
+  hold(10, 0);
+  for (const bool hangs : {false, true}) {
+    kill_worker();
+    shell_.settle_kind("FindCheckpoint");
+    ASSERT_TRUE(search().in_mirror);
+    if (hangs) {
+      shell_.pass(job().limits.directory_ms);
+    } else {
+      shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Not a directory"});
+    }
+    EXPECT_EQ(record().checkpoint, "step-10.g1");
+    shell_.settle();
+    shell_.progress(id_, 12);
+    commit(20);
+  }
+}
+
 TEST_F(Mirrored, FirstPlaceThatIsAwayIsReplacedAfterAWhile) {
   mirror_two();
   kill_worker();
