@@ -84,7 +84,8 @@ class MirroredJob : public ::testing::Test {
   void lose_node() { EXPECT_TRUE(end_process(node_pid(cluster_.status(job_), 0, "holder_pid"))); }
   void expect_the_same_bits() {
     ASSERT_EQ(cluster_.wait_for_end(job_, kLong), "FINISHED") << told("JobFailed");
-    EXPECT_EQ(cluster_.digest(job_), undisturbed()) << broken_promise("digest");
+    const auto digest = cluster_.hpctl({"checkpoint", "digest", first()});
+    EXPECT_EQ(digest.out, undisturbed()) << digest.err << broken_promise("digest");
   }
   void expect_start_from(const CheckpointRef& ref) {
     EXPECT_THAT(told("RecordGeneration"), HasSubstr("from " + mirror() + "/" + ref.name()));
@@ -177,7 +178,7 @@ TEST_F(MirroredJob, ControllersThatDieWhileTheyCopyLeaveOnlySoundCopies) {
     const auto before = newest(first());
     ASSERT_TRUE(wait_until(
         first(), [&] { return newest(first()) != before; }, kLong));
-    EXPECT_TRUE(end_process(cluster_.status(job_)["controller_pid"].get<pid_t>()));
+    EXPECT_TRUE(end_process(cluster_.status(job_)["controller"]["pid"].get<pid_t>()));
   }
   expect_the_same_bits();
   ASSERT_TRUE(wait_until(

@@ -48,7 +48,7 @@ class MirrorAction : public testing::Test {
   }
   std::optional<core::EventBody> order() {
     return mirror_checkpoint(ActionId{Seq{5}, 0}, {JobId{1}, newest_, damaged_, undone_}, spec_,
-                             [this] { return --pieces_ != 0; });
+                             [this] { return pieces_ != 1 && (pieces_ == 0 || --pieces_ > 0); });
   }
   core::CheckpointMirrored mirrored() {
     const auto answer = order().value();
@@ -78,7 +78,7 @@ class MirrorAction : public testing::Test {
   Generation newest_;
   std::vector<std::string> damaged_;
   core::UndoneSteps undone_;
-  int pieces_ = 0;  // after so many the order is withdrawn; 0 = never
+  int pieces_ = 0;  // the order is withdrawn at that piece; 0 = never
 };
 
 TEST_F(MirrorAction, CopiesRecordsAndTheNewestCheckpoint) {
