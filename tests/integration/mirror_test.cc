@@ -81,11 +81,12 @@ class MirroredJob : public ::testing::Test {
         kLong));
     return newest(mirror()).value();
   }
-  void lose_node() { EXPECT_TRUE(end_process(node_pid(cluster_.status(job_), 0, "holder_pid"))); }
-  void expect_the_same_bits() {
-    ASSERT_EQ(cluster_.wait_for_end(job_, kLong), "FINISHED") << told("JobFailed");
-    const auto digest = cluster_.hpctl({"checkpoint", "digest", first()});
-    EXPECT_EQ(digest.out, undisturbed()) << digest.err << broken_promise("digest");
+  // With both goes all that is in memory.
+  void lose_nodes() {
+    const json status = cluster_.status(job_);
+    for (const size_t node : {0U, 1U}) {
+      EXPECT_TRUE(end_process(node_pid(status, node, "holder_pid")));
+    }
   }
   void expect_start_from(const CheckpointRef& ref) {
     EXPECT_THAT(told("RecordGeneration"), HasSubstr("from " + mirror() + "/" + ref.name()));
@@ -116,7 +117,7 @@ TEST_F(MirroredJob, DamagedNewestCheckpointIsTakenFromTheMirror) {
   std::string bytes = read_file(shard).value();
   bytes[bytes.size() / 2] = static_cast<char>(~bytes[bytes.size() / 2]);
   ASSERT_TRUE(write_file_atomic(shard, bytes).ok());
-  lose_node();
+  lose_nodes();
   expect_the_same_bits();
   expect_start_from(lost);
   EXPECT_THAT(told("CheckpointDamaged"), HasSubstr(lost.name() + " is damaged"));
@@ -128,7 +129,7 @@ TEST_F(MirroredJob, EmptiedFirstPlaceIsFilledAgain) {
   const auto names = list_directory(first());
   ASSERT_TRUE(names.ok());
   for (const std::string& name : *names) ASSERT_TRUE(remove_tree(first() + "/" + name).ok());
-  lose_node();
+  lose_nodes();
   expect_the_same_bits();
   expect_start_from(lost);
   EXPECT_EQ(newest(first())->step, 120U) << "saves go on there";
@@ -141,7 +142,7 @@ TEST_F(MirroredJob, FirstPlaceThatIsAwayIsReplacedAndGetsTheNextSaves) {
   const CheckpointRef newest_there = stop_when_mirrored();
   const std::string hidden = cluster_.directory() + "/hidden";
   ASSERT_EQ(::rename(first().c_str(), hidden.c_str()), 0);
-  lose_node();
+  lose_nodes();
   ASSERT_TRUE(wait_until(
       mirror(),
       [&] {
@@ -178,7 +179,10 @@ TEST_F(MirroredJob, ControllersThatDieWhileTheyCopyLeaveOnlySoundCopies) {
     const auto before = newest(first());
     ASSERT_TRUE(wait_until(
         first(), [&] { return newest(first()) != before; }, kLong));
-    EXPECT_TRUE(end_process(cluster_.status(job_)["controller"]["pid"].get<pid_t>()));
+    const auto end_controller = [&] {
+      return end_process(cluster_.status(job_)["controller"]["pid"].get<pid_t>());
+    };
+    ASSERT_TRUE(wait_until(cluster_.paths().home(), end_controller, kLong));
   }
   expect_the_same_bits();
   ASSERT_TRUE(wait_until(
