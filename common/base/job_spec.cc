@@ -28,7 +28,7 @@ void check_duration(const char* key, int64_t ms, int64_t low_ms, SpecChecks& che
 }
 
 bool is_inside(const std::string& path, const std::string& directory) {
-  return path.size() > directory.size() && path.starts_with(directory) &&
+  return !directory.empty() && path.size() > directory.size() && path.starts_with(directory) &&
          (directory.ends_with('/') || path[directory.size()] == '/');
 }
 

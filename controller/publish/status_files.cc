@@ -159,7 +159,6 @@ std::string to_json_text(const JobView& view) {
                    {"snapshot_step", view.snapshot_step},
                    {"stragglers", view.stragglers},
                    {"checkpoint_dir", view.checkpoint_dir},
-                   {"mirror", view.mirror},
                    {"submitted_wall_ms", view.submitted_wall_ms},
                    {"ended_wall_ms", view.ended_wall_ms},
                    {"lost_ms", view.lost_ms},
@@ -169,6 +168,7 @@ std::string to_json_text(const JobView& view) {
                    {"step_ms", view.step_ms},
                    {"last_fault", view.last_fault}};
   if (!view.job_uuid.empty()) document["job_uuid"] = view.job_uuid;
+  if (!view.mirror.dir.empty()) document["mirror"] = view.mirror;
   if (!view.chosen.values.empty()) document["chosen"] = view.chosen;
   if (view.margins) document["margins"] = *view.margins;
   if (view.counted_wall_ms != 0) {

@@ -33,6 +33,7 @@ TrainingJob job_of(const std::string& more) {
   return {.steps = 120,
           .checkpoint_every = 10,
           .keep = 3,
+          .hang_timeout = "5m",  // a stopped worker is no fault
           .heartbeat_timeout = "10s",
           .snapshot = "{replicas: 0}",
           .more = more};
@@ -87,6 +88,11 @@ class MirroredJob : public ::testing::Test {
     for (const size_t node : {0U, 1U}) {
       EXPECT_TRUE(end_process(node_pid(status, node, "holder_pid")));
     }
+  }
+  void expect_the_same_bits() {
+    ASSERT_EQ(cluster_.wait_for_end(job_, kLong), "FINISHED") << told("JobFailed");
+    const auto digest = cluster_.hpctl({"checkpoint", "digest", first()});
+    EXPECT_EQ(digest.out, undisturbed()) << digest.err << broken_promise("digest");
   }
   void expect_start_from(const CheckpointRef& ref) {
     EXPECT_THAT(told("RecordGeneration"), HasSubstr("from " + mirror() + "/" + ref.name()));

@@ -370,7 +370,8 @@ TEST(JobYaml, SurvivesRandomDamage) {
     const JobYaml parsed = parse_job_yaml(text, "/jobs");
     ASSERT_EQ(parsed.spec.has_value(), parsed.problems.empty()) << text;
     if (parsed.spec) {
-      ASSERT_TRUE(job_spec_from_json(to_json_text(*parsed.spec)).ok()) << text;
+      const auto again = job_spec_from_json(to_json_text(*parsed.spec));
+      ASSERT_TRUE(again.ok()) << again.error().message << "\n" << text;
     }
     for (const JobYamlProblem& p : parsed.problems) {
       ASSERT_FALSE(p.message.empty()) << text;
