@@ -24,7 +24,7 @@ constexpr auto words_of(VerifyDepth) {
   return std::to_array<const char*>({"sizes", "sample", "full"});
 }
 
-// A second place for checkpoints (docs/decisions/1310-a-mirror-holds-what-was-verified.md).
+// A second place for checkpoints (docs/decisions/1312-a-mirror-holds-what-was-verified.md).
 struct MirrorSpec {
   std::string dir;             // absolute; "" = no mirror
   int64_t every = 0;           // steps that the mirror may lag before a copy; 0 = each checkpoint
