@@ -111,8 +111,11 @@ class Controller final : public OwnerEffects {
                           const std::optional<DirectoryFault>& fault);
   void damage(const core::LogEntry& told, const core::EventBody& found,
               const std::string& directory);
-  std::function<bool()> begin_prune(JobId job);
-  void interrupt_prune(JobId job);
+  bool claim_mirror_of(ActionId action, const core::Job& job);
+  // Whether the newest order of each job is still wanted.
+  using WantedOrders = std::map<JobId, std::shared_ptr<std::atomic<bool>>>;
+  static std::function<bool()> begin(WantedOrders& orders, JobId job);
+  static void interrupt(WantedOrders& orders, JobId job);
   void append_event_files(const Committed& batch);
   void show(const core::State& state, JobId id);
   void notify(const core::Job& job, const std::vector<Notice>& notices);
@@ -148,9 +151,10 @@ class Controller final : public OwnerEffects {
   static bool is_to_be_shown(const Shown& shown, int64_t now_ms);
   std::map<JobId, Shown> shown_;
   std::map<JobId, DirectoryFault> directory_faults_;
-  std::map<JobId, int64_t> away_until_ms_;                      // storage-away; monotonic
-  std::map<JobId, std::shared_ptr<std::atomic<bool>>> prunes_;  // whether the newest is wanted
-  int64_t look_at_all_ms_ = 0;                                  // next time; the owner thread
+  std::map<JobId, int64_t> away_until_ms_;  // storage-away; monotonic
+  WantedOrders prunes_;
+  WantedOrders mirrors_;
+  int64_t look_at_all_ms_ = 0;  // next time; the owner thread
 
   std::atomic<bool> has_work_{false};  // a live job, a node not ended, an open action
 

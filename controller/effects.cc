@@ -15,6 +15,7 @@
 #include "controller/controller.h"
 #include "controller/engine/checkpoint_dir_actions.h"
 #include "controller/engine/damage.h"
+#include "controller/engine/mirror.h"
 #include "controller/engine/prune.h"
 #include "controller/leadership/directory_claim.h"
 #include "controller/publish/job_view.h"
@@ -27,6 +28,11 @@ constexpr int64_t kProgressFileMs = 1'000;
 constexpr int64_t kSeldomFileMs = 5'000;
 constexpr int64_t kShowsShare = 50;  // one part in so many of the owner's time goes into pictures
 constexpr int64_t kLookAtAllMs = 200;
+
+// Apart from that of checkpoint.dir: neither waits for the other.
+std::string mirror_lane(const core::Job& job) {
+  return "the mirror " + job.spec.checkpoint.mirror.dir;
+}
 
 }  // namespace
 
@@ -50,7 +56,14 @@ void Controller::perform(const core::Action& action, const core::State& state) {
     });
   } else if (const auto* find = std::get_if<core::FindCheckpoint>(&action.body)) {
     const core::Job& job = state.jobs.at(find->job);
-    interrupt_prune(job.id);
+    interrupt(prunes_, job.id);
+    interrupt(mirrors_, job.id);
+    if (find->in_mirror) {
+      directories_->post(mirror_lane(job), [this, id = action.id, find = *find, job] {
+        if (claim_mirror_of(id, job)) loop_->post(find_in_mirror(id, find, job.spec));
+      });
+      return;
+    }
     const auto fault = take_directory_fault(job);
     if (is_away_on_purpose(action.id, job, fault)) return;
     directories_->post(job.spec.checkpoint.dir, [this, id = action.id, find = *find, job, fault] {
@@ -61,38 +74,58 @@ void Controller::perform(const core::Action& action, const core::State& state) {
     });
   } else if (const auto* record = std::get_if<core::RecordGeneration>(&action.body)) {
     const core::Job& job = state.jobs.at(record->job);
-    directories_->post(
-        job.spec.checkpoint.dir, [this, id = action.id, record = *record, job,
-                                  content = make_record(*record, state, clock_.wall_ms())] {
-          if (!mode_.may_record() || !claim(id, job, false)) return;
-          core::EventBody done =
-              record_generation(id, record, content, job.spec.checkpoint.dir, paths_);
-          ports_.learn(paths_, record.job, record.generation);
-          loop_->post(std::move(done));
-        });
+    const CheckpointSpec& places = job.spec.checkpoint;
+    directories_->post(record->in_mirror ? mirror_lane(job) : places.dir,
+                       [this, id = action.id, record = *record, job,
+                        content = make_record(*record, state, clock_.wall_ms())] {
+                         if (!mode_.may_record()) return;
+                         if (!(record.in_mirror ? claim_mirror_of(id, job) : claim(id, job, false)))
+                           return;
+                         const CheckpointSpec& places = job.spec.checkpoint;
+                         core::EventBody done = record_generation(
+                             id, record, content, record.in_mirror ? places.mirror.dir : places.dir,
+                             paths_);
+                         ports_.learn(paths_, record.job, record.generation);
+                         loop_->post(std::move(done));
+                       });
   } else if (const auto* order = std::get_if<core::PruneCheckpoints>(&action.body)) {
     const core::Job& job = state.jobs.at(order->job);
-    directories_->post(job.spec.checkpoint.dir,
-                       [this, id = action.id, order = *order, job, goes_on = begin_prune(job.id)] {
-                         if (!goes_on() || !mode_.may_record() || !claim(id, job, false)) return;
-                         auto done = prune_checkpoints(id, order, job.spec, goes_on);
-                         if (done) loop_->post(std::move(*done));
-                       });
+    directories_->post(job.spec.checkpoint.dir, [this, id = action.id, order = *order, job,
+                                                 goes_on = begin(prunes_, job.id)] {
+      if (!goes_on() || !mode_.may_record() || !claim(id, job, false)) return;
+      auto done = prune_checkpoints(id, order, job.spec, goes_on);
+      if (done) loop_->post(std::move(*done));
+    });
+  } else if (const auto* copy = std::get_if<core::MirrorCheckpoint>(&action.body)) {
+    const core::Job& job = state.jobs.at(copy->job);
+    directories_->post(mirror_lane(job), [this, id = action.id, copy = *copy, job,
+                                          goes_on = begin(mirrors_, job.id)] {
+      if (!goes_on() || !mode_.may_record() || !claim_mirror_of(id, job)) return;
+      auto done = mirror_checkpoint(id, copy, job.spec, goes_on);
+      if (done) loop_->post(std::move(*done));
+    });
   }
 }
 
+// False: the mirror is not the job's, or is away, and the core has been told.
+bool Controller::claim_mirror_of(ActionId action, const core::Job& job) {
+  ClaimOutcome claimed = claim_mirror(action, job, mode_);
+  if (claimed.failure) loop_->post(std::move(*claimed.failure));
+  return !claimed.failure;
+}
+
 // What the new order asks whether it is still wanted.
-std::function<bool()> Controller::begin_prune(JobId job) {
-  interrupt_prune(job);
+std::function<bool()> Controller::begin(WantedOrders& orders, JobId job) {
+  interrupt(orders, job);
   auto wanted = std::make_shared<std::atomic<bool>>(true);
-  prunes_[job] = wanted;
+  orders[job] = wanted;
   return [wanted] { return wanted->load(); };
 }
 
-// A recovery does not wait until a large checkpoint has been verified.
-void Controller::interrupt_prune(JobId job) {
-  const auto running = prunes_.find(job);
-  if (running != prunes_.end()) running->second->store(false);
+// A recovery does not wait until a large checkpoint has been verified or copied.
+void Controller::interrupt(WantedOrders& orders, JobId job) {
+  const auto running = orders.find(job);
+  if (running != orders.end()) running->second->store(false);
 }
 
 // False: the directory is not the job's, and the core has been told.

@@ -5,7 +5,9 @@
 
 #include "common/base/clock.h"
 #include "common/base/directory_owner.h"
+#include "common/base/duration_text.h"
 #include "common/base/json_text.h"
+#include "hpctl/event_text.h"
 #include "hpctl/exit_codes.h"
 
 namespace hpctl {
@@ -96,7 +98,16 @@ nlohmann::ordered_json json_of(const std::optional<DirectoryOwner>& owner) {
   return {{"uuid", job.uuid}, {"job", job.job}, {"name", job.name}, {"user", job.user}};
 }
 
-int print_listing_json(const Terminal& terminal, const Listing& listing) {
+nlohmann::ordered_json mirror_json(const JobView* mirrored) {
+  if (mirrored == nullptr) return nullptr;
+  const MirrorView& mirror = mirrored->mirror;
+  return {{"dir", mirror.dir},
+          {"step", mirror.step},
+          {"behind_ms", mirror.behind_ms},
+          {"problem", mirror.problem}};
+}
+
+int print_listing_json(const Terminal& terminal, const Listing& listing, const JobView* mirrored) {
   nlohmann::ordered_json checkpoints = nlohmann::ordered_json::array();
   nlohmann::ordered_json chains = nlohmann::ordered_json::array();
   for (const CheckpointListing& c : listing.checkpoints) checkpoints.push_back(json_of(c));
@@ -105,6 +116,7 @@ int print_listing_json(const Terminal& terminal, const Listing& listing) {
   return print_json(terminal, {{"checkpoints", checkpoints},
                                {"chains", chains},
                                {"owner", json_of(listing.owner)},
+                               {"mirror", mirror_json(mirrored)},
                                {"resume", resumed == nullptr ? "" : resumed->ref.name()}});
 }
 
@@ -145,11 +157,12 @@ void print_chains(const Terminal& terminal, const Listing& listing) {
 
 }  // namespace
 
-int run_list(const Invocation& invocation, const std::string& directory) {
+int run_list(const Invocation& invocation, const std::string& directory, const JobView* job) {
+  const bool has_mirror = job != nullptr && !job->mirror.dir.empty();
   const Terminal& terminal = invocation.terminal;
   const auto listing = read(terminal, directory);
   if (!listing.ok()) return report(terminal, listing.error());
-  if (invocation.json()) return print_listing_json(terminal, *listing);
+  if (invocation.json()) return print_listing_json(terminal, *listing, has_mirror ? job : nullptr);
   if (listing->checkpoints.empty()) {
     terminal.err << "no checkpoints in " << printable(directory) << "\n";
     return kExitOk;
@@ -160,8 +173,23 @@ int run_list(const Invocation& invocation, const std::string& directory) {
   if (listing->owner) {
     terminal.out << "owner: " << printable(describe(listing->owner->owner)) << "\n";
   }
+  if (has_mirror) terminal.out << "mirror: " << printable(mirror_text(*job)) << "\n";
   terminal.out << describe_resume(listing->checkpoints) << "\n";
   return kExitOk;
+}
+
+std::string mirror_text(const JobView& job) {
+  const MirrorView& mirror = job.mirror;
+  std::string text = (mirror.step == 0 ? "none yet" : "step " + std::to_string(mirror.step)) +
+                     " in " + with_job_paths(mirror.dir, job.job);
+  if (mirror.step < job.checkpoint_step) {
+    text +=
+        ", " + counted(static_cast<int64_t>(job.checkpoint_step - mirror.step), "step") + " behind";
+  }
+  if (mirror.behind_ms > 0) {
+    text += "; a copy has been due for " + format_duration(mirror.behind_ms);
+  }
+  return mirror.problem.empty() ? text : text + ": " + mirror.problem;
 }
 
 std::string describe_resume(const std::vector<CheckpointListing>& listings) {

@@ -6,12 +6,18 @@
 #include <vector>
 
 #include "common/base/json.h"
+#include "controller/publish/status_files.h"
 #include "hpctl/command_line.h"
 #include "trainer/checkpoint/inspect.h"
 
 namespace hpctl {
 
-int run_list(const Invocation& invocation, const std::string& directory);
+// `job`: whose directory it is and whose mirror is told; nullptr = not known.
+int run_list(const Invocation& invocation, const std::string& directory, const JobView* job);
+
+// "step 30 in /mnt/b/llama, 10 steps behind; a copy has been due for 2 min: No space left". Of a
+// job with a mirror.
+std::string mirror_text(const JobView& job);
 
 // What the next job with checkpoint.resume: latest does, as a sentence without its full stop.
 std::string describe_resume(const std::vector<CheckpointListing>& listings);

@@ -97,6 +97,16 @@ CheckpointRoom find_checkpoint_room(const JobSpec& spec, const HomePaths* home) 
   return room;
 }
 
+std::vector<CheckpointRoom> find_checkpoint_rooms(const JobSpec& spec, const HomePaths* home) {
+  std::vector<CheckpointRoom> rooms = {find_checkpoint_room(spec, home)};
+  if (spec.checkpoint.mirror.dir.empty()) return rooms;
+  JobSpec mirrored = spec;
+  mirrored.checkpoint.dir = spec.checkpoint.mirror.dir;
+  rooms.push_back(find_checkpoint_room(mirrored, home));
+  rooms.back().key = "checkpoint.mirror.dir";
+  return rooms;
+}
+
 std::string describe_missing_room(const CheckpointRoom& room, const CheckpointSpec& checkpoint) {
   if (room.fits()) return "";
   const bool is_quota = room.quota && *room.quota < room.free.value_or(*room.quota + 1);
@@ -108,7 +118,7 @@ std::string describe_missing_room(const CheckpointRoom& room, const CheckpointSp
          size_text(room.each) + " need " + size_text(room.needed()) + " (checkpoint.keep " +
          std::to_string(checkpoint.keep) + ", and one being written" +
          (checkpoint.keep_every > 0 ? ", and those of checkpoint.keep_every" : "") +
-         "); free some space, keep fewer, or choose another checkpoint.dir";
+         "); free some space, keep fewer, or choose another " + room.key;
 }
 
 std::string size_text(double bytes) {

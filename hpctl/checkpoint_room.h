@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/job_spec.h"
 #include "common/base/paths.h"
@@ -18,9 +19,10 @@
 namespace hpctl {
 
 struct CheckpointRoom {
-  std::string directory;        // where they are kept; of a job without a number: above it
-  double each = 0;              // bytes of one
-  int64_t most = 0;             // at once: those kept, and one being written
+  std::string key = "checkpoint.dir";  // of the job file
+  std::string directory;               // where they are kept; of a job without a number: above it
+  double each = 0;                     // bytes of one
+  int64_t most = 0;                    // at once: those kept, and one being written
   int64_t stored = 0;           // of these, what the job continues and is on the disk already
   std::optional<double> free;   // bytes of the file system; nullopt: cannot be asked
   std::optional<double> quota;  // bytes that it leaves; nullopt: there is none that can be asked
@@ -33,6 +35,10 @@ struct CheckpointRoom {
 
 // `spec` has workload.train. `home`: for a job without checkpoint.dir; nullptr = not known.
 CheckpointRoom find_checkpoint_room(const JobSpec& spec, const HomePaths* home);
+
+// That, and of a job with a mirror the room there: it keeps as many. Where both are on one file
+// system, the free bytes are counted twice.
+std::vector<CheckpointRoom> find_checkpoint_rooms(const JobSpec& spec, const HomePaths* home);
 
 // One line with the needed and the free bytes and the remedy; "" if the checkpoints fit.
 std::string describe_missing_room(const CheckpointRoom& room, const CheckpointSpec& checkpoint);

@@ -73,6 +73,7 @@ JobView to_view(const v1::JobStatus& s) {
     view.stragglers.push_back({row.node(), row.rank(), row.slowdown(), row.evidence()});
   }
   view.checkpoint_dir = s.checkpoint_dir();
+  view.mirror = {s.mirror().dir(), s.mirror().step(), s.mirror().behind_ms(), s.mirror().problem()};
   view.job_uuid = s.job_uuid();
   view.submitted_wall_ms = s.submitted_wall_ms();
   view.ended_wall_ms = s.ended_wall_ms();

@@ -5,6 +5,7 @@
 
 #include "common/base/lineage.h"
 #include "controller/leadership/ask_owner.h"
+#include "trainer/checkpoint/mirror.h"
 
 namespace hpctl {
 namespace {
@@ -35,6 +36,17 @@ Outcome check_anew(const CheckpointSpec& checkpoint, bool fresh) {
                  found.back().name() +
                  ", and no job would go on from them any more; set checkpoint.resume: latest to go "
                  "on, choose another directory, or submit with --fresh to begin anew beside them");
+}
+
+Outcome check_mirror(const JobSpec& spec) {
+  const CheckpointSpec& checkpoint = spec.checkpoint;
+  if (checkpoint.mirror.dir.empty()) return Ok{};
+  if (!spec.train) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "checkpoint.mirror.dir: only the checkpoints of the built-in trainer "
+                 "(workload.train) are mirrored; leave the key out"};
+  }
+  return checkpoint.dir.empty() ? Ok{} : check_apart(checkpoint.dir, checkpoint.mirror.dir);
 }
 
 Result<DirectoryClaim> claim_given_directory(const JobSpec& spec, const HomePaths& paths,

@@ -14,6 +14,10 @@ namespace hpctl {
 // to later jobs: only with --fresh.
 Outcome check_anew(const CheckpointSpec& checkpoint, bool fresh);
 
+// kInvalidArgument: checkpoint.mirror.dir is checkpoint.dir by another name, or lies in it, or
+// holds it. The mirror is claimed by the job's controller alone: a job trains without its mirror.
+Outcome check_mirror(const JobSpec& spec);
+
 // claim_directory() and check_claim() of the directory that the job file gives.
 Result<DirectoryClaim> claim_given_directory(const JobSpec& spec, const HomePaths& paths,
                                              const JobIdentity& self, LivingOwner living);

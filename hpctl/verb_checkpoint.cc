@@ -78,7 +78,8 @@ Options:
   --json  ls: {"checkpoints": [{"name", "step", "generation", "state", "world_size", "bytes",
           "created", "detail", "chain"}], "chains": [{"chain", "job", "job_name", "generations",
           "checkpoints", "bytes", "newest", "owners", "latest"}], "owner": {"uuid", "job", "name",
-          "user"} or null, "resume": NAME or ""}; rm: {"removed": [{"name", "bytes"}], "bytes",
+          "user"} or null, "mirror": {"dir", "step", "behind_ms", "problem"} or null, "resume": NAME
+          or ""}; rm: {"removed": [{"name", "bytes"}], "bytes",
           "resume"}; adopt: {"chain", "adopted", "resume"}; show: {"step", "generation", "parent",
           "world_size", "sample_cursor", "skipped"}; verify: {"path", "bytes", "ranges",
           "problems"}; digest: {"path", "digest"}; diff: {"same", "same_position", "tensors",
@@ -94,13 +95,14 @@ export and import: interrupted, nothing is left
 struct Place {
   std::string directory;
   std::optional<JobOfRecords> job;
+  JobView view = {};  // then
 };
 
 Result<Place> find_place(const std::string& word) {
   if (is_accessible(word) || word.find('/') != std::string::npos) return Place{word, {}};
   HP_TRY_ASSIGN(const OpenJob job, open_job(word));
   const JobView& view = job.view;
-  return Place{view.checkpoint_dir, JobOfRecords{view.job, view.name, view.job_uuid}};
+  return Place{view.checkpoint_dir, JobOfRecords{view.job, view.name, view.job_uuid}, view};
 }
 
 Result<std::string> resolve(const Place& place) {
@@ -277,7 +279,9 @@ int run(Invocation& invocation) {
   }
   const auto place = find_place(invocation.arguments[1]);
   if (!place.ok()) return report(terminal, place.error());
-  if (what == "ls") return run_list(invocation, place->directory);
+  if (what == "ls") {
+    return run_list(invocation, place->directory, place->job ? &place->view : nullptr);
+  }
   if (what == "adopt") return run_adopt(invocation, place->directory);
   if (what == "rm") {
     return run_remove(invocation, place->directory,

@@ -56,7 +56,7 @@ Options:
                the most on so many and more}, and with a GPU its "fits": without it "fits" is true
                only where nothing fits there; "checkpoints": {"directory", "bytes_each", "most",
                "stored", "bytes": of those not stored yet, "free_bytes" and "quota_bytes": null if
-               not known, "fits"}
+               not known, "fits"}; with checkpoint.mirror "mirror", like "checkpoints"
   --write OUT  the job file with all advised changes, every key written out; a file that is there
                is replaced
 
@@ -76,8 +76,8 @@ struct Plan {
   FlopsPerToken flops;
   std::optional<SpeedPlan> speed;
   Advice advice;
-  CheckpointRoom room;
-  std::string missing_room;  // "" = none is missing, as far as is known
+  std::vector<CheckpointRoom> rooms;       // of checkpoint.dir, and of its mirror
+  std::vector<std::string> missing_rooms;  // what is known to be missing
 
   double standby_bytes() const {
     return kStandbyBytes * static_cast<double>(standbys);
@@ -125,8 +125,11 @@ Plan make_plan(const JobSpec& spec, const GpuModel* device) {
   plan.memory = plan_memory(plan.setting, plan.blocks);
   plan.most_bytes = most_memory(plan.setting, plan.blocks);
   const auto home = home_from_environment();
-  plan.room = find_checkpoint_room(spec, home.ok() ? &*home : nullptr);
-  plan.missing_room = describe_missing_room(plan.room, spec.checkpoint);
+  plan.rooms = find_checkpoint_rooms(spec, home.ok() ? &*home : nullptr);
+  for (const CheckpointRoom& room : plan.rooms) {
+    const std::string missing = describe_missing_room(room, spec.checkpoint);
+    if (!missing.empty()) plan.missing_rooms.push_back(missing);
+  }
   plan.flops =
       flops_per_token(spec.train->model, plan.blocks, spec.train->data.seq_len, spec.train->lora);
   if (device == nullptr) return plan;
@@ -178,7 +181,8 @@ void print_json(const Terminal& terminal, const Plan& plan) {
                                      {"flops_per_token", plan.flops.whole},
                                      {"flops_per_token_causal", plan.flops.causal},
                                      {"flops_per_step", plan.flops.whole * plan.tokens_per_step()},
-                                     {"checkpoints", json_of(plan.room)}};
+                                     {"checkpoints", json_of(plan.rooms.front())}};
+  if (plan.rooms.size() > 1) document["mirror"] = json_of(plan.rooms.back());
   if (!plan.chosen.values.empty()) {
     document["chosen"] = json_of(plan.chosen.values);
     document["chosen_for"] = plan.chosen.basis;
@@ -264,16 +268,21 @@ void print_standbys(const Terminal& terminal, const Plan& plan) {
                << " GiB of host memory, as measured.\n";
 }
 
-void print_room(const Terminal& terminal, const Plan& plan) {
-  const CheckpointRoom& room = plan.room;
-  terminal.out << "\nCheckpoints: " << size_text(room.each) << " each, " << room.most
+void print_room(const Terminal& terminal, const CheckpointRoom& room) {
+  const bool first = room.key == "checkpoint.dir";
+  terminal.out << (first ? "\nCheckpoints: " : "Mirror: ") << size_text(room.each) << " each, "
+               << room.most
                << " at most at a time: " << size_text(room.each * static_cast<double>(room.most));
   if (room.stored > 0) terminal.out << ", of which " << room.stored << " are there";
   if (room.free) terminal.out << "; " << size_text(*room.free) << " free";
   if (room.quota) terminal.out << "; the quota leaves " << size_text(*room.quota);
   terminal.out << "\n";
-  if (!plan.missing_room.empty()) {
-    terminal.out << "WARNING: " << printable(plan.missing_room) << ".\n";
+}
+
+void print_rooms(const Terminal& terminal, const Plan& plan) {
+  for (const CheckpointRoom& room : plan.rooms) print_room(terminal, room);
+  for (const std::string& missing : plan.missing_rooms) {
+    terminal.out << "WARNING: " << printable(missing) << ".\n";
   }
 }
 
@@ -347,7 +356,7 @@ void print_text(const Terminal& terminal, const Plan& plan) {
   print_what_is_for_gpus(terminal, plan);
   print_host_memory(terminal, plan);
   print_standbys(terminal, plan);
-  print_room(terminal, plan);
+  print_rooms(terminal, plan);
   terminal.out << plan_text("\nOperations per token: %.4g GFLOP, causal attention halved %.4g\n",
                             plan.flops.whole * 1e-9, plan.flops.causal * 1e-9)
                << plan_text("Operations per step:  %.4g TFLOP in %.0f tokens\n",

@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/time_account.h"
 #include "common/base/user_name.h"
+#include "hpctl/checkpoint_list.h"
 #include "hpctl/event_text.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/last_evaluations.h"
@@ -90,6 +91,7 @@ void print_summary(const Terminal& terminal, const JobView& job) {
     print_field(terminal, "checkpoint",
                 newest + " in " + with_job_paths(job.checkpoint_dir, job.job));
   }
+  if (!job.mirror.dir.empty()) print_field(terminal, "mirror", mirror_text(job));
   if (job.snapshot_step > 0) {
     print_field(terminal, "memory",
                 "step " + std::to_string(job.snapshot_step) +

@@ -261,9 +261,10 @@ Outcome take_choice(const Invocation& invocation, JobSpec& spec) {
 // A warning only: there may be room by the time the job saves.
 void tell_missing_room(const Terminal& terminal, const JobSpec& spec, const HomePaths& paths) {
   if (!spec.train) return;
-  const std::string missing =
-      describe_missing_room(find_checkpoint_room(spec, &paths), spec.checkpoint);
-  if (!missing.empty()) terminal.err << "hpctl: warning: " << printable(missing) << std::endl;
+  for (const CheckpointRoom& room : find_checkpoint_rooms(spec, &paths)) {
+    const std::string missing = describe_missing_room(room, spec.checkpoint);
+    if (!missing.empty()) terminal.err << "hpctl: warning: " << printable(missing) << std::endl;
+  }
 }
 
 // Before anything is submitted. Without --chaos an empty plan.
@@ -328,6 +329,9 @@ int run(Invocation& invocation) {
   if (!checked.ok()) return report_mistake(terminal, checked.error());
   if (const auto anew = check_anew(spec.checkpoint, invocation.has("--fresh")); !anew.ok()) {
     return report_mistake(terminal, anew.error());
+  }
+  if (const auto apart = check_mirror(spec); !apart.ok()) {
+    return report_mistake(terminal, apart.error());
   }
   tell_missing_room(terminal, spec, *paths);
   auto submitted =

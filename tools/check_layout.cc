@@ -55,7 +55,7 @@ const std::vector<Rule>& rules() {
       {"controller/engine/",
        {"controller/engine/", "controller/core/", "common/", "trainer/checkpoint/commit.h",
         "trainer/checkpoint/confirm.h", "trainer/checkpoint/manifest.h",
-        "trainer/checkpoint/manifest_format.h"},
+        "trainer/checkpoint/manifest_format.h", "trainer/checkpoint/mirror.h"},
        kTorch},
       {"controller/access/", {"controller/access/", "common/", "proto/"}, kTorch},
       {"controller/schedulers/", {"controller/schedulers/", "controller/core/", "common/"}, kTorch},

@@ -27,6 +27,26 @@ void check_duration(const char* key, int64_t ms, int64_t low_ms, SpecChecks& che
       key, "expected " + std::to_string(low_ms) + "ms to 365d, found " + std::to_string(ms) + "ms");
 }
 
+bool is_inside(const std::string& path, const std::string& directory) {
+  return !directory.empty() && path.size() > directory.size() && path.starts_with(directory) &&
+         (directory.ends_with('/') || path[directory.size()] == '/');
+}
+
+// Links and mounts are compared where the directories are (common/base/apart.h).
+void check_mirror(const CheckpointSpec& c, SpecChecks& checks) {
+  const MirrorSpec& m = c.mirror;
+  checks.range("checkpoint.mirror.every", m.every, 0, kMaxSteps);
+  check_duration("checkpoint.mirror.after", m.after_ms, 1, checks);
+  if (m.dir.empty()) return;
+  if (m.dir[0] != '/') {
+    checks.fail("checkpoint.mirror.dir", "expected an absolute path; found \"" + m.dir + "\"");
+  } else if (m.dir == c.dir || is_inside(m.dir, c.dir) || is_inside(c.dir, m.dir)) {
+    checks.fail("checkpoint.mirror.dir", "expected a directory apart from checkpoint.dir (" +
+                                             c.dir + "), best on another file system; found \"" +
+                                             m.dir + "\"");
+  }
+}
+
 void check_checkpoint(const CheckpointSpec& c, SpecChecks& checks) {
   if (!c.dir.empty() && c.dir[0] != '/') {
     checks.fail("checkpoint.dir", "expected an absolute path; found \"" + c.dir + "\"");
@@ -44,6 +64,7 @@ void check_checkpoint(const CheckpointSpec& c, SpecChecks& checks) {
     checks.fail("checkpoint.resume",
                 "expected latest, none or an absolute path; found \"" + c.resume + "\"");
   }
+  check_mirror(c, checks);
 }
 
 // Without a checkpoint so far back, a rollback would stop short of what it is to leave behind.

@@ -24,6 +24,13 @@ constexpr auto words_of(VerifyDepth) {
   return std::to_array<const char*>({"sizes", "sample", "full"});
 }
 
+// A second place for checkpoints (docs/decisions/1312-a-mirror-holds-what-was-verified.md).
+struct MirrorSpec {
+  std::string dir;             // absolute; "" = no mirror
+  int64_t every = 0;           // steps that the mirror may lag before a copy; 0 = each checkpoint
+  int64_t after_ms = 300'000;  // checkpoint.dir away for so long -> a recovery may use the mirror
+};
+
 struct CheckpointSpec {
   std::string dir;            // absolute; "" = HomePaths::default_checkpoints, filled at submit
   int64_t every_steps = 500;  // 0 = off
@@ -32,6 +39,7 @@ struct CheckpointSpec {
   int64_t keep_every = 0;  // steps whose multiples are never deleted; 0 = none
   VerifyDepth verify_before_delete = VerifyDepth::kSample;
   std::string resume = "latest";  // latest | none | absolute path of a step-N.gG directory
+  MirrorSpec mirror;
 };
 
 // What may be done about a lost node that does not come back when it is launched again, in order of

@@ -80,6 +80,7 @@ void fill(const JobMargins& margins, v1::JobMargins& wire) {
   wire.set_lemons(to_node_ranges(margins.lemons, kMaxMarginNodes));
   wire.set_storage_ms(margins.storage_ms);
   wire.set_failed_saves(margins.failed_saves);
+  wire.set_mirror_behind_ms(margins.mirror_behind_ms);
 }
 
 JobMargins to_job_margins(const v1::JobMargins& wire) {
@@ -96,7 +97,8 @@ JobMargins to_job_margins(const v1::JobMargins& wire) {
           cut(wire.requeue_refusal(), kMaxSummaryReason),
           plausible_nodes(wire.lemons(), kMaxMarginNodes),
           plausible_ms(wire.storage_ms()),
-          wire.failed_saves()};
+          wire.failed_saves(),
+          plausible_ms(wire.mirror_behind_ms())};
 }
 
 void fill(const NodeRecord& record, v1::NodeBlame& wire) {

@@ -268,6 +268,22 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
      "without one. none: the seed. A path: that step-N.gG directory, for example the step-0.g0 of "
      "`hpctl checkpoint import`. If dir has checkpoints, none and a path need `hpctl submit "
      "--fresh`.", read_resume},
+    {"checkpoint.mirror", kSection, "section", "", "",
+     "A second place for the checkpoints of the built-in trainer. The controller copies the newest "
+     "valid one there while the job trains, and reads the copy again.",
+     nullptr},
+    {"checkpoint.mirror.dir", kValue, "path", "", "",
+     "Directory of the copies, best on another file system; on a cluster a shared one. Empty: no "
+     "mirror. It keeps as many checkpoints as dir.",
+     [](YamlValue& v, JobSpec& s) { v.read_path(s.checkpoint.mirror.dir); }},
+    {"checkpoint.mirror.every", kValue, "integer", "0", "0 to 2^40",
+     "Copy when the newest checkpoint is at least this many steps ahead of the mirror; 0: every "
+     "checkpoint.",
+     HP_READ(checkpoint.mirror.every)},
+    {"checkpoint.mirror.after", kValue, "duration", "5m", "1ms to 365d",
+     "A recovery waits this long for a dir that cannot be read. Then it starts from the mirror, if "
+     "that has the newest checkpoint that was committed.",
+     [](YamlValue& v, JobSpec& s) { v.read_duration(s.checkpoint.mirror.after_ms); }},
 
     {"recovery", kSection, "section", "", "", "Reactions to faults.", nullptr},
     {"recovery.max_restarts", kValue, "integer", "20", "0 to 1000000",

@@ -60,7 +60,11 @@ void put_checkpoint(YAML::Emitter& out, const CheckpointSpec& c) {
   put(out, "keep_every", c.keep_every);
   put(out, "verify_before_delete", to_word(c.verify_before_delete));
   put(out, "resume", c.resume);
-  out << EndMap;
+  out << Key << "mirror" << Value << BeginMap;
+  put(out, "dir", c.mirror.dir);
+  put(out, "every", c.mirror.every);
+  put(out, "after", format_duration_ms(c.mirror.after_ms));
+  out << EndMap << EndMap;
 }
 
 void put_recovery(YAML::Emitter& out, const RecoverySpec& r) {

@@ -34,12 +34,14 @@ enum class FindingKind {
   kGenerationOrphaned,
   kGoodputFell,
   kStorageAway,
+  kMirrorLags,
 };
 constexpr auto words_of(FindingKind) {
   return std::to_array<const char*>(
       {"failed", "recovers_for_long", "stands_still", "controller_silent", "loss_not_finite",
        "budget_low", "restarts_often", "spares_exhausted", "requeue_refused", "node_quarantined",
-       "node_slow", "node_lemon", "generation_orphaned", "goodput_fell", "storage_away"});
+       "node_slow", "node_lemon", "generation_orphaned", "goodput_fell", "storage_away",
+       "mirror_lags"});
 }
 
 struct Finding {

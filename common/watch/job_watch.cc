@@ -57,6 +57,8 @@ std::string runbook_of(FindingKind kind) {
       return page + "hpctlgoodputfell";
     case FindingKind::kStorageAway:
       return page + "hpctlstorageaway";
+    case FindingKind::kMirrorLags:
+      return page + "mirror_lags";
   }
   return page;
 }
@@ -70,6 +72,7 @@ std::vector<Finding> JobWatch::look(const JobSnapshot& snapshot, int64_t now_ms)
     add_end(snapshot);
     add_standstill(snapshot);
     add_storage(snapshot);
+    add_mirror(snapshot);
     add_loss(snapshot);
     add_orphans(snapshot);
     add_goodput(snapshot);
@@ -165,6 +168,16 @@ void JobWatch::add_storage(const JobSnapshot& snapshot) {
         repair)
         .severity = Severity::kCritical;
   }
+}
+
+void JobWatch::add_mirror(const JobSnapshot& snapshot) {
+  const JobSummary& job = snapshot.summary;
+  if (!job.margins || !is_on_nodes(job) || job.margins->mirror_behind_ms < kMirrorLagsMs) return;
+  const int64_t behind_ms = job.margins->mirror_behind_ms;
+  Finding& found = add(snapshot, FindingKind::kMirrorLags,
+                       "its mirror lags: a copy has been due for " + format_duration(behind_ms),
+                       "`hpctl status " + to_string(job.job) + "` tells why; training goes on");
+  found.since_ms = now_ms_ - behind_ms;
 }
 
 // Where a loss is known at all: commands tell none, and a controller that has just begun has heard

@@ -29,6 +29,7 @@ inline constexpr int64_t kSilentForLongMs = 300'000;    // critical
 inline constexpr int64_t kRestartsOften = 4;            // within an hour
 inline constexpr double kBudgetLowShare = 0.25;         // warn; critical when nothing is left
 inline constexpr int64_t kOrphanMs = 60'000;
+inline constexpr int64_t kMirrorLagsMs = 1'800'000;        // warn: a copy has been due
 inline constexpr int64_t kStorageAwayMs = 60'000;          // warn
 inline constexpr int64_t kStorageAwayForLongMs = 900'000;  // critical
 inline constexpr uint64_t kFailedSaves = 5;  // in a row, which takes a minute at least
@@ -50,6 +51,7 @@ class JobWatch {
   void add_end(const JobSnapshot& snapshot);
   void add_standstill(const JobSnapshot& snapshot);
   void add_storage(const JobSnapshot& snapshot);
+  void add_mirror(const JobSnapshot& snapshot);
   void add_loss(const JobSnapshot& snapshot);
   void add_orphans(const JobSnapshot& snapshot);
   void add_goodput(const JobSnapshot& snapshot);

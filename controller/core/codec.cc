@@ -68,6 +68,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Straggler, node, rank, slowdown,
                                                 generation)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Pruning, due, for_room, recorded_ms,
                                                 verified_wall_ms)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(UndoneSteps, generation, step)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Mirror, due, step, undone, problem, behind_since_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Job, id, spec, owner_uid, submit_key, backend, limits, active_nodes, state, reason, generation,
     directory_generation, stage, checkpoint, memory_of, refilled, former_parts, without_memory,
@@ -78,7 +80,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     suspended_since_ms, deadline_ms, submitted_wall_ms, ended_wall_ms, running_since_ms,
     recovering_since_ms, regain_step, stepped_ms, lost_ms, spent, part_since_ms, loss_part,
     told_waits, bad_step, stragglers, pruning, storage_waited_ms, storage_errors_directory,
-    storage_errors_worker, claim, storage_exits)
+    storage_errors_worker, claim, storage_exits, mirror)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeKey, job, name)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Node, key, state, instance_id, boot_id, address,
                                                 holder_pid, agent_pid, connected, launches,
@@ -94,11 +96,14 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Slot, key, node, state, generati
 
 // Actions.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LaunchNode, job, node)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(FindCheckpoint, job, exclude, claim)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(FirstPlace, away, checkpoint, step,
+                                                newest_generation, lost)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(FindCheckpoint, job, exclude, claim, newest,
+                                                in_mirror, first, undone)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RecordGeneration, job, generation, parent,
                                                 start_step, checkpoint, memory_of, refilled,
                                                 former_parts, reason, restarts_used, damaged,
-                                                members, quarantined, committed)
+                                                members, quarantined, committed, in_mirror)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StartWorkers, job, node, generation, ranks,
                                                 checkpoint, start_step, memory_of, refilled,
                                                 former_parts)
@@ -111,6 +116,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ReplaceNode, job, node, instance
                                                 reboot, since_wall_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PruneCheckpoints, job, generation, for_room,
                                                 unfinished)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(MirrorCheckpoint, job, generation, damaged, undone)
 
 // Events.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LiveWorker, rank, generation, pid, origin)
@@ -148,6 +154,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointCommitted, job, genera
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointRoomNeeded, job, generation)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointsPruned, action, job, verified, deleted,
                                                 problem)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointMirrored, action, job, checkpoint, step,
+                                                copied_bytes, deleted, problem)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(HangDetected, job, generation, node, rank, evidence)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ActionFailed, action, job, node, reason, permanent,
                                                 node_fault, hardware, reboot)
@@ -230,10 +238,11 @@ constexpr std::array<const char*, std::variant_size_v<EventBody>> kEventNames = 
     "SpareFoundUnfit",
     "SpareReady",
     "CheckpointRoomNeeded",
-    "CheckpointsPruned"};
+    "CheckpointsPruned",
+    "CheckpointMirrored"};
 constexpr std::array<const char*, std::variant_size_v<ActionBody>> kActionNames = {
-    "LaunchNode", "FindCheckpoint", "RecordGeneration", "StartWorkers",    "StopWorkers",
-    "EndNode",    "RequeueJob",     "ReplaceNode",      "PruneCheckpoints"};
+    "LaunchNode", "FindCheckpoint", "RecordGeneration", "StartWorkers",     "StopWorkers",
+    "EndNode",    "RequeueJob",     "ReplaceNode",      "PruneCheckpoints", "MirrorCheckpoint"};
 
 // Bytes that are not UTF-8 (a worker's last words) are replaced, never an error.
 std::string dump(const json& j) { return json_text(j); }

@@ -34,6 +34,7 @@ enum class ActionKind : uint8_t {
   kRequeueJob,
   kReplaceNode,
   kPruneCheckpoints,
+  kMirrorCheckpoint,
 };
 
 // Look-ups derived from the rows, so that a Step never scans tables; not stored. After loading rows

@@ -231,6 +231,16 @@ struct Describe {
       entry.cause = e.verified + " is verified; deleted: " + join_some(e.deleted);
     }
   }
+  void operator()(const CheckpointMirrored& e) {
+    place(e.job);
+    entry.because = e.action.seq;
+    entry.step = e.step;
+    if (!e.problem.empty()) {
+      entry.cause = "the mirror stays as it is: " + e.problem;
+    } else {
+      entry.cause = e.checkpoint + " is in the mirror, and verified";
+    }
+  }
   void operator()(const HangDetected& e) {
     place(e.job, e.node, e.generation);
     entry.rank = e.rank.value;

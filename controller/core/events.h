@@ -221,6 +221,16 @@ struct CheckpointsPruned {
   std::vector<std::string> deleted = {};  // names, oldest first
   std::string problem = {};               // why nothing was deleted; "" = nothing is wrong
 };
+// MirrorCheckpoint was carried out.
+struct CheckpointMirrored {
+  ActionId action;
+  JobId job;
+  std::string checkpoint = {};            // the newest that the mirror holds; "" = none
+  uint64_t step = 0;                      // of it
+  uint64_t copied_bytes = 0;              // 0 = it was there already
+  std::vector<std::string> deleted = {};  // older ones in the mirror
+  std::string problem = {};               // why the newest was not copied; "" = nothing is wrong
+};
 // No step completed for the hang timeout. Nobody is blamed where node and rank are "" and -1; a
 // node without a rank has several that may be to blame.
 struct HangDetected {
@@ -388,7 +398,7 @@ using EventBody =
                  QuarantineRequested, ReleaseRequested, HardwareFaultFound, BadStepFound,
                  RecoveryRequested, SuspensionChanged, ControllerNoted, TrainingSeen, FaultInjected,
                  FaultNotInjected, StragglerFound, StragglerOver, WorkersExited, SpareFoundUnfit,
-                 SpareReady, CheckpointRoomNeeded, CheckpointsPruned>;
+                 SpareReady, CheckpointRoomNeeded, CheckpointsPruned, CheckpointMirrored>;
 
 struct Event {
   Seq seq;              // assigned by the shell: State::last_seq + 1

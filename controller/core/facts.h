@@ -42,6 +42,7 @@ struct Facts {
     std::vector<Rank> refilled = {};
     int32_t former_parts = 0;
     std::string committed = {};  // RecordGeneration
+    bool in_mirror = false;  // checkpoint.dir is away, and the record goes to the mirror
   };
 
   std::optional<End> end;             // the event ends the job
@@ -50,9 +51,12 @@ struct Facts {
   std::deque<LostNode> brought_back;  // judged: to be launched again
   bool stop_workers = false;          // somebody's order, or workers live that must not
   std::string directory_failure;      // what could not be done with the checkpoint directory
-  std::optional<Origin> origin;       // chosen
-  bool recorded = false;              // the generation's record is durable
-  bool look_again = false;            // what a job waits for may have changed
+  // Then: it was the mirror that could not be searched, after this answer of checkpoint.dir.
+  std::optional<FirstPlace> before_mirror;
+  bool first_place_failed = false;  // then: it was checkpoint.dir that could not be searched
+  std::optional<Origin> origin;     // chosen
+  bool recorded = false;            // the generation's record is durable
+  bool look_again = false;          // what a job waits for may have changed
 };
 
 }  // namespace hpctl::core

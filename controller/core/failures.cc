@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // An action could not be carried out. Permanent failures end the job with the reason; others are
 // faults like any other, within the restart budget.
+#include <optional>
+#include <utility>
+
 #include "common/base/check.h"
 #include "controller/core/plan.h"
 #include "controller/core/rules.h"
@@ -29,6 +32,8 @@ const char* what_failed(ActionKind kind) {
       return "could not be marked to be replaced or rebooted";
     case ActionKind::kPruneCheckpoints:
       return "older checkpoints stay";
+    case ActionKind::kMirrorCheckpoint:
+      return "the mirror is not up to date";
   }
   return "failed";
 }
@@ -42,6 +47,10 @@ void on(Transition& t, const ActionFailed& e) {
     return;
   }
   const Target target = target_of(it->second.body);
+  const auto* search = std::get_if<FindCheckpoint>(&it->second.body);
+  const bool of_first_place = search != nullptr && !search->in_mirror;
+  std::optional<FirstPlace> before_mirror;
+  if (search != nullptr && search->in_mirror) before_mirror = search->first;
   Job& job = *t.job(target.job);
   t.close(e.action);
   const std::string cause =
@@ -57,6 +66,8 @@ void on(Transition& t, const ActionFailed& e) {
     refuse_requeue(t, job, e.reason);
   } else if (target.kind == ActionKind::kPruneCheckpoints) {
     prune_failed(t, job, cause);
+  } else if (target.kind == ActionKind::kMirrorCheckpoint) {
+    mirror_failed(t, job, cause);
   } else if (target.kind == ActionKind::kReplaceNode) {
     t.note("NotPossible", job, cause, target.node);
     t.facts(job.id).look_again = node != nullptr && t.has_ranks(node->key);
@@ -82,6 +93,8 @@ void on(Transition& t, const ActionFailed& e) {
                FaultKind::kCause);
   } else {
     t.facts(job.id).directory_failure = cause;
+    t.facts(job.id).first_place_failed = of_first_place;
+    t.facts(job.id).before_mirror = std::move(before_mirror);
   }
 }
 

@@ -106,7 +106,9 @@ void enter_find_checkpoint(Transition& t, Job& job, const std::string& reason) {
   t.facts(job.id).origin.reset();
   const std::string text = reason + (job.spec.train ? "; looking for the checkpoint to start from"
                                                     : "; looking for the newest generation");
-  t.issue(FindCheckpoint{job.id, {job.damaged.begin(), job.damaged.end()}, job.claim}, text);
+  t.issue(
+      FindCheckpoint{job.id, {job.damaged.begin(), job.damaged.end()}, job.claim, job.generation},
+      text);
   t.note("FindCheckpoint", job, text);
 }
 
@@ -131,6 +133,7 @@ void enter_record_generation(Transition& t, Job& job, const Facts::Origin& origi
   action.refilled = origin.refilled;
   action.former_parts = origin.former_parts;
   action.committed = origin.committed;
+  action.in_mirror = origin.in_mirror;
   action.reason = job.fault.empty() ? "job submitted" : job.fault;
   action.restarts_used = job.restarts;
   action.damaged.assign(job.damaged.begin(), job.damaged.end());
@@ -215,7 +218,60 @@ std::string find_want_of_checkpoint(const Job& job, const Facts::Origin& origin,
          "--fresh";
 }
 
+// `in_directory`: what the places have; its parent is the newest generation there.
+void use_origin(Transition& t, Job& job, const Facts::Origin& origin,
+                const Facts::Origin& in_directory, const std::string& lost) {
+  if (const std::string want = find_want_of_checkpoint(job, origin, lost); !want.empty()) {
+    t.facts(job.id).end = {JobState::kFailed, want};
+    return;
+  }
+  job.directory_generation = std::max(job.directory_generation, in_directory.parent);
+  // A newer one that is damaged counts no more; what is in memory is on no disk.
+  if (origin.memory_of != Generation{}) job.committed_step = in_directory.step;
+  t.facts(job.id).origin = origin;
+}
+
+// Why the mirror cannot take the place of a directory that is away; "" = it can. A step that the
+// directory may still have is given up only where its loss is proven.
+std::string find_want_of_mirror(const Job& job, const Facts::Origin& origin) {
+  if (origin.parent < job.generation) {
+    return "the mirror lacks the record of generation " + to_string(job.generation);
+  }
+  if (origin.memory_of == Generation{} && origin.step < job.committed_step) {
+    return "the mirror has step " + std::to_string(origin.step) + ", and step " +
+           std::to_string(job.committed_step) + " is in " + job.spec.checkpoint.dir;
+  }
+  return "";
+}
+
+void choose_in_mirror(Transition& t, const FirstPlace& first, const CheckpointChosen& e) {
+  Job& job = *t.job(e.job);
+  t.close(e.action);
+  if (job.stage != PlanStage::kFindCheckpoint) return;
+  Facts::Origin origin{e.checkpoint, e.step, e.newest_generation};
+  if (!first.away && first.step >= e.step) {
+    origin = {first.checkpoint, first.step, first.newest_generation};
+  }
+  const Facts::Origin in_directory = origin;
+  prefer_memory(t, job, origin);
+  if (first.away) {
+    if (const std::string want = find_want_of_mirror(job, origin); !want.empty()) {
+      t.facts(job.id).directory_failure = want + "; " + job.spec.checkpoint.dir + " is away";
+      return;
+    }
+    origin.in_mirror = true;
+  }
+  use_origin(t, job, origin, in_directory, origin.checkpoint.empty() ? first.lost : "");
+}
+
 }  // namespace
+
+void use_first_place(Transition& t, Job& job, const FirstPlace& first, const std::string& cause) {
+  t.withdraw_all(job.id, ActionKind::kFindCheckpoint);
+  t.note("MirrorNotUsed", job, cause + "; the mirror has never held a checkpoint of the job");
+  const Facts::Origin origin{first.checkpoint, first.step, first.newest_generation};
+  use_origin(t, job, origin, origin, first.lost);
+}
 
 void on(Transition& t, const CheckpointChosen& e) {
   const Action* action = t.open<FindCheckpoint>(e.action);
@@ -223,7 +279,9 @@ void on(Transition& t, const CheckpointChosen& e) {
     t.refuse(e.job, "search " + to_string(e.action) + " was withdrawn or answered before");
     return;
   }
-  const DamageClaim claim = std::get<FindCheckpoint>(action->body).claim;
+  const FindCheckpoint order = std::get<FindCheckpoint>(action->body);
+  if (order.in_mirror) return choose_in_mirror(t, order.first, e);
+  const DamageClaim& claim = order.claim;
   Job& job = *t.job(e.job);
   t.close(e.action);
   if (e.newest_generation < job.generation) {
@@ -239,14 +297,13 @@ void on(Transition& t, const CheckpointChosen& e) {
   learn_recorded_damage(t, job, e);
   Facts::Origin origin = choose_origin(job, e);
   prefer_memory(t, job, origin);
-  if (const std::string want = find_want_of_checkpoint(job, origin, e.lost); !want.empty()) {
-    t.facts(job.id).end = {JobState::kFailed, want};
+  if (may_be_in_mirror(job, origin)) {
+    enter_find_in_mirror(t, job,
+                         FirstPlace{false, origin.checkpoint, origin.step, origin.parent, e.lost},
+                         job.spec.checkpoint.dir + " has lost a committed checkpoint");
     return;
   }
-  job.directory_generation = std::max(job.directory_generation, e.newest_generation);
-  // A newer one that is damaged counts no more; what is in memory is on no disk.
-  if (origin.memory_of != Generation{}) job.committed_step = e.step;
-  t.facts(job.id).origin = origin;
+  use_origin(t, job, origin, {e.checkpoint, e.step, e.newest_generation}, e.lost);
 }
 
 void on(Transition& t, const GenerationRecorded& e) {
@@ -261,6 +318,7 @@ void on(Transition& t, const GenerationRecorded& e) {
   job.generation = record.generation;
   job.told_waits = {};
   job.pruning.recorded_ms = t.now();
+  want_mirror_of_record(t, job);
   job.checkpoint = record.checkpoint;
   job.memory_of = record.memory_of;
   job.refilled = record.refilled;
@@ -269,6 +327,7 @@ void on(Transition& t, const GenerationRecorded& e) {
   job.start_step = record.start_step;
   // A damaged newer one counts no more.
   if (job.memory_of == Generation{}) job.committed_step = record.start_step;
+  job.mirror.step = std::min(job.mirror.step, record.start_step);
   job.furthest_step = std::max(job.furthest_step, record.start_step);
   job.directory_generation = std::max(job.directory_generation, job.generation);
   t.close(e.action);
@@ -340,6 +399,7 @@ void on(Transition& t, const CheckpointCommitted& e) {
   }
   job->committed_step = e.step;
   job->pruning.due = true;
+  want_mirror_of_checkpoint(t, *job);
   if (e.step > job->furthest_step) count_step(*job, e.step, t.now());
   learn_step(*job, e.step);
   t.changed(*job);

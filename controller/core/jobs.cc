@@ -195,7 +195,10 @@ void end_job(Transition& t, Job& job, JobState state, const std::string& reason)
         ActionKind::kStartWorkers, ActionKind::kStopWorkers, ActionKind::kRequeueJob}) {
     t.withdraw_all(job.id, kind);
   }
-  if (state != JobState::kFinished) t.withdraw_all(job.id, ActionKind::kPruneCheckpoints);
+  if (state != JobState::kFinished) {
+    t.withdraw_all(job.id, ActionKind::kPruneCheckpoints);
+    t.withdraw_all(job.id, ActionKind::kMirrorCheckpoint);
+  }
   t.note(end_entry(state), job, reason);
   for (Node* node : t.nodes(job.id)) end_node(t, job, *node);
 }

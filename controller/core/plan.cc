@@ -164,6 +164,7 @@ void enter_stop_workers(Transition& t, Job& job) {
         ActionKind::kStopWorkers, ActionKind::kRequeueJob, ActionKind::kPruneCheckpoints}) {
     t.withdraw_all(job.id, kind);
   }
+  withdraw_mirror(t, job);
   enter_stage(t, job, PlanStage::kStopWorkers);
   if (!saves_and_leaves(job)) promote_spares(t, job);
   std::vector<std::string> asked;

@@ -171,6 +171,29 @@ void recover_hardware(Transition& t, Job& job, Node& node, bool leaves);
 // The node is the same instance as before and can be used again, as was asked for (a reboot).
 void give_back(Transition& t, const Job& job, Node& node);
 
+// ---- the mirror (mirror.cc) ---------------------------------------------------------------------
+
+// A checkpoint was committed, or a generation recorded.
+void want_mirror_of_checkpoint(Transition& t, Job& job);
+void want_mirror_of_record(Transition& t, Job& job);
+// Training went back to this step.
+void undo_in_mirror(Transition& t, Job& job, uint64_t step);
+bool can_mirror(Transition& t, const Job& job);
+void order_mirror(Transition& t, Job& job);
+void mirror_failed(Transition& t, Job& job, const std::string& cause);
+// A recovery needs the storage: the copy is ordered again when the job trains.
+void withdraw_mirror(Transition& t, Job& job);
+// The first place has lost a checkpoint that was committed: the mirror may have it.
+bool may_be_in_mirror(const Job& job, const Facts::Origin& origin);
+// The first place could not be searched for checkpoint.mirror.after.
+bool may_replace_first_place(Transition& t, const Job& job);
+// The mirror could not be searched after this answer, and has never held a checkpoint of the job:
+// nothing is lost without it.
+bool can_do_without_mirror(const Job& job, const std::optional<FirstPlace>& first);
+void use_first_place(Transition& t, Job& job, const FirstPlace& first, const std::string& cause);
+void enter_find_in_mirror(Transition& t, Job& job, const FirstPlace& first,
+                          const std::string& reason);
+
 // ---- older checkpoints (prune.cc) ---------------------------------------------------------------
 
 // The job trains, a newer checkpoint was committed or room is needed, and no order is open.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "common/base/check.h"
 #include "controller/core/plan.h"
@@ -132,6 +133,15 @@ void bring_first_back(Transition& t, Job& job) {
 void try_directory_again(Transition& t, Job& job) {
   std::string cause;
   cause.swap(t.facts(job.id).directory_failure);
+  const auto before_mirror = std::exchange(t.facts(job.id).before_mirror, std::nullopt);
+  if (can_do_without_mirror(job, before_mirror)) {
+    return use_first_place(t, job, *before_mirror, cause);
+  }
+  if (may_replace_first_place(t, job)) {
+    FirstPlace away;
+    away.away = true;
+    return enter_find_in_mirror(t, job, away, cause);
+  }
   retry_plan(t, job, cause);
 }
 
@@ -214,6 +224,8 @@ constexpr std::array kTable = {
         "to them at a step boundary, which is no restart", grow_at_boundary},
     Row{"a job trains, and a checkpoint was committed or a save needs room", can_prune,
         "verify the newest checkpoint and delete older ones", order_prune},
+    Row{"a job trains, and its mirror is to be brought up to date", can_mirror,
+        "copy generation records and the newest checkpoint", order_mirror},
 };
 
 const Row* find_row(Transition& t, const Job& job) {

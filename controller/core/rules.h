@@ -41,6 +41,7 @@ void on(Transition& t, const CheckpointCommitted& e);
 // prune.cc
 void on(Transition& t, const CheckpointRoomNeeded& e);
 void on(Transition& t, const CheckpointsPruned& e);
+void on(Transition& t, const CheckpointMirrored& e);
 // workers.cc
 void on(Transition& t, const WorkersStarted& e);
 void on(Transition& t, const WorkersStopped& e);

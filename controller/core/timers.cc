@@ -107,10 +107,18 @@ void job_deadline(Transition& t, Job& job) {
       return;
     case PlanStage::kFindCheckpoint:
     case PlanStage::kRecordGeneration: {
-      const std::string what = "the checkpoint directory " + job.spec.checkpoint.dir +
+      const Action* open = t.open(job.id, ActionKind::kFindCheckpoint, "");
+      const auto* search = open == nullptr ? nullptr : &std::get<FindCheckpoint>(open->body);
+      const bool in_mirror = search != nullptr && search->in_mirror;
+      const CheckpointSpec& places = job.spec.checkpoint;
+      const std::string what = "the checkpoint directory " +
+                               (in_mirror ? places.mirror.dir : places.dir) +
                                " did not answer within " + duration_text(job.limits.directory_ms);
+      Facts& facts = t.facts(job.id);
+      if (in_mirror) facts.before_mirror = search->first;
+      facts.first_place_failed = search != nullptr && !in_mirror;
       passed(t, job, what);
-      t.facts(job.id).directory_failure = what;
+      facts.directory_failure = what;
       return;
     }
     case PlanStage::kRequeue:

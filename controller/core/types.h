@@ -127,6 +127,22 @@ struct Pruning {
   int64_t verified_wall_ms = 0;  // when a checkpoint was last read again and found sound; 0 = never
 };
 
+// Training went back to `step`: what `generation` had saved behind it is undone.
+struct UndoneSteps {
+  Generation generation;  // 0 = nothing is undone
+  uint64_t step = 0;
+  bool operator==(const UndoneSteps&) const = default;
+};
+
+// The second place for checkpoints, as far as the core knows it (mirror.cc).
+struct Mirror {
+  bool due = false;             // a checkpoint or a generation record is to be copied
+  uint64_t step = 0;            // of its newest verified checkpoint; 0 = none is known
+  UndoneSteps undone;           // that the mirror may still have
+  std::string problem;          // of the newest order; "" = it was carried out
+  int64_t behind_since_ms = 0;  // a copy has been due since then; 0 = none is
+};
+
 struct Job {
   JobId id;
   JobSpec spec;
@@ -197,11 +213,14 @@ struct Job {
   // Exits of workers that could not read, by the name of the errno that they reported: those of a
   // file system in trouble, "other", and "unknown" where none was reported.
   std::map<std::string, int64_t> storage_exits;
+  Mirror mirror;
 
   int32_t nodes() const { return active_nodes == 0 ? spec.nodes : active_nodes; }
   int32_t world_size() const { return nodes() * spec.workers_per_node; }
 };
 
+// It trains, and has checkpoint.mirror.
+bool has_mirror(const Job& job);
 // What people are told: "STOPPING" while a job that is to end waits for its workers to end.
 const char* shown_state(const Job& job);
 // With what is not made good yet.
@@ -318,12 +337,24 @@ struct LaunchNode {
   JobId job;
   std::string node;
 };
+// What checkpoint.dir answered, before the mirror is searched.
+struct FirstPlace {
+  bool away = false;  // it could not be read
+  std::string checkpoint;
+  uint64_t step = 0;
+  Generation newest_generation;
+  std::string lost = {};  // CheckpointChosen
+};
 // Read the lineage and choose a checkpoint. With a claim, first read again what was claimed to be
 // damaged. Acknowledged by CheckpointChosen or ActionFailed.
 struct FindCheckpoint {
   JobId job;
   std::vector<std::string> exclude;
   DamageClaim claim = {};
+  Generation newest = {};   // of the job: the lineage must have it
+  bool in_mirror = false;   // search checkpoint.mirror.dir; the answer is an absolute path
+  FirstPlace first = {};    // then
+  UndoneSteps undone = {};  // then: not to be chosen
 };
 // Create generations/G.json. Acknowledged by GenerationRecorded, GenerationTaken or ActionFailed.
 struct RecordGeneration {
@@ -341,6 +372,7 @@ struct RecordGeneration {
   std::vector<Rank> refilled = {};
   int32_t former_parts = 0;
   std::string committed = {};  // from memory: the newest checkpoint on disk; "" = there is none
+  bool in_mirror = false;  // checkpoint.dir is away
 };
 // To the node's agent. Acknowledged by WorkersStarted or ActionFailed.
 struct StartWorkers {
@@ -403,8 +435,19 @@ struct PruneCheckpoints {
   bool unfinished = false;  // saves of older generations that have no manifest go, too
 };
 
-using ActionBody = std::variant<LaunchNode, FindCheckpoint, RecordGeneration, StartWorkers,
-                                StopWorkers, EndNode, RequeueJob, ReplaceNode, PruneCheckpoints>;
+// Bring checkpoint.mirror.dir up to date: generation records, then the newest valid checkpoint.
+// Precondition: `generation` is the newest on record; otherwise nothing happens.
+// Acknowledged by CheckpointMirrored or ActionFailed.
+struct MirrorCheckpoint {
+  JobId job;
+  Generation generation;
+  std::vector<std::string> damaged = {};  // not to be copied
+  UndoneSteps undone = {};                // they go
+};
+
+using ActionBody =
+    std::variant<LaunchNode, FindCheckpoint, RecordGeneration, StartWorkers, StopWorkers, EndNode,
+                 RequeueJob, ReplaceNode, PruneCheckpoints, MirrorCheckpoint>;
 
 struct Action {
   ActionId id;

@@ -8,6 +8,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/file.h"
 #include "common/base/port.h"
+#include "controller/engine/mirror.h"
 #include "trainer/checkpoint/confirm.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/checkpoint/manifest_format.h"
@@ -66,6 +67,16 @@ std::string find_lost(const std::vector<GenerationRecord>& chain, uint64_t commi
   return committed_step > first ? "a checkpoint of step " + std::to_string(committed_step) : "";
 }
 
+// With the records of generations that began while the directory was away.
+Result<std::vector<GenerationRecord>> read_own_lineage(const CheckpointSpec& checkpoint,
+                                                       Generation newest) {
+  HP_TRY_ASSIGN(auto records, read_lineage(checkpoint.dir));
+  const bool lacks_some = records.empty() || records.back().generation < newest.value;
+  if (checkpoint.mirror.dir.empty() || newest == Generation{} || !lacks_some) return records;
+  HP_TRY(restore_lineage(checkpoint, newest));
+  return read_lineage(checkpoint.dir);
+}
+
 std::string port_path(const HomePaths& paths, JobId job, Generation generation) {
   return paths.rendezvous(job, generation) + ".port";
 }
@@ -106,7 +117,7 @@ core::EventBody find_checkpoint(ActionId id, const core::FindCheckpoint& action,
                                 const JobSpec& spec, uint64_t committed_step) {
   const std::string& directory = spec.checkpoint.dir;
   core::CheckpointChosen chosen{id, action.job, "", 0, {}};
-  const auto records = read_lineage(directory);
+  const auto records = read_own_lineage(spec.checkpoint, action.newest);
   if (!records.ok()) return failed(id, action.job, records.error());
   if (!records->empty()) chosen.newest_generation.value = records->back().generation;
   for (const GenerationRecord& record : chain_of_newest(*records)) {

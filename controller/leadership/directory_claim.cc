@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/leadership/directory_claim.h"
 
+#include "controller/engine/mirror.h"
 #include "controller/leadership/ask_owner.h"
 
 namespace hpctl {
@@ -23,7 +24,36 @@ std::string describe(const std::string& directory, const DirectoryClaim& claim) 
   return "the checkpoint directory " + directory + " was that of " + former + ", which has ended";
 }
 
+// A directory that lost everything is the job's own again if the mirror can prove it.
+Outcome check_begun(const core::Job& job, const JobIdentity& self) {
+  const CheckpointSpec& places = job.spec.checkpoint;
+  const Outcome ours = check_ownership(places.dir, self);
+  const bool is_empty = !ours.ok() && ours.error().code == ErrorCode::kStorage;
+  if (!is_empty || places.mirror.dir.empty()) return ours;
+  HP_TRY(check_ownership(places.mirror.dir, self));
+  HP_TRY(restore_lineage(places, job.generation));
+  return check_ownership(places.dir, self);
+}
+
 }  // namespace
+
+ClaimOutcome claim_mirror(ActionId action, const core::Job& job, const ControllerMode& mode) {
+  const std::string& directory = job.spec.checkpoint.mirror.dir;
+  JobIdentity self = mode.identify(job);
+  self.job = job.id.value;
+  const auto refused = [&](const Error& error) {
+    return ClaimOutcome{core::ActionFailed{action, job.id, "", error.message}, ""};
+  };
+  if (job.mirror.step > 0) {
+    if (const auto ours = check_ownership(directory, self); !ours.ok())
+      return refused(ours.error());
+  }
+  const auto claim = claim_directory(directory, self, [&](const JobIdentity& owner) {
+    return ask_owner(owner, directory, mode.users_home());
+  });
+  if (!claim.ok()) return refused(claim.error());
+  return {std::nullopt, ""};
+}
 
 ClaimOutcome claim_for(ActionId action, const core::Job& job, const ControllerMode& mode) {
   const std::string& directory = job.spec.checkpoint.dir;
@@ -31,7 +61,7 @@ ClaimOutcome claim_for(ActionId action, const core::Job& job, const ControllerMo
   JobIdentity self = mode.identify(job);
   if (has_begun) {
     self.job = job.id.value;  // by which older records know it
-    if (const auto ours = check_ownership(directory, self); !ours.ok()) {
+    if (const auto ours = check_begun(job, self); !ours.ok()) {
       return {failed(action, job.id, ours.error()), ""};
     }
   }

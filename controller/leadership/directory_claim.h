@@ -20,4 +20,8 @@ struct ClaimOutcome {
 // taken it. Not on the owner thread; may block on files and on Slurm.
 ClaimOutcome claim_for(ActionId action, const core::Job& job, const ControllerMode& mode);
 
+// Likewise for the mirror, which has an owner of its own. No failure is permanent: the job trains
+// without its mirror.
+ClaimOutcome claim_mirror(ActionId action, const core::Job& job, const ControllerMode& mode);
+
 }  // namespace hpctl

@@ -45,10 +45,20 @@ void add_storage(MetricFamilies& out, const MetricLabels& job, const StorageView
             static_cast<double>(storage.verified_wall_ms) / 1000);
 }
 
+void add_mirror(MetricFamilies& out, const MetricLabels& job, const MirrorView& mirror) {
+  if (mirror.dir.empty()) return;
+  out.gauge("hpctl_job_mirror_step", "Newest verified checkpoint in its mirror; 0: none", job,
+            static_cast<double>(mirror.step));
+  out.gauge("hpctl_job_mirror_behind_seconds",
+            "For how long a copy to its mirror has been due; 0: none is", job,
+            static_cast<double>(mirror.behind_ms) / 1000);
+}
+
 }  // namespace
 
 void JobMetrics::show(const JobView& view) {
-  Shown shown{view.name, view.state, view.restarts, view.ended_wall_ms, {}, view.storage, 0};
+  Shown shown{view.name,    view.state, view.restarts, view.ended_wall_ms, {},
+              view.storage, 0,          view.mirror};
   if (view.margins) shown.storage_away_ms = view.margins->storage_ms;
   if (view.ended_wall_ms == 0) shown.nodes = view.nodes;
   const std::lock_guard lock(mutex_);
@@ -62,6 +72,7 @@ void JobMetrics::add_to(MetricFamilies& out) const {
     out.counter("hpctl_job_restarts_total", "Recoveries begun, under former controllers too", job,
                 static_cast<uint64_t>(shown.restarts));
     add_storage(out, job, shown.storage, shown.storage_away_ms);
+    add_mirror(out, job, shown.mirror);
     if (shown.ended_wall_ms > 0) {
       out.gauge("hpctl_job_ended_timestamp_seconds", "When it ended, and how",
                 with(job, "state", shown.state), static_cast<double>(shown.ended_wall_ms) / 1000);

@@ -33,6 +33,7 @@ class JobMetrics {
     std::vector<NodeView> nodes;  // of a job that has not ended
     StorageView storage;
     int64_t storage_away_ms = 0;  // how long the present wait lasts; 0 = there is none
+    MirrorView mirror;
   };
   mutable std::mutex mutex_;
   std::map<uint64_t, Shown> jobs_;

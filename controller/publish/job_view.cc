@@ -73,6 +73,11 @@ uint64_t failed_saves(const core::Job& job, const JobProgress& progress) {
   return rank0->second.report.figures->saves_without_room;
 }
 
+int64_t mirror_behind_ms(const core::Job& job, int64_t now_ms) {
+  const int64_t since_ms = job.mirror.behind_since_ms;
+  return since_ms == 0 ? 0 : std::max<int64_t>(0, now_ms - since_ms);
+}
+
 JobMargins make_margins(const core::Job& job, const JobView& view, const JobProgress& progress,
                         int64_t now_ms) {
   constexpr int64_t kHourMs = 3'600'000;
@@ -103,6 +108,7 @@ JobMargins make_margins(const core::Job& job, const JobView& view, const JobProg
     margins.storage_ms = std::max<int64_t>(0, now_ms - job.storage_since_ms);
   }
   margins.failed_saves = failed_saves(job, progress);
+  margins.mirror_behind_ms = mirror_behind_ms(job, now_ms);
   return margins;
 }
 
@@ -154,6 +160,10 @@ JobView make_job_view(const core::State& state, JobId id, const JobProgress& pro
   }
   view.checkpoint_step = job.committed_step;
   view.checkpoint_dir = job.spec.checkpoint.dir;
+  if (core::has_mirror(job)) {
+    view.mirror = {job.spec.checkpoint.mirror.dir, job.mirror.step, mirror_behind_ms(job, now_ms),
+                   job.mirror.problem};
+  }
   view.job_uuid = job.submit_key;
   view.submitted_wall_ms = job.submitted_wall_ms;
   view.ended_wall_ms = job.ended_wall_ms;
@@ -259,6 +269,13 @@ void fill(const JobView& view, v1::JobStatus& status) {
     row.set_evidence(straggler.evidence);
   }
   status.set_checkpoint_dir(view.checkpoint_dir);
+  if (!view.mirror.dir.empty()) {
+    v1::MirrorStatus& mirror = *status.mutable_mirror();
+    mirror.set_dir(view.mirror.dir);
+    mirror.set_step(view.mirror.step);
+    mirror.set_behind_ms(view.mirror.behind_ms);
+    mirror.set_problem(view.mirror.problem);
+  }
   status.set_job_uuid(view.job_uuid);
   status.set_submitted_wall_ms(view.submitted_wall_ms);
   status.set_ended_wall_ms(view.ended_wall_ms);

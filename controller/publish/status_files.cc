@@ -23,7 +23,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobMargins, max_restarts, window
                                                 recent_restarts, hour_restarts, spares_wanted,
                                                 spares_left, quarantined, slow, still_ms,
                                                 recovering_ms, requeue_refusal, lemons, storage_ms,
-                                                failed_saves)
+                                                failed_saves, mirror_behind_ms)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(MirrorView, dir, step, behind_ms, problem)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkerView, rank, node, pid, generation, state,
                                                 phase, step)
 
@@ -169,6 +170,7 @@ std::string to_json_text(const JobView& view) {
                    {"step_ms", view.step_ms},
                    {"last_fault", view.last_fault}};
   if (!view.job_uuid.empty()) document["job_uuid"] = view.job_uuid;
+  if (!view.mirror.dir.empty()) document["mirror"] = view.mirror;
   if (!view.chosen.values.empty()) document["chosen"] = view.chosen;
   if (view.margins) document["margins"] = *view.margins;
   if (view.counted_wall_ms != 0) {
@@ -211,6 +213,7 @@ Result<JobView> job_view_from_json(const std::string& text) {
     view.snapshot_step = document.value("snapshot_step", uint64_t{0});
     view.stragglers = document.value("stragglers", std::vector<StragglerView>{});
     view.checkpoint_dir = document.value("checkpoint_dir", "");
+    view.mirror = document.value("mirror", MirrorView{});
     view.job_uuid = document.value("job_uuid", "");
     view.submitted_wall_ms = document.value("submitted_wall_ms", int64_t{0});
     view.ended_wall_ms = document.value("ended_wall_ms", int64_t{0});

@@ -80,6 +80,14 @@ struct StorageView {
   std::map<std::string, int64_t> exits = {};  // of workers that could not read, by errno
 };
 
+// The second place for checkpoints.
+struct MirrorView {
+  std::string dir;        // "" = the job has none
+  uint64_t step = 0;      // of the newest verified checkpoint there; 0 = none is known
+  int64_t behind_ms = 0;  // a copy has been due for so long; 0 = none is
+  std::string problem;    // of the newest copy; "" = none
+};
+
 struct JobView {
   uint64_t job = 0;
   std::string name;
@@ -101,6 +109,7 @@ struct JobView {
   uint64_t snapshot_step = 0;  // newest in the memory of two nodes; 0 = none
   std::vector<StragglerView> stragglers;
   std::string checkpoint_dir;
+  MirrorView mirror;
   std::string job_uuid;  // names it in its checkpoint directory; "" in what older releases wrote
   int64_t submitted_wall_ms = 0;
   int64_t ended_wall_ms = 0;  // 0 = not ended

@@ -64,14 +64,15 @@ uint64_t digest_of(const core::Job& job, int64_t now_ms) {
                in_host_memory, stage_since_ms, deadline_ms, submitted_wall_ms, ended_wall_ms,
                running_since_ms, recovering_since_ms, regain_step, stepped_ms, lost_ms, spent,
                part_since_ms, told_waits, bad_step, stragglers, pruning, storage_waited_ms,
-               storage_errors_directory, storage_errors_worker, claim, storage_exits] = job;
+               storage_errors_directory, storage_errors_worker, claim, storage_exits, mirror] = job;
   Digest digest;
   digest.add_each(active_nodes, state, generation, directory_generation, stage, checkpoint,
                   memory_of, former_parts, start_step, furthest_step, committed_step, restarts,
                   progress_at_restart, start_at_restart, restarts_without_progress, fault.empty(),
                   fault_is_collateral, recent_faults.size(), cancel_requested, saves_first,
                   at_limit, without_memory, in_host_memory, regain_step, pruning.due,
-                  pruning.for_room, claim.checkpoint, claim.node);
+                  pruning.for_room, claim.checkpoint, claim.node, mirror.due, mirror.step,
+                  mirror.undone.generation, mirror.undone.step, mirror.problem.empty());
   digest.add_all(refilled);
   digest.add_all(damaged);
   for (const int64_t at_ms : restart_times_ms) digest.add_time(at_ms, now_ms);

@@ -45,6 +45,7 @@ class Script {
         {"commit", &Script::commit},
         {"disk-full", &Script::disk_full},
         {"prunes", &Script::prunes},
+        {"mirror", &Script::mirror},
         {"unsound", &Script::unsound},
         {"directory", &Script::directory},
         {"claims", &Script::claims},
@@ -179,6 +180,12 @@ class Script {
   }
   // unsound WHY: as above, and nothing is deleted
   void unsound(const Words& words) { shell_.pruned = {{}, {}, "", {}, join(words, 1)}; }
+  // mirror PATH|- STEP [WHY]: what it holds, and why the newest is not copied
+  void mirror(const Words& words) {
+    shell_.mirror_checkpoint = words.at(1) == "-" ? "" : words.at(1);
+    shell_.mirror_step = static_cast<uint64_t>(number(words, 2));
+    shell_.mirror_problem = join(words, 3);
+  }
   void directory(const Words& words) {
     shell_.checkpoint = words.at(1) == "-" ? "" : words.at(1);
     shell_.checkpoint_step = static_cast<uint64_t>(number(words, 2));

@@ -4,12 +4,13 @@
 //
 //   submit [nodes N] [workers N] [command] [resume none|PATH] [max-restarts N] [window-s N]
 //     [hang-s N] [uid N]
-//     [cluster|container] [limit NAME MS] [straggler off|warn|evict] [tells-ready]
+//     [cluster|container] [limit NAME MS] [straggler off|warn|evict] [tells-ready] [mirror]
 //   settle                    a healthy cluster carries out every open action
 //   settle KIND               only the open actions of that kind (LaunchNode, ...)
 //   answer KIND NODE          only the node carries out its open action of that kind
 //   wait MS                   time passes; deadlines on the way fire
 //   progress STEP | commit STEP | disk-full | prunes VERIFIED DELETED... | unsound WHY
+//   mirror PATH|- STEP [WHY]  what the mirror holds, and why the newest is not copied there
 //   trains on|off             whether ranks are seen to move when a deadline comes
 //   directory NAME|- STEP     the newest valid checkpoint is NAME, at STEP; - = there is none
 //   claims true|false         what the second reader finds of a claim of damage (true at first)

@@ -49,6 +49,7 @@ JobSubmitted read_submit(const Words& words) {
       spec.recovery.snapshot.replicas = 0;  // so that a checkpoint is of use
     }
     if (key == "no-shard") no_shard = true;
+    if (key == "mirror") spec.checkpoint.mirror.dir = "/mirror";
     if (key == "straggler") spec.recovery.straggler = *from_word<StragglerPolicy>(words.at(++i));
   }
   if (spec.train) spec.train->batch.global = global == 0 ? spec.world_size() : global;

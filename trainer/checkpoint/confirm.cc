@@ -186,6 +186,11 @@ Outcome confirm_checkpoint(const std::string& step_dir, VerifyDepth depth,
   return Confirmation(step_dir, manifest, goes_on).run(depth);
 }
 
+Outcome confirm_files(const std::string& step_dir, const Manifest& manifest, VerifyDepth depth,
+                      const std::function<bool()>& goes_on) {
+  return Confirmation(step_dir, manifest, goes_on).run(depth);
+}
+
 Result<std::string> confirm_damage(const std::string& step_dir, const std::string& words,
                                    const FileFault& part) {
   const auto confirm = [&]() -> Outcome {

@@ -23,6 +23,10 @@ namespace hpctl {
 Outcome confirm_checkpoint(const std::string& step_dir, VerifyDepth depth,
                            const std::function<bool()>& goes_on);
 
+// Likewise for a copy without a manifest of its own: its files are to be what `manifest` says.
+Outcome confirm_files(const std::string& step_dir, const Manifest& manifest, VerifyDepth depth,
+                      const std::function<bool()>& goes_on);
+
 // Reads only what another reader claims to be damaged: `part`; or, if that names no file of the
 // checkpoint, what its words name: stored ranges, else files, else everything. Returns what is
 // damaged; "" = nothing is. An error: it cannot be read now, which proves nothing.

@@ -198,8 +198,8 @@ Outcome Generation::load_state() {
   progress_.enter(WorkerPhase::kLoading);
   const TrainSpec& train = run_.train();
   if (const Outcome ready = prepare_checkpoint_directory(workload_); !ready.ok()) {
-    // Who goes on from memory needs nothing of it now.
-    if (!workload_.from_memory) return ready.error();
+    // Who goes on from memory, or from the mirror, needs nothing of it now.
+    if (!starts_without_directory(workload_)) return ready.error();
     log_warning(ready.error().message);
   }
   HP_TRY(run_.load_frozen(workload_, sharding_.mesh));

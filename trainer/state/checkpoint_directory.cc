@@ -9,10 +9,21 @@
 #include "common/base/file.h"
 
 namespace hpctl {
+namespace {
+
+bool is_in(const std::string& path, const std::string& directory) {
+  return !directory.empty() && path.starts_with(directory + "/");
+}
+
+}  // namespace
+
+bool starts_without_directory(const Workload& workload) {
+  return workload.from_memory || is_in(workload.resume_checkpoint, workload.checkpoint.mirror.dir);
+}
 
 bool has_worked(const Workload& workload) {
-  return workload.from_memory ||
-         workload.resume_checkpoint.starts_with(workload.checkpoint_dir + "/");
+  return starts_without_directory(workload) ||
+         is_in(workload.resume_checkpoint, workload.checkpoint_dir);
 }
 
 Error storage_error(Error error) {

@@ -13,6 +13,9 @@ namespace hpctl {
 // This job, or the one that it continues, has completed steps there.
 bool has_worked(const Workload& workload);
 
+// It goes on from memory, or from a copy in its mirror: the directory may be away.
+bool starts_without_directory(const Workload& workload);
+
 // What a file met whose directory is right: missing, forbidden and full become kStorage.
 Error storage_error(Error error);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// SIGKILL at every boundary of save, commit and deletion: afterwards there is a complete checkpoint
-// or none, the one before is untouched, and the next generation saves and cleans up as if nothing
-// had been.
+// SIGKILL at every boundary of save, commit, deletion and copy to a mirror: afterwards there is a
+// complete checkpoint or none, the one before is untouched, and the next generation saves and
+// cleans up as if nothing had been.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,14 +16,27 @@
 #include "tests/unit/checkpoint/failpoint_names.h"
 #include "tests/unit/checkpoint/synthetic_state.h"
 #include "trainer/checkpoint/inspect.h"
+#include "trainer/checkpoint/mirror.h"
 
 namespace hpctl {
 namespace {
 
 constexpr int32_t kWorld = 2;
 
+std::string mirror_of(const std::string& dir) { return dir + "/mirror"; }
+
+void mirror_newest(const std::string& dir) {
+  ASSERT_TRUE(make_directories(mirror_of(dir)).ok());
+  ASSERT_TRUE(copy_lineage(dir, mirror_of(dir)).ok());
+  const auto newest = latest_valid_checkpoint(dir, {}).value()->name();
+  ASSERT_TRUE(remove_unfinished_copies(mirror_of(dir), newest).ok());
+  const auto copied = copy_checkpoint(dir, mirror_of(dir), newest, {});
+  ASSERT_TRUE(copied.ok()) << copied.error().message;
+}
+
 // The victim: runs in a process of its own, because fail-points are read from the environment when
-// a process starts. Saves step 40 over an existing step 20, then keeps only the newest.
+// a process starts. Saves step 40 over an existing step 20, keeps only the newest, and mirrors
+// that.
 TEST(CrashVictim, DISABLED_SavesAndDeletes) {
   const char* dir = std::getenv("CRASH_TEST_DIR");
   ASSERT_NE(dir, nullptr);
@@ -32,6 +45,7 @@ TEST(CrashVictim, DISABLED_SavesAndDeletes) {
   ASSERT_TRUE(create_generation(dir, first).ok());
   ASSERT_TRUE(save_synthetic({dir, {40, 1}, kWorld, 1, 0, {}}).ok());
   ASSERT_TRUE(keep_newest(dir, 1, 1).ok());
+  mirror_newest(dir);
 }
 
 // True when the fail-point killed the victim; false when it ran to its end without passing it.
@@ -67,6 +81,9 @@ void expect_sound_after_crash(const std::string& dir, const std::string& failpoi
   ASSERT_FALSE(complete.empty()) << "a save or a deletion lost every checkpoint"
                                  << broken_promise("checkpoint");
   for (const CheckpointRef& ref : complete) expect_undamaged(dir, ref);
+  for (const CheckpointRef& ref : list_checkpoints(mirror_of(dir)).value()) {
+    expect_undamaged(mirror_of(dir), ref);
+  }
   if (complete.back() == CheckpointRef{20, 1}) {
     EXPECT_EQ(complete.size(), 1U);
   }
@@ -79,7 +96,14 @@ void expect_sound_after_crash(const std::string& dir, const std::string& failpoi
   const auto saved = save_synthetic({dir, {60, 2}, kWorld, 1, 1, {}});
   ASSERT_TRUE(saved.ok()) << saved.error().message;
   ASSERT_TRUE(keep_newest(dir, 1, 2).ok());
-  EXPECT_EQ(list_directory(dir).value(), (std::vector<std::string>{"generations", "step-60.g2"}));
+  mirror_newest(dir);
+  EXPECT_EQ(list_directory(dir).value(),
+            (std::vector<std::string>{"generations", "mirror", "step-60.g2"}));
+  EXPECT_EQ(latest_valid_checkpoint(mirror_of(dir), {}).value(), (CheckpointRef{60, 2}));
+  EXPECT_EQ(list_directory(mirror_of(dir) + "/step-60.g2")->size(), 3U);
+  for (const CheckpointRef& ref : list_checkpoints(mirror_of(dir)).value()) {
+    expect_undamaged(mirror_of(dir), ref);
+  }
   EXPECT_EQ(list_directory(dir + "/step-60.g2")->size(), 3U) << "two shards and the manifest";
 }
 

@@ -128,11 +128,14 @@ TEST(Metrics, TellHowAJobEnded) {
   view.restarts = 4;
   view.storage = {61'500, 3, 2, 1'700'000'000'250, {{"EIO", 7}}};
   view.margins.emplace().storage_ms = 1'500;
+  view.mirror = {"/mirror", 40, 2'500, ""};
   view.nodes.push_back({"n0", "active", "up", "i-0", "b-0", 10, 11, "", {}});
   (*metrics)->job(view);
   std::string text = http_get((*metrics)->port(), "/metrics");
   EXPECT_THAT(text, HasSubstr("# TYPE hpctl_job_restarts_total counter\n"));
   EXPECT_THAT(text, HasSubstr(R"(hpctl_job_restarts_total{job="3",name="t"} 4)"));
+  EXPECT_THAT(text, HasSubstr(R"(hpctl_job_mirror_step{job="3",name="t"} 40)"));
+  EXPECT_THAT(text, HasSubstr(R"(hpctl_job_mirror_behind_seconds{job="3",name="t"} 2.5)"));
   const std::string storage = R"(hpctl_job_storage_)";
   EXPECT_THAT(text, HasSubstr(storage + R"(away_seconds{job="3",name="t"} 1.5)"));
   EXPECT_THAT(text, HasSubstr(storage + R"(wait_seconds_total{job="3",name="t"} 61)"));

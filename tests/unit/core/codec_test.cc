@@ -97,6 +97,7 @@ std::vector<EventBody> every_event() {
       SpareReady{kJob, "n1", "boot"},
       CheckpointRoomNeeded{kJob, Generation{4}},
       CheckpointsPruned{kId, kJob, "step-4.g1", {"step-2.g1"}, "why"},
+      CheckpointMirrored{kId, kJob, "step-4.g1", 4, 4096, {"step-2.g1"}, "why"},
       WorkersExited{
           kJob, "n1", "boot", {{kJob, "n1", "boot", Rank{1}, Generation{4}, 99, 95, 0, 17, ""}}},
   };
@@ -105,8 +106,13 @@ std::vector<EventBody> every_event() {
 std::vector<ActionBody> every_action() {
   return {
       LaunchNode{kJob, "n1"},
-      FindCheckpoint{
-          kJob, {"step-4.g1"}, {"step-8.g1", "n1", "gone", {"shard-00001.safetensors", 4, 8, 5}}},
+      FindCheckpoint{kJob,
+                     {"step-4.g1"},
+                     {"step-8.g1", "n1", "gone", {"shard-00001.safetensors", 4, 8, 5}},
+                     Generation{4},
+                     true,
+                     {true, "step-2.g1", 2, Generation{4}, "step-9.g3"},
+                     {Generation{3}, 7}},
       RecordGeneration{kJob,
                        Generation{4},
                        Generation{2},
@@ -117,13 +123,18 @@ std::vector<ActionBody> every_action() {
                        {"step-12.g2"},
                        {{Rank{0}, "n0"}, {Rank{1}, "n1"}},
                        {kQuarantined},
-                       Generation{2}},
+                       Generation{2},
+                       {},
+                       0,
+                       "step-10.g2",
+                       true},
       StartWorkers{kJob, "n1", Generation{4}, {Rank{1}}, "step-10.g2", 10, Generation{2}},
       StopWorkers{kJob, "n1", Generation{4}, true, true},
       EndNode{kJob, "n1", true},
       RequeueJob{kJob, {"n1"}, 2, {kQuarantined}},
       ReplaceNode{kJob, "n1", "i-1", "why", false, true, 5678},
       PruneCheckpoints{kJob, Generation{4}, true, true},
+      MirrorCheckpoint{kJob, Generation{4}, {"step-8.g1"}, {Generation{4}, 7}},
   };
 }
 

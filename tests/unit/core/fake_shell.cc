@@ -47,8 +47,8 @@ void FakeShell::answer(const Action& action) {
         a->claim.checkpoint.empty() || claims_are_false ? "" : "crc32c does not match";
     feed(CheckpointChosen{action.id,
                           a->job,
-                          checkpoint,
-                          checkpoint_step,
+                          a->in_mirror ? mirror_checkpoint : checkpoint,
+                          a->in_mirror ? mirror_step : checkpoint_step,
                           {newest_record[a->job]},
                           confirmed,
                           recorded_damage,
@@ -77,6 +77,9 @@ void FakeShell::answer(const Action& action) {
     done.action = action.id;
     done.job = a->job;
     feed(std::move(done));
+  } else if (const auto* a = std::get_if<MirrorCheckpoint>(&action.body)) {
+    const std::string name = mirror_checkpoint.substr(mirror_checkpoint.rfind('/') + 1);
+    feed(CheckpointMirrored{action.id, a->job, name, mirror_step, 4096, {}, mirror_problem});
   } else if (const auto* a = std::get_if<EndNode>(&action.body)) {
     const std::string boot = node(a->job, a->node).boot_id;
     if (!boot.empty()) {

@@ -48,7 +48,11 @@ class FakeShell {
   // What the checkpoint directory of the job holds.
   std::string checkpoint;
   uint64_t checkpoint_step = 0;
-  CheckpointsPruned pruned;       // the answer to PruneCheckpoints, but for action and job
+  CheckpointsPruned pruned;  // the answer to PruneCheckpoints, but for action and job
+  // What the mirror holds, a path and its step, and the answer to MirrorCheckpoint.
+  std::string mirror_checkpoint;
+  uint64_t mirror_step = 0;
+  std::string mirror_problem;
   bool claims_are_false = false;  // the second reader finds every checkpoint sound
   std::vector<std::string> recorded_damage;
   std::string lost_checkpoint;           // CheckpointChosen::lost, where there is no checkpoint

@@ -178,6 +178,17 @@ TEST(JobWatch, StorageThatIsAway) {
   for (const std::string& word : words(look(job))) EXPECT_THAT(word, Not(HasSubstr("storage")));
 }
 
+TEST(JobWatch, MirrorThatLags) {
+  JobSnapshot job = healthy();
+  job.summary.margins->mirror_behind_ms = kMirrorLagsMs - 1;
+  EXPECT_THAT(look(job), IsEmpty());
+  job.summary.margins->mirror_behind_ms = kMirrorLagsMs;
+  const auto found = look(job);
+  ASSERT_THAT(words(found), ElementsAre("warn mirror_lags"));
+  EXPECT_EQ(found[0].what, "its mirror lags: a copy has been due for 30 min 00 s");
+  EXPECT_EQ(found[0].since_ms, kNow - kMirrorLagsMs);
+}
+
 TEST(JobWatch, SavesThatFail) {
   JobSnapshot job = healthy();
   job.summary.margins->failed_saves = kFailedSaves - 1;

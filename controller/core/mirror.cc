@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// The mirror: a second place for checkpoints (checkpoint.mirror), which lags behind the first.
+//
+// A commit makes a copy due, and so does a new generation record. MirrorCheckpoint is ordered while
+// the job is RUNNING. A recovery withdraws it, and the copy goes on with the next order. An order
+// that fails is not repeated by a timer: the next commit gives another one. So a mirror that is
+// full or away never disturbs training.
+//
+// A search for the newest checkpoint asks the first place. It asks the mirror in two cases:
+//
+//   the first place answers, and lacks a     the newer of both is taken; of equal steps the first
+//   checkpoint that was committed            place's
+//   the first place cannot be read for       the mirror is taken if it has the newest committed
+//   checkpoint.mirror.after                  checkpoint, or else memory is; otherwise the job waits
+//                                            on. The generation is recorded in the mirror.
+#include <algorithm>
+
+#include "controller/core/plan.h"
+#include "controller/core/rules.h"
+
+namespace hpctl::core {
+
+namespace {
+
+bool is_behind(const Job& job) {
+  const auto every = static_cast<uint64_t>(std::max<int64_t>(job.spec.checkpoint.mirror.every, 1));
+  return job.committed_step >= job.mirror.step + every;
+}
+
+}  // namespace
+
+bool has_mirror(const Job& job) {
+  return job.spec.train && !job.spec.checkpoint.mirror.dir.empty();
+}
+
+void want_mirror_of_checkpoint(Transition& t, Job& job) {
+  if (!has_mirror(job) || !is_behind(job)) return;
+  job.mirror.due = true;
+  if (job.mirror.behind_since_ms == 0) job.mirror.behind_since_ms = t.now();
+  t.changed(job);
+}
+
+void want_mirror_of_record(Transition& t, Job& job) {
+  if (!has_mirror(job)) return;
+  job.mirror.due = true;
+  t.changed(job);
+}
+
+void undo_in_mirror(Transition& t, Job& job, uint64_t step) {
+  if (!has_mirror(job)) return;
+  UndoneSteps& undone = job.mirror.undone;
+  const bool is_further = undone.generation == job.generation && undone.step < step;
+  undone = {job.generation, is_further ? undone.step : step};
+  job.mirror.step = std::min(job.mirror.step, step);
+  want_mirror_of_record(t, job);
+}
+
+bool can_mirror(Transition& t, const Job& job) {
+  return has_mirror(job) && job.mirror.due && is_training(job) &&
+         !t.any_open(job.id, ActionKind::kMirrorCheckpoint);
+}
+
+void order_mirror(Transition& t, Job& job) {
+  job.mirror.due = false;
+  t.changed(job);
+  t.issue(
+      MirrorCheckpoint{
+          job.id, job.generation, {job.damaged.begin(), job.damaged.end()}, job.mirror.undone},
+      "the mirror has step " + std::to_string(job.mirror.step) + ", step " +
+          std::to_string(job.committed_step) + " is durable");
+}
+
+void mirror_failed(Transition& t, Job& job, const std::string& cause) {
+  job.mirror.problem = cause;
+  t.changed(job);
+  t.note("MirrorBehind", job, cause + "; tried again after the next save");
+}
+
+void withdraw_mirror(Transition& t, Job& job) {
+  if (!t.any_open(job.id, ActionKind::kMirrorCheckpoint)) return;
+  t.withdraw_all(job.id, ActionKind::kMirrorCheckpoint);
+  job.mirror.due = true;
+  t.changed(job);
+}
+
+bool may_be_in_mirror(const Job& job, const Facts::Origin& origin) {
+  return has_mirror(job) && job.generation != Generation{} && origin.memory_of == Generation{} &&
+         origin.step < std::max(job.mirror.step, job.committed_step);
+}
+
+bool may_replace_first_place(Transition& t, const Job& job) {
+  return t.facts(job.id).first_place_failed && has_mirror(job) && job.generation != Generation{} &&
+         job.storage_since_ms != 0 &&
+         t.now() - job.storage_since_ms >= job.spec.checkpoint.mirror.after_ms;
+}
+
+bool can_do_without_mirror(const Job& job, const std::optional<FirstPlace>& first) {
+  return first && !first->away && job.mirror.step == 0 && job.stage == PlanStage::kFindCheckpoint;
+}
+
+void enter_find_in_mirror(Transition& t, Job& job, const FirstPlace& first,
+                          const std::string& reason) {
+  t.facts(job.id).first_place_failed = false;
+  enter_stage(t, job, PlanStage::kFindCheckpoint);
+  const std::string text = reason + "; looking in the mirror " + job.spec.checkpoint.mirror.dir;
+  t.issue(FindCheckpoint{job.id,
+                         {job.damaged.begin(), job.damaged.end()},
+                         {},
+                         job.generation,
+                         true,
+                         first,
+                         job.mirror.undone},
+          text);
+  t.note("FindCheckpoint", job, text);
+}
+
+void on(Transition& t, const CheckpointMirrored& e) {
+  const Action* action = t.open<MirrorCheckpoint>(e.action);
+  if (action == nullptr) {
+    t.refuse(e.job, "copy " + to_string(e.action) + " was withdrawn or answered before");
+    return;
+  }
+  Job& job = *t.job(e.job);
+  const bool undone = job.mirror.undone == std::get<MirrorCheckpoint>(action->body).undone;
+  if (undone && e.problem.empty()) job.mirror.undone = {};
+  t.close(e.action);
+  job.mirror.problem = e.problem;
+  if (!e.checkpoint.empty()) job.mirror.step = e.step;
+  if (e.problem.empty()) job.mirror.behind_since_ms = is_behind(job) ? t.now() : 0;
+  t.changed(job);
+  if (e.problem.empty() && e.copied_bytes == 0) t.result().log.clear();
+  // The last checkpoint of a job that has finished meanwhile.
+  if (job.state == JobState::kFinished && job.mirror.due) order_mirror(t, job);
+}
+
+}  // namespace hpctl::core

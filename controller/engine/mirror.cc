@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/engine/mirror.h"
+
+#include <utility>
+
+#include "common/base/file.h"
+#include "trainer/checkpoint/commit.h"
+#include "trainer/checkpoint/mirror.h"
+
+namespace hpctl {
+namespace {
+
+// Less than a fast disk does: the copy shares the storage with training.
+constexpr uint64_t kBytesPerSecond = 256U << 20;
+
+Generation newest_of(const std::vector<GenerationRecord>& records) {
+  return {records.empty() ? 0 : records.back().generation};
+}
+
+bool is_undone(const CheckpointRef& ref, const core::UndoneSteps& undone) {
+  return undone.generation != Generation{} && ref.generation == undone.generation.value &&
+         ref.step > undone.step;
+}
+
+class Mirroring {
+ public:
+  Mirroring(const core::MirrorCheckpoint& action, const CheckpointSpec& places,
+            const std::function<bool()>& goes_on, core::CheckpointMirrored& done)
+      : action_(action),
+        first_(places.dir),
+        mirror_(places.mirror.dir),
+        places_(places),
+        goes_on_(goes_on),
+        done_(done) {}
+
+  Outcome run() {
+    HP_TRY(check_apart(first_, mirror_));
+    HP_TRY_ASSIGN(const auto records, sync_lineage());
+    HP_TRY(remember_first_place(mirror_, first_));
+    HP_TRY(remove_undone());
+    HP_TRY_ASSIGN(const auto source,
+                  latest_on_chain(first_, chain_of_newest(records), action_.damaged));
+    HP_TRY_ASSIGN(auto held, latest_in_mirror(mirror_, records, action_.damaged));
+    const bool is_newer = source && (!held || held->step <= source->step);
+    HP_TRY(remove_unfinished_copies(mirror_, is_newer ? source->name() : ""));
+    if (is_newer) {
+      HP_TRY(copy(source->name()));
+      if (done_.problem.empty()) held = source;
+    }
+    if (held) {
+      done_.checkpoint = held->name();
+      done_.step = held->step;
+    }
+    return done_.problem.empty() ? prune(false) : Outcome(Ok{});
+  }
+
+ private:
+  Result<std::vector<GenerationRecord>> sync_lineage() const {
+    HP_TRY_ASSIGN(auto records, read_lineage(first_));
+    if (newest_of(records) < action_.generation) {
+      HP_TRY(restore_lineage(places_, action_.generation));
+    }
+    HP_TRY(copy_lineage(first_, mirror_));
+    return read_lineage(first_);
+  }
+
+  Outcome remove_undone() const {
+    HP_TRY_ASSIGN(const auto held, list_checkpoints(mirror_));
+    for (const CheckpointRef& ref : held) {
+      if (!is_undone(ref, action_.undone)) continue;
+      HP_TRY_ASSIGN(const bool is_new, is_copied(first_, mirror_, ref.name()));
+      if (!is_new) HP_TRY(delete_checkpoint(mirror_, ref.name()));
+    }
+    return Ok{};
+  }
+
+  // Damage of the source, and a source that went meanwhile, are no failure of storage.
+  Outcome copy(const std::string& name) {
+    const auto copied = copy_checkpoint(first_, mirror_, name, {kBytesPerSecond, goes_on_});
+    if (copied.ok()) {
+      done_.copied_bytes = *copied;
+      return Ok{};
+    }
+    const Error& error = copied.error();
+    if (error.code == ErrorCode::kDataLoss || error.code == ErrorCode::kNotFound) {
+      done_.problem = error.message;
+      return Ok{};
+    }
+    if (error.code == ErrorCode::kResourceExhausted) HP_TRY(prune(true));
+    return error;
+  }
+
+  Outcome prune(bool for_room) {
+    const RetentionOrder order{.generation = action_.generation.value,
+                               .keep = places_.keep,
+                               .keep_every = places_.keep_every,
+                               .depth = places_.verify_before_delete,
+                               .for_room = for_room,
+                               .unfinished = false,
+                               .goes_on = goes_on_};
+    HP_TRY_ASSIGN(auto pruned, delete_older_checkpoints(mirror_, order));
+    done_.deleted = std::move(pruned.deleted);
+    if (!pruned.problem.empty()) done_.problem = pruned.problem;
+    return Ok{};
+  }
+
+  const core::MirrorCheckpoint& action_;
+  const std::string& first_;
+  const std::string& mirror_;
+  const CheckpointSpec& places_;
+  const std::function<bool()>& goes_on_;
+  core::CheckpointMirrored& done_;
+};
+
+Result<core::CheckpointChosen> search(ActionId id, const core::FindCheckpoint& action,
+                                      const CheckpointSpec& places) {
+  const std::string& mirror = places.mirror.dir;
+  HP_TRY_ASSIGN(const auto records, read_lineage(action.first.away ? mirror : places.dir));
+  std::vector<std::string> exclude = action.exclude;
+  if (action.undone.generation != Generation{}) {
+    HP_TRY_ASSIGN(const auto held, list_checkpoints(mirror));
+    for (const CheckpointRef& ref : held) {
+      if (is_undone(ref, action.undone)) exclude.push_back(mirror + "/" + ref.name());
+    }
+  }
+  HP_TRY_ASSIGN(const auto newest, latest_in_mirror(mirror, records, exclude));
+  core::CheckpointChosen chosen{id, action.job, "", 0, newest_of(records)};
+  if (newest) {
+    chosen.checkpoint = mirror + "/" + newest->name();
+    chosen.step = newest->step;
+  }
+  return chosen;
+}
+
+}  // namespace
+
+std::optional<core::EventBody> mirror_checkpoint(ActionId id, const core::MirrorCheckpoint& action,
+                                                 const JobSpec& spec,
+                                                 const std::function<bool()>& goes_on) {
+  core::CheckpointMirrored done{id, action.job};
+  const Outcome made = Mirroring(action, spec.checkpoint, goes_on, done).run();
+  if (!goes_on()) return std::nullopt;
+  if (!made.ok()) return core::ActionFailed{id, action.job, "", made.error().message};
+  return done;
+}
+
+core::EventBody find_in_mirror(ActionId id, const core::FindCheckpoint& action,
+                               const JobSpec& spec) {
+  auto chosen = search(id, action, spec.checkpoint);
+  if (chosen.ok()) return *std::move(chosen);
+  return core::ActionFailed{id, action.job, "", chosen.error().message};
+}
+
+Outcome restore_lineage(const CheckpointSpec& checkpoint, Generation newest) {
+  const std::string& mirror = checkpoint.mirror.dir;
+  HP_TRY_ASSIGN(const auto records, read_lineage(mirror));
+  if (newest_of(records) < newest) {
+    return Error{ErrorCode::kStorage, "neither " + checkpoint.dir + " nor " + mirror +
+                                          " has the record of generation " + to_string(newest)};
+  }
+  HP_TRY_ASSIGN(const bool is_first, is_first_place(mirror, checkpoint.dir));
+  if (!is_first) {
+    return Error{ErrorCode::kStorage, checkpoint.dir +
+                                          " is not the directory that was mirrored; mount it, or "
+                                          "continue in a copy of " +
+                                          mirror};
+  }
+  return copy_lineage(mirror, checkpoint.dir);
+}
+
+}  // namespace hpctl

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// When the core orders a copy to the mirror, and when a recovery starts from the mirror: only if
+// the first place has lost a checkpoint that was committed, or has been away for
+// checkpoint.mirror.after and the mirror has the newest one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/unit/core/fake_shell.h"
+
+namespace hpctl::core {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr int64_t kAfterMs = 60'000;
+
+class Mirrored : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    JobSpec spec = small_job("demo");
+    spec.checkpoint.dir = "/ckpt";
+    spec.checkpoint.mirror = {"/mirror", 0, kAfterMs};
+    adjust(spec);
+    id_ = shell_.submit(spec);
+    shell_.settle();
+    shell_.progress(id_, 1);
+    ASSERT_EQ(job().state, JobState::kRunning);
+    shell_.settle();  // the generation's record
+  }
+  virtual void adjust(JobSpec&) {}
+  const Job& job() const { return shell_.job(id_); }
+  void commit(uint64_t step) { shell_.feed(CheckpointCommitted{id_, job().generation, step}); }
+  void hold(uint64_t in_first, uint64_t in_mirror) {
+    shell_.checkpoint = in_first == 0 ? "" : "step-" + std::to_string(in_first) + ".g1";
+    shell_.checkpoint_step = in_first;
+    shell_.mirror_checkpoint =
+        in_mirror == 0 ? "" : "/mirror/step-" + std::to_string(in_mirror) + ".g1";
+    shell_.mirror_step = in_mirror;
+  }
+  // Both places have step 20.
+  void mirror_two() {
+    hold(20, 20);
+    commit(20);
+    shell_.settle();
+    ASSERT_EQ(job().mirror.step, 20U);
+  }
+  void kill_worker() {
+    shell_.exit_worker(id_, 3, 0, 9, job().furthest_step);
+    shell_.settle_kind("StopWorkers");
+  }
+  // Every search of checkpoint.dir fails until `ms` have passed.
+  void away_for(int64_t ms) {
+    const int64_t end = shell_.now_ms + ms;
+    while (shell_.now_ms < end && !searches().empty() && !search().in_mirror) {
+      shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Input/output error"});
+      if (!searches().empty()) return;
+      shell_.pass(30'000);
+    }
+  }
+  std::vector<const Action*> orders() const { return shell_.open(ActionKind::kMirrorCheckpoint); }
+  std::vector<const Action*> searches() const { return shell_.open(ActionKind::kFindCheckpoint); }
+  const FindCheckpoint& search() const { return std::get<FindCheckpoint>(searches().at(0)->body); }
+  const RecordGeneration& record() const {
+    return std::get<RecordGeneration>(shell_.open(ActionKind::kRecordGeneration).at(0)->body);
+  }
+
+  FakeShell shell_;
+  JobId id_;
+};
+
+TEST_F(Mirrored, CommitOrdersOneCopyAtATime) {
+  commit(10);
+  ASSERT_THAT(orders(), SizeIs(1));
+  commit(20);
+  EXPECT_THAT(orders(), SizeIs(1));
+  hold(20, 10);
+  shell_.settle_kind("MirrorCheckpoint");
+  EXPECT_EQ(job().mirror.step, 10U);
+  EXPECT_THAT(orders(), SizeIs(1)) << "the second commit came after the first order";
+  hold(20, 20);
+  shell_.settle_kind("MirrorCheckpoint");
+  EXPECT_THAT(orders(), IsEmpty());
+  EXPECT_EQ(job().mirror.behind_since_ms, 0);
+}
+
+TEST_F(Mirrored, FailedCopyLeavesTheJobAloneUntilTheNextSave) {
+  commit(10);
+  shell_.feed(ActionFailed{orders().at(0)->id, id_, "", "No space left on device"});
+  EXPECT_EQ(job().state, JobState::kRunning);
+  EXPECT_THAT(job().mirror.problem, HasSubstr("No space left"));
+  shell_.pass(600'000);
+  EXPECT_THAT(orders(), IsEmpty());
+  EXPECT_EQ(job().restarts, 0);
+  commit(20);
+  EXPECT_THAT(orders(), SizeIs(1));
+  EXPECT_GT(job().mirror.behind_since_ms, 0);
+}
+
+TEST_F(Mirrored, RecoveryWithdrawsTheCopyAndOrdersItAgain) {
+  hold(10, 0);
+  commit(10);
+  kill_worker();
+  EXPECT_THAT(orders(), IsEmpty());
+  shell_.settle();
+  EXPECT_THAT(orders(), IsEmpty()) << "no step of the new generation yet";
+  shell_.progress(id_, 11);
+  EXPECT_THAT(orders(), SizeIs(1));
+}
+
+TEST_F(Mirrored, SoundFirstPlaceIsNotComparedWithTheMirror) {
+  mirror_two();
+  kill_worker();
+  shell_.settle_kind("FindCheckpoint");
+  EXPECT_THAT(searches(), IsEmpty());
+  EXPECT_EQ(record().checkpoint, "step-20.g1");
+}
+
+TEST_F(Mirrored, LostCheckpointIsTakenFromTheMirror) {
+  mirror_two();
+  hold(10, 20);
+  kill_worker();
+  shell_.settle_kind("FindCheckpoint");
+  ASSERT_THAT(searches(), SizeIs(1));
+  EXPECT_TRUE(search().in_mirror);
+  EXPECT_EQ(search().first.step, 10U);
+  shell_.settle_kind("FindCheckpoint");
+  EXPECT_EQ(record().checkpoint, "/mirror/step-20.g1");
+  EXPECT_EQ(record().start_step, 20U);
+  EXPECT_FALSE(record().in_mirror);
+}
+
+TEST_F(Mirrored, OlderMirrorLosesAgainstTheFirstPlace) {
+  hold(20, 20);
+  commit(30);
+  shell_.settle();
+  hold(20, 10);
+  kill_worker();
+  shell_.settle_kind("FindCheckpoint");
+  shell_.settle_kind("FindCheckpoint");
+  EXPECT_EQ(record().checkpoint, "step-20.g1");
+}
+
+// The mirror may have the lost step: giving that up needs its answer.
+TEST_F(Mirrored, MirrorThatCannotBeReadIsWaitedFor) {
+  mirror_two();
+  hold(10, 20);
+  kill_worker();
+  shell_.settle_kind("FindCheckpoint");
+  shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Input/output error"});
+  EXPECT_THAT(shell_.open(ActionKind::kRecordGeneration), IsEmpty());
+  EXPECT_THAT(job().reason, HasSubstr("waiting for storage"));
+  EXPECT_GT(job().storage_since_ms, 0);
+}
+
+TEST_F(Mirrored, MirrorThatNeverWorkedIsNotWaitedFor) {
+  commit(20);
+  shell_.feed(ActionFailed{orders().at(0)->id, id_, "", "Not a directory"});
+  hold(10, 0);
+  for (const bool hangs : {false, true}) {
+    kill_worker();
+    shell_.settle_kind("FindCheckpoint");
+    ASSERT_TRUE(search().in_mirror);
+    if (hangs) {
+      shell_.pass(job().limits.directory_ms);
+    } else {
+      shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Not a directory"});
+    }
+    EXPECT_EQ(record().checkpoint, "step-10.g1");
+    shell_.settle();
+    shell_.progress(id_, 12);
+    commit(20);
+  }
+}
+
+TEST_F(Mirrored, FirstPlaceThatIsAwayIsReplacedAfterAWhile) {
+  mirror_two();
+  kill_worker();
+  shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Input/output error"});
+  EXPECT_THAT(searches(), IsEmpty()) << "not at once";
+  shell_.pass(30'000);
+  away_for(2 * kAfterMs);
+  ASSERT_THAT(searches(), SizeIs(1));
+  ASSERT_TRUE(search().in_mirror);
+  EXPECT_TRUE(search().first.away);
+  shell_.settle_kind("FindCheckpoint");
+  EXPECT_EQ(record().checkpoint, "/mirror/step-20.g1");
+  EXPECT_TRUE(record().in_mirror) << "checkpoint.dir cannot be written";
+}
+
+// Step 30 was committed and is not in the mirror: the first place may still have it.
+TEST_F(Mirrored, LaggingMirrorDoesNotReplaceAFirstPlaceThatIsAway) {
+  mirror_two();
+  shell_.mirror_problem = "the mirror is full";
+  commit(30);
+  shell_.settle();
+  kill_worker();
+  shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Input/output error"});
+  shell_.pass(30'000);
+  away_for(2 * kAfterMs);
+  ASSERT_THAT(searches(), SizeIs(1));
+  ASSERT_TRUE(search().in_mirror);
+  shell_.settle_kind("FindCheckpoint");
+  EXPECT_THAT(shell_.open(ActionKind::kRecordGeneration), IsEmpty());
+  EXPECT_THAT(job().reason, HasSubstr("the mirror has step 20, and step 30 is in /ckpt"));
+}
+
+// A mirror without the newest record may hold checkpoints that a later generation has given up.
+TEST_F(Mirrored, MirrorWithoutTheNewestRecordDoesNotReplaceTheFirstPlace) {
+  mirror_two();
+  kill_worker();
+  shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Input/output error"});
+  shell_.pass(30'000);
+  away_for(2 * kAfterMs);
+  ASSERT_THAT(searches(), SizeIs(1));
+  shell_.newest_record[id_] = 0;
+  shell_.settle_kind("FindCheckpoint");
+  EXPECT_THAT(shell_.open(ActionKind::kRecordGeneration), IsEmpty());
+  EXPECT_THAT(job().reason, HasSubstr("lacks the record of generation 1"));
+  EXPECT_FALSE(has_ended(job().state));
+}
+
+TEST_F(Mirrored, UndoneStepsAreNamedUntilTheMirrorHasLetThemGo) {
+  mirror_two();
+  BadStepFound bad;
+  bad.job = id_;
+  bad.node = "n0";
+  bad.generation = job().generation;
+  bad.number = 1;
+  bad.step = 25;
+  bad.resumed_step = 10;
+  bad.outcome = BadStepOutcome::kRolledBack;
+  shell_.feed(bad);
+  EXPECT_EQ(job().mirror.undone, (UndoneSteps{job().generation, 10}));
+  ASSERT_THAT(orders(), SizeIs(1));
+  EXPECT_EQ(std::get<MirrorCheckpoint>(orders().at(0)->body).undone, job().mirror.undone);
+  hold(10, 10);
+  shell_.settle_kind("MirrorCheckpoint");
+  EXPECT_EQ(job().mirror.undone, UndoneSteps{});
+}
+
+class MirroredSeldom : public Mirrored {
+  void adjust(JobSpec& spec) override { spec.checkpoint.mirror.every = 30; }
+};
+
+TEST_F(MirroredSeldom, CopyWaitsForSoManySteps) {
+  commit(10);
+  commit(20);
+  EXPECT_THAT(orders(), IsEmpty());
+  commit(30);
+  EXPECT_THAT(orders(), SizeIs(1));
+}
+
+class NotMirrored : public Mirrored {
+  void adjust(JobSpec& spec) override { spec.checkpoint.mirror = {}; }
+};
+
+TEST_F(NotMirrored, NothingIsOrderedOrAsked) {
+  hold(20, 20);
+  commit(20);
+  EXPECT_THAT(orders(), IsEmpty());
+  hold(10, 20);
+  kill_worker();
+  shell_.settle_kind("FindCheckpoint");
+  EXPECT_EQ(record().checkpoint, "step-10.g1");
+}
+
+}  // namespace
+}  // namespace hpctl::core
