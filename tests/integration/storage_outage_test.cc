@@ -232,13 +232,13 @@ TEST(StorageOutage, FileMissingForWorkersAloneCondemnsNothing) {
   outage.begin(ENOENT, "hptrain");
   end_process(node_pid(cluster.status(job), 1, "holder_pid"));  // its memory ends with it
   const auto has_event = [&](const std::string& type) {
-    return cluster.hpctl({"events", to_string(job)}).out.find(type) != std::string::npos;
+    return cluster.hpctl({"events", to_string(job), "--json"}).out.find(type) != std::string::npos;
   };
   ASSERT_TRUE(wait_until(
       cluster.directory(), [&] { return has_event("DamageNotConfirmed"); }, seconds(60)))
       << cluster.hpctl({"events", to_string(job)}).out;
   EXPECT_TRUE(has_event("cannot use shard-00003.safetensors of step-300.g1"))
-      << "the worker's page named the file, in fields";
+      << cluster.hpctl({"events", to_string(job)}).out;
   outage.end();
   EXPECT_EQ(cluster.wait_for_end(job, seconds(90)), "FINISHED")
       << cluster.hpctl({"events", to_string(job)}).out;
