@@ -29,6 +29,7 @@ struct TrainingJob {
   std::string snapshot = "{}";  // recovery.snapshot
   std::string straggler = "warn";
   std::string nodes = "2";
+  bool ledger = true;
   std::string more = {};  // further lines
 
   std::string yaml() const {
@@ -66,8 +67,8 @@ struct TrainingJob {
            ", heartbeat_timeout: " + heartbeat_timeout + ", snapshot: " + snapshot +
            ", straggler: " + straggler + ", standbys: " + std::to_string(standbys) +
            "}\n"
-           "debug: {ledger: true, chaos: true}\n" +
-           more;
+           "debug: {ledger: " +
+           (ledger ? "true" : "false") + ", chaos: true}\n" + more;
   }
   JobSpec spec() const {
     const JobYaml parsed = parse_job_yaml(yaml(), "/");

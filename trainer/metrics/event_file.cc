@@ -129,8 +129,14 @@ Result<EventFile> EventFile::create(const std::string& directory, uint64_t first
   return file;
 }
 
-Outcome EventFile::append(uint64_t step, const Scalars& scalars) {
-  return write_all(fd_.get(), tf_record(scalars_event(now_s(), step, scalars)), path_);
+std::string EventFile::record_of(uint64_t step, const Scalars& scalars) {
+  return tf_record(scalars_event(now_s(), step, scalars));
 }
+
+Outcome EventFile::append(uint64_t step, const Scalars& scalars) {
+  return append(record_of(step, scalars));
+}
+
+Outcome EventFile::append(const std::string& record) { return write_all(fd_.get(), record, path_); }
 
 }  // namespace hpctl

@@ -33,8 +33,11 @@ class EventFile {
   // whose next step is `first_step`.
   static Result<EventFile> create(const std::string& directory, uint64_t first_step);
 
+  // What append() writes.
+  static std::string record_of(uint64_t step, const Scalars& scalars);
   // One write; a reader sees whole records.
   Outcome append(uint64_t step, const Scalars& scalars);
+  Outcome append(const std::string& record);
   const std::string& path() const { return path_; }
 
  private:

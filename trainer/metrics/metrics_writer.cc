@@ -86,21 +86,32 @@ MetricsWriter::MetricsWriter(std::string path, const Throughput& throughput)
     : path_(std::move(path)), throughput_(throughput) {
   if (path_.empty()) return;
   fd_.reset(open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  has_lines_ = fd_.valid();
   if (!fd_.valid()) log_warning(errno_error("no metrics: cannot open " + path_).message);
+}
+
+MetricsWriter::~MetricsWriter() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+    arrived_.notify_one();
+  }
+  if (thread_.joinable()) thread_.join();
 }
 
 void MetricsWriter::open_events(const std::string& directory, uint64_t first_step) {
   auto file = EventFile::create(directory, first_step);
   if (file.ok()) {
     events_.emplace(std::move(file).value());
+    has_events_ = true;
   } else {
     log_warning("no TensorBoard events: " + file.error().message);
   }
 }
 
 void MetricsWriter::append(const StepMetrics& metrics) {
-  if (fd_.valid()) append_line(metrics);
-  if (events_) append_events(metrics);
+  if (has_lines_) append_line(metrics);
+  if (has_events_) append_events(metrics);
 }
 
 void MetricsWriter::append_line(const StepMetrics& m) {
@@ -137,26 +148,66 @@ void MetricsWriter::append_line(const StepMetrics& m) {
   }
   if (m.failed_saves > 0) line["failed_saves"] = m.failed_saves;
   line["time"] = static_cast<double>(SystemClock().wall_ms()) / 1000.0;
-  write_line(json_text(line) + "\n");
+  put(To::kLines, json_text(line) + "\n");
 }
 
 void MetricsWriter::append_evaluation(const EvaluationMetrics& m) {
   const std::string tag = m.part + "_metrics/loss";
-  if (events_) append_scalars(m.step, {{tag.c_str(), m.loss}});
-  if (!fd_.valid()) return;
+  if (has_events_) append_scalars(m.step, {{tag.c_str(), m.loss}});
+  if (!has_lines_) return;
   const nlohmann::ordered_json line = {
       {"step", m.step},           {"generation", m.generation},
       {m.part + "_loss", m.loss}, {"perplexity", std::exp(m.loss)},
       {"sequences", m.sequences}, {"time", static_cast<double>(SystemClock().wall_ms()) / 1000.0},
   };
-  write_line(json_text(line) + "\n");
+  put(To::kLines, json_text(line) + "\n");
 }
 
-void MetricsWriter::write_line(const std::string& line) {
-  const Outcome written = write_all(fd_.get(), line, path_);
-  if (written.ok()) return;
-  log_warning("no more metrics: " + written.error().message);
-  fd_.reset();
+void MetricsWriter::put(To to, std::string bytes) {
+  const std::lock_guard lock(mutex_);
+  if (waiting_bytes_ + bytes.size() > kMostWaitingBytes) {
+    if (dropped_bytes_ == 0) log_warning("metrics are dropped: the file server does not answer");
+    dropped_bytes_ += bytes.size();
+    return;
+  }
+  if (dropped_bytes_ > 0) {
+    log_warning("metrics are written again; " + std::to_string(dropped_bytes_) + " bytes are lost");
+    dropped_bytes_ = 0;
+  }
+  waiting_bytes_ += bytes.size();
+  waiting_.push_back({to, std::move(bytes)});
+  arrived_.notify_one();
+  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+}
+
+void MetricsWriter::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    arrived_.wait(lock, [this] { return is_over_ || !waiting_.empty(); });
+    if (waiting_.empty()) return;
+    const Waiting next = std::move(waiting_.front());
+    waiting_.pop_front();
+    lock.unlock();
+    write(next);
+    lock.lock();
+    waiting_bytes_ -= next.bytes.size();
+  }
+}
+
+void MetricsWriter::write(const Waiting& waiting) {
+  if (waiting.to == To::kLines && fd_.valid()) {
+    if (const Outcome written = write_all(fd_.get(), waiting.bytes, path_); !written.ok()) {
+      log_warning("no more metrics: " + written.error().message);
+      has_lines_ = false;
+      fd_.reset();
+    }
+  } else if (waiting.to == To::kEvents && events_) {
+    if (const Outcome written = events_->append(waiting.bytes); !written.ok()) {
+      log_warning("no more TensorBoard events: " + written.error().message);
+      has_events_ = false;
+      events_.reset();
+    }
+  }
 }
 
 // TorchTitan's tags where it has them, so that runs of both lie in the same charts.
@@ -196,10 +247,7 @@ void MetricsWriter::append_events(const StepMetrics& m) {
 }
 
 void MetricsWriter::append_scalars(uint64_t step, const Scalars& scalars) {
-  const Outcome written = events_->append(step, scalars);
-  if (written.ok()) return;
-  log_warning("no more TensorBoard events: " + written.error().message);
-  events_.reset();
+  put(To::kEvents, EventFile::record_of(step, scalars));
 }
 
 }  // namespace hpctl

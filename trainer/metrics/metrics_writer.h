@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a step was like, for programs: metrics.jsonl (docs/formats.md), one JSON object per
 // completed step, appended by rank 0 with a single write, so that readers never see half a line of
-// a running job; and the same as TensorBoard events. After a recovery the steps since the last
+// a running job; and the same as TensorBoard events. A thread writes them: a rank that waited for a
+// file server in its step would look hung to the others. After a recovery the steps since the last
 // checkpoint appear again under the new generation: a reader keeps the last line of a step.
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
 #include <cstdint>
+#include <deque>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "common/base/fd.h"
 #include "common/base/step_figures.h"
@@ -67,28 +73,55 @@ StepFigures figures_of(const StepMetrics& metrics, const Throughput& throughput)
 // "step 20 loss 2.1034 grad_norm 0.812 ...": the line of the log.
 std::string console_line(const StepMetrics& metrics, const Throughput& throughput);
 
+// One thread.
 class MetricsWriter {
  public:
+  static constexpr size_t kMostWaitingBytes = size_t{16} << 20;
+
   // "" as a path writes nothing. Metrics never stop a job: a file that cannot be opened or written
-  // is reported once in the log and given up.
+  // is reported once in the log and given up. Behind a file server that does not answer, up to
+  // kMostWaitingBytes wait; more are dropped, and the log says how many.
   MetricsWriter(std::string path, const Throughput& throughput);
+  MetricsWriter(const MetricsWriter&) = delete;
+  MetricsWriter& operator=(const MetricsWriter&) = delete;
+  // Waits until all is written.
+  ~MetricsWriter();
   // TensorBoard events in `directory`, from `first_step` on.
   void open_events(const std::string& directory, uint64_t first_step);
 
+  // These do not wait for the disk.
   void append(const StepMetrics& metrics);
   // After the line of the step.
   void append_evaluation(const EvaluationMetrics& metrics);
 
  private:
-  void write_line(const std::string& line);
+  enum class To { kLines, kEvents };
+  struct Waiting {
+    To to = To::kLines;
+    std::string bytes;
+  };
+
   void append_line(const StepMetrics& metrics);
   void append_events(const StepMetrics& metrics);
   void append_scalars(uint64_t step, const Scalars& scalars);
+  void put(To to, std::string bytes);
+  void run();
+  void write(const Waiting& waiting);
 
-  std::string path_;
-  Throughput throughput_;
-  UniqueFd fd_;
-  std::optional<EventFile> events_;
+  const std::string path_;
+  const Throughput throughput_;
+  std::atomic<bool> has_lines_ = false;
+  std::atomic<bool> has_events_ = false;
+  UniqueFd fd_;                      // of the thread, once it runs
+  std::optional<EventFile> events_;  // likewise
+
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::deque<Waiting> waiting_;
+  size_t waiting_bytes_ = 0;
+  uint64_t dropped_bytes_ = 0;
+  bool is_over_ = false;
+  std::thread thread_;  // from the first put() on
 };
 
 }  // namespace hpctl

@@ -35,6 +35,13 @@ class HolderTest : public ::testing::Test {
     EXPECT_EQ(::listen(listener_.get(), 8), 0);
   }
 
+  // The log writer outlives a holder that is killed, and would write into a home that is removed.
+  ~HolderTest() override {
+    const UniqueFd writer = open_pidfd(log_writer());
+    holder_ = test::Child();
+    EXPECT_TRUE(await_end(writer)) << broken_promise("leftover");
+  }
+
   HolderOptions options() const {
     return {home_.paths(),
             kJob,

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a run says about itself: the counting of operations, event files that an independent reader
 // understands, traces.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <deque>
 #include <limits>
 #include <map>
+#include <optional>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -250,21 +256,23 @@ TEST(MetricsWriter, WritesLinesAndEventsOfTheSameValues) {
   const TemporaryDirectory dir;
   Throughput throughput{
       .flops = {.whole = 2e9, .causal = 1e9}, .world_size = 2, .peak_flops = 1e12};
-  MetricsWriter writer(dir / "metrics.jsonl", throughput);
-  writer.open_events(dir / "tb", 7);
-  writer.append({.step = 7,
-                 .generation = 2,
-                 .loss = 1.5,
-                 .grad_norm = 0.5,
-                 .lr = 1e-3,
-                 .tokens = 100,
-                 .step_s = 0.5,
-                 .compute_s = 0.25,
-                 .comm_s = 0.1,
-                 .comm_under_way_s = 0.4,
-                 .data_s = 0.05,
-                 .save_s = 0.2,
-                 .peak_memory_bytes = int64_t{3} << 30});
+  std::optional<MetricsWriter> writer;
+  writer.emplace(dir / "metrics.jsonl", throughput);
+  writer->open_events(dir / "tb", 7);
+  writer->append({.step = 7,
+                  .generation = 2,
+                  .loss = 1.5,
+                  .grad_norm = 0.5,
+                  .lr = 1e-3,
+                  .tokens = 100,
+                  .step_s = 0.5,
+                  .compute_s = 0.25,
+                  .comm_s = 0.1,
+                  .comm_under_way_s = 0.4,
+                  .data_s = 0.05,
+                  .save_s = 0.2,
+                  .peak_memory_bytes = int64_t{3} << 30});
+  writer.reset();  // all is written
   const auto lines = read_lines(read_file(dir / "metrics.jsonl").value());
   ASSERT_EQ(lines.size(), 1U);
   EXPECT_EQ(lines[0]["tokens_per_s"], 200);
@@ -283,6 +291,37 @@ TEST(MetricsWriter, WritesLinesAndEventsOfTheSameValues) {
   EXPECT_NEAR(scalars["time_metrics/communication(%)"], 20, 1e-5);
   EXPECT_NEAR(scalars["mfu(%)"], 20, 1e-5);
   EXPECT_EQ(scalars["memory/max_active(GiB)"], 3);
+}
+
+// Rank 0 wrote them in its step. A file server that paused made it look hung to the others, and
+// the job went back to its last step. A full pipe stands for a file on that server.
+TEST(MetricsWriter, StalledFileHoldsUpNoStepAndLosesOnlyCountedLines) {
+  const TemporaryDirectory dir;
+  const std::string path = dir / "metrics.jsonl";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  const UniqueFd reader(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  MetricsWriter writer(path, {});
+  uint64_t step = 0;
+  for (size_t bytes = 0; bytes < 2 * MetricsWriter::kMostWaitingBytes; bytes += 200) {
+    writer.append({.step = ++step, .step_s = 1});  // of more than 200 bytes
+  }
+  const uint64_t last = ++step;
+  std::string text;
+  const auto read_on = [&] {
+    pollfd readable{reader.get(), POLLIN, 0};
+    ASSERT_EQ(::poll(&readable, 1, 60'000), 1);
+    std::string chunk(1 << 16, '\0');
+    const ssize_t n = ::read(reader.get(), chunk.data(), chunk.size());
+    if (n > 0) text.append(chunk, 0, static_cast<size_t>(n));
+  };
+  while (!HasFatalFailure() && text.size() < MetricsWriter::kMostWaitingBytes / 2) read_on();
+  writer.append({.step = last, .step_s = 1});
+  const std::string wanted = "{\"step\":" + std::to_string(last) + ",";
+  while (!HasFatalFailure() &&
+         text.find(wanted, text.size() - std::min<size_t>(text.size(), 1 << 17)) ==
+             std::string::npos)
+    read_on();
+  EXPECT_TRUE(text.starts_with("{\"step\":1,"));
 }
 
 TEST(Trace, HoldsTheStepsAskedForAndNoOthers) {
