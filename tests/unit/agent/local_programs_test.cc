@@ -124,16 +124,18 @@ TEST(LockedMemory, StaysWithTheProcessAndGrowsOnlyByWhatIsTouched) {
 // With MCL_FUTURE and a limit, the next large allocation would fail.
 TEST(LockedMemory, LimitIsRespectedAndAllocationsGoOn) {
   test::Child child([] {
-    const rlimit limit{size_t{1} << 30, size_t{1} << 30};  // more than it has now
-    ::setrlimit(RLIMIT_MEMLOCK, &limit);
+    const rlimit limit{size_t{16} << 30, size_t{16} << 30};  // more than it has now
+    if (::setrlimit(RLIMIT_MEMLOCK, &limit) != 0) return 77;
     if (::geteuid() == 0 && ::setresuid(65'534, 65'534, 65'534) != 0) return 1;
     if (lock_memory().ok()) return 2;
     if (locked_kib() != 0) return 3;
-    const void* large = ::mmap(nullptr, size_t{2} << 30, PROT_READ | PROT_WRITE,
+    const void* large = ::mmap(nullptr, size_t{32} << 30, PROT_NONE,
                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return large == MAP_FAILED ? 4 : 0;
   });
-  EXPECT_EQ(child.wait_for_end(), 0);
+  const int code = child.wait_for_end();
+  if (code == 77) GTEST_SKIP() << "may not raise RLIMIT_MEMLOCK";
+  EXPECT_EQ(code, 0);
 }
 
 }  // namespace
