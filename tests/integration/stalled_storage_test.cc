@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file server with everything that nodes share stops to answer for a minute while a job trains:
 // the job's directory, its logs, its checkpoints and the programs.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -11,6 +14,7 @@
 #include <vector>
 
 #include "common/base/fd.h"
+#include "common/base/file.h"
 #include "common/base/pidfd.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
@@ -98,6 +102,29 @@ TEST(StalledStorage, WholeSharedDirectoryStopsForAMinute) {
   EXPECT_EQ(after["generation"], 1) << cluster.hpctl({"events", to_string(stalled)}).out;
   EXPECT_EQ(after["restarts"], 0) << after;
   EXPECT_EQ(cluster.digest(stalled), cluster.digest(undisturbed)) << broken_promise("digest");
+  cluster.stop_and_expect_no_leftovers(std::chrono::seconds(60));
+}
+
+// It hung in its first line. A full pipe stands for a log on a file server that does not answer.
+TEST(StalledStorage, ControllerServesWhileItsOwnLogIsStalled) {
+  LocalCluster cluster;
+  ASSERT_TRUE(make_directories(cluster.paths().home()).ok());
+  const std::string log = cluster.paths().controller_log();
+  ASSERT_EQ(::mkfifo(log.c_str(), 0600), 0);
+  const UniqueFd pipe(::open(log.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+  const std::string full(static_cast<size_t>(::fcntl(pipe.get(), F_GETPIPE_SZ)), '.');
+  ASSERT_EQ(::write(pipe.get(), full.data(), full.size()), static_cast<ssize_t>(full.size()));
+  const JobId job = cluster.submit(TrainingJob{.steps = 20}.yaml());
+  EXPECT_EQ(cluster.wait_for_end(job, kLong), "FINISHED");
+  // The file server is back.
+  std::string text;
+  while (text.find(" serving ") == std::string::npos) {
+    pollfd readable{pipe.get(), POLLIN, 0};
+    ASSERT_EQ(::poll(&readable, 1, 60'000), 1) << "its first line is lost";
+    std::string chunk(1 << 16, '\0');
+    const ssize_t n = ::read(pipe.get(), chunk.data(), chunk.size());
+    text.append(chunk, 0, static_cast<size_t>(std::max<ssize_t>(n, 0)));
+  }
   cluster.stop_and_expect_no_leftovers(std::chrono::seconds(60));
 }
 
