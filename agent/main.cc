@@ -4,13 +4,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "agent/agent.h"
+#include "agent/arguments.h"
 #include "agent/guardian.h"
 #include "agent/holder.h"
 #include "agent/local_programs.h"
@@ -19,66 +18,10 @@
 
 namespace {
 
-constexpr char kUsage[] =
-    R"(usage: hpagent --holder --home DIR --job JOB --node NAME --socket PATH
-               [--launch ID] [--alive-limit MS] [--programs DIR]
-       hpagent --holder --job-dir DIR --job JOB --node NAME [--programs DIR]
-       hpagent check efa|net|gpu|host|fs|all|network [--json]
-       hpagent --version | --help
-
-Supervises the workers of one job on one node. hpctl's schedulers start it; people seldom need to.
-
-  --home DIR     HPCTL_HOME of the job's controller
-  --job-dir DIR  on a cluster: the job's directory, which all its nodes see; the controller is the
-                 newest that DIR/controllers names
-  --job JOB      number of the job
-  --node NAME    name of this node within the job, e.g. n0
-  --socket PATH  Unix socket of the controller
-  --launch ID    the controller's order that starts it; seen only in its command line
-  --alive-limit MS  an agent proper that shows no life for so long is replaced (1500)
-  --programs DIR  where the release's other programs are, of an hpagent that runs from a copy
-
-Where its file is on a file server, the holder copies it to /tmp/hpctl-UID/programs and runs from
-there, so that no page fault waits for that server.
-
-The holder takes DIR/jobs/JOB/nodes/NAME/lock (on a cluster /tmp/hpctl-UID/job-JOB-NAME/lock),
-starts and watches the workers, and keeps a second process, the agent proper, which talks to the
-controller. SIGTERM ends the workers, then the node.
-
-Exit codes: 0 ended on request, or the node has a holder already; 1 a fault, named on stderr;
-2 wrong usage.
-)";
-
-using Arguments = std::map<std::string, std::string>;
-
-// "--name value" pairs after the mode; an empty map when they are not well formed.
-Arguments parse(int argc, char** argv) {
-  Arguments arguments;
-  if (argc % 2 != 0) return {};
-  for (int i = 2; i + 1 < argc; i += 2) arguments[argv[i]] = argv[i + 1];
-  const bool of_job = arguments.contains("--job-dir");
-  const std::set<std::string> needed =
-      of_job ? std::set<std::string>{"--job-dir", "--job", "--node"}
-             : std::set<std::string>{"--home", "--job", "--node", "--socket"};
-  for (const std::string& name : needed) {
-    if (arguments[name].empty()) return {};
-  }
-  const size_t optional = arguments.count("--launch") + arguments.count("--alive-limit") +
-                          arguments.count("--programs");
-  return arguments.size() == needed.size() + optional ? arguments : Arguments();
-}
-
-hpctl::JobId job_of(const Arguments& arguments) {
-  return hpctl::JobId{std::strtoull(arguments.at("--job").c_str(), nullptr, 10)};
-}
-
-hpctl::HomePaths paths_of(const Arguments& arguments) {
-  const auto job_dir = arguments.find("--job-dir");
-  if (job_dir == arguments.end()) return hpctl::HomePaths(arguments.at("--home"));
-  return hpctl::HomePaths::of_job(job_dir->second, job_of(arguments), arguments.at("--node"));
-}
-
-bool is_copy(const Arguments& arguments) { return arguments.contains("--programs"); }
+using hpctl::agent::Arguments;
+using hpctl::agent::is_copy;
+using hpctl::agent::job_of;
+using hpctl::agent::paths_of;
 
 // `program`: what the agent and the guardian are started from.
 int run_holder(const Arguments& arguments, const std::string& directory,
@@ -110,13 +53,13 @@ int run_agent(const Arguments& arguments, const std::string& directory,
 
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
-  if (mode == "--help") return std::fputs(kUsage, stdout) < 0 ? 1 : 0;
+  if (mode == "--help") return std::fputs(hpctl::agent::kUsage, stdout) < 0 ? 1 : 0;
   if (mode == "--version") return std::puts("hpagent " HPCTL_VERSION) < 0 ? 1 : 0;
   if (mode == "--guardian" && argc == 3) {
     hpctl::set_log_component("guardian");
     return hpctl::holder::run_guardian(argv[2]);
   }
-  const Arguments arguments = parse(argc, argv);
+  const Arguments arguments = hpctl::agent::parse(argc, argv);
   if (is_copy(arguments)) hpctl::set_program_directory(arguments.at("--programs"));
   const auto directory = hpctl::program_directory();
   if (!directory.ok()) {

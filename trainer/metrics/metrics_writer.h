@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a step was like, for programs: metrics.jsonl (docs/formats.md), one JSON object per
 // completed step, appended by rank 0 with a single write, so that readers never see half a line of
-// a running job; and the same as TensorBoard events. A thread writes them: a rank that waited for a
-// file server in its step would look hung to the others. After a recovery the steps since the last
-// checkpoint appear again under the new generation: a reader keeps the last line of a step.
+// a running job; and the same as TensorBoard events. A thread writes them, because all ranks would
+// wait for a rank 0 that waits for a file server in its step. After a recovery the steps since the
+// last checkpoint appear again under the new generation: a reader keeps the last line of a step.
 #pragma once
 
 #include <atomic>

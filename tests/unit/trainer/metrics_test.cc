@@ -293,8 +293,8 @@ TEST(MetricsWriter, WritesLinesAndEventsOfTheSameValues) {
   EXPECT_EQ(scalars["memory/max_active(GiB)"], 3);
 }
 
-// Rank 0 wrote them in its step. A file server that paused made it look hung to the others, and
-// the job went back to its last step. A full pipe stands for a file on that server.
+// Rank 0 wrote them in its step, so all ranks waited for the file server. A full pipe stands for a
+// file on a server that does not answer.
 TEST(MetricsWriter, StalledFileHoldsUpNoStepAndLosesOnlyCountedLines) {
   const TemporaryDirectory dir;
   const std::string path = dir / "metrics.jsonl";
