@@ -42,7 +42,7 @@ struct Facts {
     std::vector<Rank> refilled = {};
     int32_t former_parts = 0;
     std::string committed = {};  // RecordGeneration
-    bool in_mirror = false;  // checkpoint.dir is away, and the record goes to the mirror
+    bool in_mirror = false;      // checkpoint.dir is away, and the record goes to the mirror
   };
 
   std::optional<End> end;             // the event ends the job

@@ -372,7 +372,7 @@ struct RecordGeneration {
   std::vector<Rank> refilled = {};
   int32_t former_parts = 0;
   std::string committed = {};  // from memory: the newest checkpoint on disk; "" = there is none
-  bool in_mirror = false;  // checkpoint.dir is away
+  bool in_mirror = false;      // checkpoint.dir is away
 };
 // To the node's agent. Acknowledged by WorkersStarted or ActionFailed.
 struct StartWorkers {
