@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/run_controller.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -181,6 +182,9 @@ int run_any(const ControllerOptions& options) {
 
 int run_controller(const ControllerOptions& options) {
   set_log_component("controller");
+  // Whoever starts a controller takes the end of this pipe for its end, and then reads why.
+  const UniqueFd until_logged(
+      options.ready_fd < 0 ? -1 : ::fcntl(options.ready_fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
   LogWriter log;
   if (const auto started = log.start(OwnLog::kThroughWriter); !started.ok()) {
     log_warning(started.error().message + "; a log on a file server may hold this process up");

@@ -227,15 +227,6 @@ int report_mistake(const Terminal& terminal, const Error& error) {
   return exit_code_of_job_file(error);
 }
 
-int report_refusal(const Terminal& terminal, Error error, bool local) {
-  // Without hpslurm there is no Slurm as far as hpctl can see.
-  if (!local && error.code == ErrorCode::kNotFound) {
-    error = {ErrorCode::kUnavailable,
-             "no scheduler: " + error.message + "; or add --local to run the job on this machine"};
-  }
-  return report(terminal, error);
-}
-
 Outcome take_workers(const Invocation& invocation, JobSpec& spec, const JobPlace& place) {
   const std::string chosen = choose_workers(spec, place);
   if (chosen.empty()) return Ok{};
@@ -336,7 +327,7 @@ int run(Invocation& invocation) {
   tell_missing_room(terminal, spec, *paths);
   auto submitted =
       local ? submit_locally(invocation, *paths, spec) : submit_on_slurm(invocation, *paths, spec);
-  if (!submitted.ok()) return report_refusal(terminal, submitted.error(), local);
+  if (!submitted.ok()) return report(terminal, submitted.error());
   if (invocation.has("--chaos")) {
     return attack(invocation, *paths, spec, std::move(*submitted), *plan);
   }

@@ -178,8 +178,8 @@ TEST_F(Submit, DryRunStartsNothing) {
 TEST_F(Submit, WithoutASchedulerNamesLocal) {
   const CommandResult result = submit(kCommandJob, {});
   EXPECT_EQ(result.exit_code, kExitNoController);
-  EXPECT_THAT(result.err, HasSubstr("no scheduler: there is no " + bin() + "/hpslurm"));
-  EXPECT_THAT(result.err, HasSubstr("or add --local to run the job on this machine"));
+  EXPECT_THAT(result.err, HasSubstr("no Slurm on this machine; add --local to run the job here"));
+  EXPECT_THAT(result.err, HasSubstr("there is no " + bin() + "/hpslurm"));
 }
 
 TEST_F(Submit, MissingProgramsAreNamed) {
