@@ -187,9 +187,10 @@ void rename_process(const char* name) {
   const uintptr_t begin = address(kArgumentsBegin);
   const uintptr_t end = address(kArgumentsEnd);
   if (begin == 0 || end <= begin + 1) return;
-  auto* arguments = reinterpret_cast<char*>(begin);
+  // The kernel names the place by number.
+  auto* arguments = reinterpret_cast<char*>(begin);  // NOLINT(performance-no-int-to-ptr)
   std::memset(arguments, 0, end - begin);
-  std::memcpy(arguments, name, std::min(std::strlen(name), end - begin - 1));
+  std::copy_n(name, std::min(std::strlen(name), end - begin - 1), arguments);
 }
 
 // Moves the two to their numbers and closes all others. `own_log`: -1 = none.

@@ -27,6 +27,7 @@ namespace {
 
 constexpr size_t kCopiedAtOnce = 4U << 20;
 constexpr size_t kMaxMirrorBytes = 16U << 10;
+constexpr const char* kManifestInStep = "/manifest.json";
 
 using Clock = std::chrono::steady_clock;
 
@@ -72,7 +73,7 @@ class Copy {
     if (!sound.ok()) return spoiled(sound.error());
     HP_TRY(sync_directory(to_));
     HP_FAILPOINT("mirror.manifest.before");
-    HP_TRY(write_file_atomic(to_ + "/" + kManifestFile, text));
+    HP_TRY(write_file_atomic(to_ + kManifestInStep, text));
     HP_FAILPOINT("mirror.manifest.after");
     return Ok{};
   }
@@ -203,7 +204,7 @@ Outcome copy_lineage(const std::string& from, const std::string& to) {
 
 Result<uint64_t> copy_checkpoint(const std::string& from, const std::string& to,
                                  const std::string& name, const MirrorCopyOrder& order) {
-  const std::string path = from + "/" + name + "/" + kManifestFile;
+  const std::string path = from + "/" + name + kManifestInStep;
   HP_TRY_ASSIGN(const std::string text, read_file(path, kMaxManifestBytes));
   HP_TRY_ASSIGN(const Manifest manifest, manifest_from_text(text, path));
   if (manifest.ref().name() != name) {
@@ -211,7 +212,7 @@ Result<uint64_t> copy_checkpoint(const std::string& from, const std::string& to,
   }
   HP_TRY_ASSIGN(const bool copied, is_copied(from, to, name));
   if (copied) return uint64_t{0};
-  HP_TRY_ASSIGN(const bool other, path_exists(to + "/" + name + "/" + kManifestFile));
+  HP_TRY_ASSIGN(const bool other, path_exists(to + "/" + name + kManifestInStep));
   if (other) HP_TRY(delete_checkpoint(to, name));  // of steps that were undone
   Copy copy(from + "/" + name, to + "/" + name, order);
   HP_TRY(copy.run(manifest, text));
@@ -221,9 +222,9 @@ Result<uint64_t> copy_checkpoint(const std::string& from, const std::string& to,
 
 Result<bool> is_copied(const std::string& from, const std::string& to, const std::string& name) {
   HP_TRY_ASSIGN(const auto source,
-                read_file_if_there(from + "/" + name + "/" + kManifestFile, kMaxManifestBytes));
+                read_file_if_there(from + "/" + name + kManifestInStep, kMaxManifestBytes));
   HP_TRY_ASSIGN(const auto copy,
-                read_file_if_there(to + "/" + name + "/" + kManifestFile, kMaxManifestBytes));
+                read_file_if_there(to + "/" + name + kManifestInStep, kMaxManifestBytes));
   return source && copy && *source == *copy;
 }
 
@@ -231,7 +232,7 @@ Outcome remove_unfinished_copies(const std::string& mirror, const std::string& k
   HP_TRY_ASSIGN(const auto names, list_directory_if_there(mirror));
   for (const std::string& name : names) {
     if (name == kept || !parse_checkpoint_name(name)) continue;
-    HP_TRY_ASSIGN(const bool complete, path_exists(mirror + "/" + name + "/" + kManifestFile));
+    HP_TRY_ASSIGN(const bool complete, path_exists(mirror + "/" + name + kManifestInStep));
     if (!complete) HP_TRY(remove_tree(mirror + "/" + name));
   }
   return Ok{};
