@@ -212,7 +212,7 @@ Result<uint64_t> copy_checkpoint(const std::string& from, const std::string& to,
   }
   HP_TRY_ASSIGN(const bool copied, is_copied(from, to, name));
   if (copied) return uint64_t{0};
-  HP_TRY_ASSIGN(const bool other, path_exists(to + "/" + name + kManifestInStep));
+  HP_TRY_ASSIGN(const bool other, has_manifest(to + "/" + name));
   if (other) HP_TRY(delete_checkpoint(to, name));  // of steps that were undone
   Copy copy(from + "/" + name, to + "/" + name, order);
   HP_TRY(copy.run(manifest, text));
@@ -232,7 +232,7 @@ Outcome remove_unfinished_copies(const std::string& mirror, const std::string& k
   HP_TRY_ASSIGN(const auto names, list_directory_if_there(mirror));
   for (const std::string& name : names) {
     if (name == kept || !parse_checkpoint_name(name)) continue;
-    HP_TRY_ASSIGN(const bool complete, path_exists(mirror + "/" + name + kManifestInStep));
+    HP_TRY_ASSIGN(const bool complete, has_manifest(mirror + "/" + name));
     if (!complete) HP_TRY(remove_tree(mirror + "/" + name));
   }
   return Ok{};
