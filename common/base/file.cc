@@ -26,6 +26,10 @@ Result<TemporaryFile> write_temporary(const std::string& path, std::string_view 
   return file;
 }
 
+// An entry may be created or removed between a lookup of its name and a listing of its directory.
+// It would have to change before each of so many looks to be taken for one that vanished.
+constexpr int kLooks = 3;
+
 // Its directory lists it, but the file system does not find it by name.
 Error vanished(const std::string& path) {
   return {ErrorCode::kStorage,
@@ -52,12 +56,14 @@ Result<std::string> read_file(const std::string& path, size_t max_bytes) {
 }
 
 Result<std::optional<std::string>> read_file_if_there(const std::string& path, size_t max_bytes) {
-  auto text = read_file(path, max_bytes);
-  if (text.ok()) return std::optional(std::move(*text));
-  if (text.error().code != ErrorCode::kNotFound) return text.error();
-  HP_TRY_ASSIGN(const bool exists, entry_exists(path));
-  if (exists) return vanished(path);
-  return std::optional<std::string>();
+  for (int look = 0; look < kLooks; ++look) {
+    auto text = read_file(path, max_bytes);
+    if (text.ok()) return std::optional(std::move(*text));
+    if (text.error().code != ErrorCode::kNotFound) return text.error();
+    HP_TRY_ASSIGN(const bool exists, entry_exists(path));
+    if (!exists) return std::optional<std::string>();
+  }
+  return vanished(path);
 }
 
 Result<std::string> read_all(int fd, const std::string& path_for_errors, size_t max_bytes) {
@@ -133,11 +139,13 @@ Result<std::vector<std::string>> list_directory(const std::string& path) {
 }
 
 Result<std::vector<std::string>> list_directory_if_there(const std::string& path) {
-  auto names = list_directory(path);
-  if (names.ok() || names.error().code != ErrorCode::kNotFound) return names;
-  HP_TRY_ASSIGN(const bool exists, entry_exists(path));
-  if (exists) return vanished(path);
-  return std::vector<std::string>();
+  for (int look = 0; look < kLooks; ++look) {
+    auto names = list_directory(path);
+    if (names.ok() || names.error().code != ErrorCode::kNotFound) return names;
+    HP_TRY_ASSIGN(const bool exists, entry_exists(path));
+    if (!exists) return std::vector<std::string>();
+  }
+  return vanished(path);
 }
 
 Outcome remove_tree(const std::string& path) {
@@ -160,11 +168,13 @@ Result<bool> entry_exists(const std::string& path) {
   if (found || name.empty() || name == ".") return found;
   struct stat st {};
   if (::stat(directory.c_str(), &st) == 0 && !S_ISDIR(st.st_mode)) return false;
-  HP_TRY_ASSIGN(const auto names, list_directory_if_there(directory));
-  if (!std::binary_search(names.begin(), names.end(), name)) return false;
-  HP_TRY_ASSIGN(const bool found_now, path_exists(path));  // it may have been created meanwhile
-  if (!found_now) return vanished(path);
-  return true;
+  for (int look = 0; look < kLooks; ++look) {
+    HP_TRY_ASSIGN(const auto names, list_directory_if_there(directory));
+    if (!std::binary_search(names.begin(), names.end(), name)) return false;
+    HP_TRY_ASSIGN(const bool found_now, path_exists(path));
+    if (found_now) return true;
+  }
+  return vanished(path);
 }
 
 bool is_accessible(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // common/base: checksums against published vectors, files, lineage rule, job document.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "common/base/checksum.h"
@@ -137,6 +140,37 @@ TEST(File, EntryIsAbsentOnlyIfItsDirectoryDoesNotListIt) {
   EXPECT_FALSE(entry_exists(dir / "file/manifest.json").value());
   EXPECT_TRUE(entry_exists(dir.path() + "/").value());
   EXPECT_TRUE(entry_exists("/").value());
+}
+
+// It comes and goes while it is looked for: each look spans at most one of its changes.
+TEST(File, EntryThatIsCreatedOrRemovedMeanwhileIsNoFault) {
+  const TemporaryDirectory dir;
+  const std::string path = dir / "entry";
+  std::atomic<uint64_t> looks = 0;
+  const auto await_looks = [&] {
+    for (const uint64_t until = looks + 2; looks < until;) std::this_thread::yield();
+  };
+  const auto while_it_changes = [&](const auto& look, const auto& create) {
+    std::atomic<bool> done = false;
+    std::jthread changes([&] {
+      for (int i = 0; i < 500; ++i) {
+        create();
+        await_looks();
+        ASSERT_TRUE(remove_tree(path).ok());
+        await_looks();
+      }
+      done = true;
+    });
+    for (; !done; ++looks) {
+      const auto found = look(path);
+      if (!found.ok()) ADD_FAILURE() << found.error().message;
+    }
+  };
+  const auto create_file = [&] { std::ofstream{path} << "x"; };
+  while_it_changes([](const auto& path) { return entry_exists(path); }, create_file);
+  while_it_changes([](const auto& path) { return read_file_if_there(path); }, create_file);
+  while_it_changes([](const auto& path) { return list_directory_if_there(path); },
+                   [&] { ASSERT_EQ(::mkdir(path.c_str(), 0700), 0); });
 }
 
 TEST(Result, AnErrnoSaysWhetherRoomOrStorageIsMissing) {

@@ -277,7 +277,8 @@ FleetJob fleet_job(uint64_t id) {
   job.job = JobId{id};
   job.name = "llama";
   job.state = "RECOVERING";
-  job.taken_wall_ms = 100'000;
+  job.submitted_wall_ms = 1'000;
+  job.taken_wall_ms = 101'000;
   job.step = 34;
   job.restarts = 2;
   job.nodes = {"n0", "n1"};
@@ -340,12 +341,12 @@ TEST(FleetMetrics, TellWhatIsFound) {
 TEST(FleetMetrics, TellHowAJobEnded) {
   FleetJob failed = fleet_job(7);
   failed.summary.state = "FAILED";
-  failed.summary.ended_wall_ms = 100'000;
+  failed.summary.ended_wall_ms = 101'000;
   FleetMetrics metrics;
   metrics.show({failed});
   const std::string text = text_of(metrics);
   EXPECT_THAT(text, HasSubstr("hpctl_cluster_job_ended_timestamp_seconds{job=\"7\",name=\"llama\","
-                              "user=\"alice\",state=\"FAILED\"} 100\n"));
+                              "user=\"alice\",state=\"FAILED\"} 101\n"));
   EXPECT_THAT(text, HasSubstr("hpctl_cluster_job_goodput_ratio{")) << "what it came to stays";
   for (const char* gone : {"hpctl_cluster_job_nodes{", "hpctl_cluster_job_node_info{"}) {
     EXPECT_THAT(text, Not(HasSubstr(gone)));
