@@ -169,8 +169,10 @@ TEST_F(ClusterCa, IsRotatedWhileAJobRuns) {
   EXPECT_EQ(why_not_listed(address_), "");
   EXPECT_EQ(ca("rotate", kHead).at("changed"), false) << "one follows already";
   // The service has the same process, and the job is undisturbed.
-  EXPECT_THAT(log_text(), HasSubstr("certificates are of " +
-                                    after.at("authorities")[0].at("name").get<std::string>()));
+  const std::string line =
+      "certificates are of " + after.at("authorities")[0].at("name").get<std::string>();
+  const auto is_said = [&] { return log_text().find(line) != std::string::npos; };
+  EXPECT_TRUE(test::eventually(is_said, kPatienceMs)) << log_text();
   expect_finish_undisturbed();
 }
 

@@ -90,9 +90,18 @@ class ClusterController : public SlurmTest {
     char byte = 0;
     EXPECT_EQ(::read(reader.get(), &byte, 1), 1) << read_file(log).value();
     EXPECT_EQ(byte, kControllerReady);
-    const std::string said = read_file(log).value().substr(before.size());
+    // Its log is written by a process of its own, perhaps after it is ready.
     const std::string mark = "cluster controller on ";
-    const size_t begin = said.find(mark) + mark.size();
+    size_t begin = std::string::npos;
+    std::string said;
+    const auto is_said = [&] {
+      said = read_file(log).value().substr(before.size());
+      begin = said.find(mark);
+      return begin != std::string::npos && said.find('\n', begin) != std::string::npos;
+    };
+    EXPECT_TRUE(wait_until(home_.directory(), is_said, kPatience)) << said;
+    if (begin == std::string::npos) return *pid;
+    begin += mark.size();
     address = said.substr(begin, said.find(',', begin) - begin);
     return *pid;
   }
@@ -220,7 +229,10 @@ TEST_F(ClusterController, ByAnAuthorityThatIsRotatedWhileAJobTrains) {
     carry_bundle();
     EXPECT_EQ(status_elsewhere(job)["controller"]["node"], kHead);
     const std::string name = rotated["authorities"][0]["name"];
-    EXPECT_THAT(read_file(log()).value(), HasSubstr("certificates are of " + name));
+    const auto is_said = [&] {
+      return read_file(log()).value().find("certificates are of " + name) != std::string::npos;
+    };
+    EXPECT_TRUE(wait_until(home_.directory(), is_said, kPatience)) << read_file(log()).value();
     ASSERT_TRUE(end_process(before["controller"]["pid"].get<pid_t>()));
     const auto succeeded = [&] { return controller(job).epoch == 2; };
     EXPECT_TRUE(wait_until(home_.directory(), succeeded, kPatience));
