@@ -3,8 +3,8 @@
 # Compiles each source alone and finds an #include that is missing. The other builds do not find
 # it: they compile sources in batches, and one source sees what the source before it included.
 #   scripts/check_alone.sh             what a change may break (scripts/changed_sources.sh --alone)
-#   scripts/check_alone.sh --untidied  of that, the sources that scripts/tidy.sh --changed does not
-#                                      compile alone as well
+#   scripts/check_alone.sh --rest      of that, what neither scripts/tidy.sh --changed nor the build
+#                                      in build/release, if it is up to date, compiles alone as well
 #   scripts/check_alone.sh --all       every source and header
 #   scripts/check_alone.sh FILE...     these sources and headers
 # Each file is compiled with -fsyntax-only and the flags of the preset dev, without warnings. A
@@ -22,17 +22,45 @@ export LC_ALL=C  # gcc's messages
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
+# The sources that are alone in their batch, or in none. Those with precompiled headers count only if
+# these are gtest's and the source includes gtest itself, so that they hide nothing from it.
+built_alone() {
+  local build=build/release file with object unity source
+  [ -f $build/compile_commands.json ] || return 0
+  # Targets that are not built have no object.
+  ninja -C $build -n landing_tests 2>/dev/null | grep -q 'no work to do' || return 0
+  jq -r '.[] | [.file, (.command | [scan("-include [^ ]+")] | join(" ") | if . == "" then "-" else . end),
+                .directory + "/" + (.command | capture(" -o (?<object>[^ ]+)").object)] | @tsv' \
+    $build/compile_commands.json | while IFS=$'\t' read -r file with object; do
+    [ -f "$object" ] || continue
+    source=$file
+    if [[ $file == */unity_*.cxx ]]; then
+      unity=$(sed -n 's/^#include "\(.*\)"$/\1/p' "$file")
+      [ "$(grep -c . <<<"$unity")" -eq 1 ] || continue
+      source=$unity
+    fi
+    source=${source#"$PWD/"}
+    case $with in
+      -) ;;
+      *hp_test_headers*) grep -qE '^#include <g(mock|test)/' "$source" || continue ;;
+      *) continue ;;
+    esac
+    echo "$source"
+  done
+}
+
 : >"$scratch/tidied"
 case ${1:-} in
   --all) scripts/changed_sources.sh --all >"$scratch/files" ;;
   "") scripts/changed_sources.sh --alone >"$scratch/files" ;;
-  --untidied)
+  --rest)
     scripts/changed_sources.sh --alone >"$scratch/changed"
     scripts/tidy.sh --list >"$scratch/tidied"
-    grep -vFx -f "$scratch/tidied" "$scratch/changed" >"$scratch/files" || true
+    built_alone >"$scratch/built"
+    grep -vFx -f "$scratch/tidied" -f "$scratch/built" "$scratch/changed" >"$scratch/files" || true
     ;;
   -*)
-    echo "usage: scripts/check_alone.sh [--all | --untidied | FILE...]" >&2
+    echo "usage: scripts/check_alone.sh [--all | --rest | FILE...]" >&2
     exit 2
     ;;
   *)

@@ -75,7 +75,7 @@ if $all; then
   optimised='^(asan|tsan|bench)$' with_asan='^asan(_too)?$' with_tsan='^tsan(_too)?$'
   part "format" scripts/check_format.sh || result=1
 else
-  targets=landing_tests tidy="scripts/tidy.sh --changed" alone="scripts/check_alone.sh --untidied"
+  targets=landing_tests tidy="scripts/tidy.sh --changed" alone="scripts/check_alone.sh --rest"
   optimised='^(asan|tsan|bench|extended)$' with_asan='^asan$' with_tsan='^tsan$'
   part "format" scripts/check_format.sh --changed || result=1
 fi

@@ -7,6 +7,8 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <set>
+#include <string>
 
 #include "common/base/file.h"
 #include "tests/fault/job_cluster.h"
@@ -23,6 +25,10 @@ JobSpec job() {
 
 class LastWord : public testing::Test {
  protected:
+  // The job's number is this process's, so what is left would be found by another job of a test.
+  ~LastWord() override {
+    for (const std::string& state : states_) EXPECT_TRUE(remove_tree(state).ok());
+  }
   // A controller on `node`, as far as the job's directory knows it.
   std::unique_ptr<JobMode> controller(const std::string& node) {
     ControllerOptions options;
@@ -31,7 +37,9 @@ class LastWord : public testing::Test {
     options.node = node;
     options.nodes = cluster_.nodes();
     options.scheduler = kSchedulerNone;
-    EXPECT_TRUE(make_directories(cluster_.paths(node).state()).ok());
+    const std::string state = cluster_.paths(node).state();
+    EXPECT_TRUE(make_directories(state, 0700).ok());
+    states_.insert(state);
     return std::make_unique<JobMode>(cluster_.paths(node), options);
   }
   std::unique_ptr<JobMode> serving(const std::string& node) {
@@ -52,6 +60,7 @@ class LastWord : public testing::Test {
   bool has_record() const { return is_accessible(cluster_.job_dir() + "/status.json"); }
 
   test::JobCluster cluster_{job()};
+  std::set<std::string> states_;
 };
 
 TEST_F(LastWord, IsNotOfOneThatWasSucceeded) {

@@ -208,6 +208,24 @@ echo "// changed" >>agent/user.cc
 echo "// changed" >>common/base/low.cc
 echo "// changed" >>common/base/low.h
 check_has "what clang-tidy reads is not compiled twice" "1 sources and 1 headers compile alone" \
-  "$(outcome scripts/check_alone.sh --untidied)"
+  "$(outcome scripts/check_alone.sh --rest)"
+undo
+echo 'int solo;' >agent/solo.cc
+echo 'add_library(solo STATIC agent/solo.cc)
+if(CMAKE_BINARY_DIR MATCHES release)
+  set_target_properties(solo PROPERTIES UNITY_BUILD ON)
+endif()
+add_custom_target(landing_tests DEPENDS small solo)' >>CMakeLists.txt
+commit "1 hour ago"
+(cmake --preset release && ninja -C build/release landing_tests) >/dev/null
+echo "// changed" >>agent/solo.cc
+check_has "what a build that is not up to date has compiled" "1 sources and" \
+  "$(HPCTL_BASE=HEAD outcome scripts/check_alone.sh --rest)"
+echo "// changed" >>agent/user.cc
+ninja -C build/release landing_tests >/dev/null
+check_has "what the build compiles alone is not compiled twice" "1 sources and" \
+  "$(HPCTL_BASE=HEAD outcome scripts/check_alone.sh --rest)"
+undo
+echo "// changed" >>common/base/low.cc
 check "what clang-tidy finds" $'read common/base/low.cc\nexit 1' "$(TIDY=1 read_files)"
 finish_checks

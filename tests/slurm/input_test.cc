@@ -54,7 +54,7 @@ TEST_F(BadInput, CheckpointDirectoryIsNotShared) {
   const auto result = submit(spec, {"--wait"});
   EXPECT_NE(result.exit_code, 0);
   EXPECT_THAT(result.out + result.err, HasSubstr("n2"));
-  EXPECT_THAT(result.out + result.err, HasSubstr("shared"));
+  EXPECT_THAT(result.out + result.err, HasSubstr("that all nodes share"));
   EXPECT_TRUE(wait_until(
       home_.directory(),
       [] {

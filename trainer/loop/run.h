@@ -68,6 +68,9 @@ class Run {
     return frozen_ ? frozen_model_.blocks : state_->blocks();
   }
   MetricsWriter& metrics() { return *metrics_; }
+  void await_metrics(std::chrono::milliseconds limit) {
+    if (metrics_) metrics_->await_written(limit);
+  }
   const Throughput& throughput() const { return throughput_; }
   // A checkpoint of that step, in whatever generation.
   void save_begins(uint64_t step) {

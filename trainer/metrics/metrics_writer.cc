@@ -191,7 +191,15 @@ void MetricsWriter::run() {
     write(next);
     lock.lock();
     waiting_bytes_ -= next.bytes.size();
+    if (waiting_bytes_ == 0) written_.notify_all();
   }
+}
+
+void MetricsWriter::await_written(std::chrono::milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  if (written_.wait_for(lock, limit, [this] { return waiting_bytes_ == 0; })) return;
+  log_warning("the last " + std::to_string(waiting_bytes_) +
+              " bytes of metrics are lost: the file server does not answer");
 }
 
 void MetricsWriter::write(const Waiting& waiting) {

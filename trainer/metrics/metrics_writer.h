@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -94,6 +95,10 @@ class MetricsWriter {
   // After the line of the step.
   void append_evaluation(const EvaluationMetrics& metrics);
 
+  // Waits until all that was appended is written, for at most `limit`. For a process that ends
+  // without the destructor.
+  void await_written(std::chrono::milliseconds limit);
+
  private:
   enum class To { kLines, kEvents };
   struct Waiting {
@@ -117,6 +122,7 @@ class MetricsWriter {
 
   std::mutex mutex_;
   std::condition_variable arrived_;
+  std::condition_variable written_;
   std::deque<Waiting> waiting_;
   size_t waiting_bytes_ = 0;
   uint64_t dropped_bytes_ = 0;

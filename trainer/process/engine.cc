@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/process/engine.h"
 
+#include <chrono>
 #include <exception>
 #include <memory>
 #include <new>
@@ -78,6 +79,10 @@ Error not_this_machine(Error error) {
   return error.code == ErrorCode::kResourceExhausted ? may_pass(std::move(error)) : error;
 }
 
+// How long a process that ends waits for its last metrics: after a failure others wait for it.
+constexpr std::chrono::milliseconds kLastMetrics{5'000};
+constexpr std::chrono::milliseconds kLastMetricsOfAFailure{100};
+
 // A process's life: one Run, and one Generation after another until one ends otherwise than by an
 // Abort. Never destroyed: after a failure a thread may still be writing a shard of a save that
 // nobody will commit, and waiting for the disk would delay the recovery.
@@ -96,6 +101,7 @@ class Trainer {
   void tell_aborted();
   Result<Workload> await_join();
   int finished();
+  int failed(const Error& error);
 
   Progress& progress_;
   const int arena_fd_;
@@ -107,9 +113,9 @@ class Trainer {
 int Trainer::train(const Workload* first) {
   control_.say(control::Ready{});
   Result<Workload> workload = first != nullptr ? Result<Workload>(*first) : await_join();
-  if (!workload.ok()) return fail(progress_, workload.error());
+  if (!workload.ok()) return failed(workload.error());
   const Outcome opened = open_run(*workload);
-  if (!opened.ok()) return fail(progress_, opened.error());
+  if (!opened.ok()) return failed(opened.error());
   for (;;) {
     generation_ = std::make_unique<Generation>(*run_, *workload);
     control_.enter(workload->generation, [this] { generation_->abort(); });
@@ -118,10 +124,10 @@ int Trainer::train(const Workload* first) {
     if (peer_lost) tell_peer_lost(ended.error());
     const bool aborted = control_.leave();
     if (ended.ok()) return finished();
-    if (!peer_lost || !aborted) return fail(progress_, ended.error());
+    if (!peer_lost || !aborted) return failed(ended.error());
     tell_aborted();
     workload = await_join();
-    if (!workload.ok()) return fail(progress_, workload.error());
+    if (!workload.ok()) return failed(workload.error());
   }
 }
 
@@ -179,6 +185,7 @@ Result<Workload> Trainer::await_join() {
 }
 
 int Trainer::finished() {
+  run_->await_metrics(kLastMetrics);
   if (generation_->is_stopped()) {
     log_info("asked to end by SIGTERM: step " + std::to_string(generation_->durable_step()) +
              " is durable, and a restart goes on from there");
@@ -186,6 +193,11 @@ int Trainer::finished() {
   }
   log_info("finished");
   return kExitFinished;
+}
+
+int Trainer::failed(const Error& error) {
+  if (run_) run_->await_metrics(kLastMetricsOfAFailure);
+  return fail(progress_, error);
 }
 
 }  // namespace

@@ -120,9 +120,9 @@ TEST(Controller, ServesMetricsWhereAskedAndElsewhereWhenThePortIsTaken) {
   const std::string elsewhere = nlohmann::json::parse(*targets)[0]["targets"][0];
   EXPECT_NE(elsewhere, address);
   EXPECT_NE(http_get(port_of(elsewhere), "/healthz").find("200 OK"), std::string::npos);
+  other.terminate();  // which waits until its log is written
   const auto log = read_file(other.paths().controller_log());
   EXPECT_NE(log->find(address + " is in use"), std::string::npos) << *log;
-  other.terminate();
   EXPECT_EQ(read_file(other.paths().home() + "/metrics-targets.json").value(), "[]\n");
 }
 

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <deque>
 #include <limits>
@@ -322,6 +323,28 @@ TEST(MetricsWriter, StalledFileHoldsUpNoStepAndLosesOnlyCountedLines) {
              std::string::npos)
     read_on();
   EXPECT_TRUE(text.starts_with("{\"step\":1,"));
+}
+
+// A trainer ends without destructors, and the line of its last step was lost.
+TEST(MetricsWriter, LastLineIsWrittenBeforeTheProcessEnds) {
+  const TemporaryDirectory dir;
+  const std::string path = dir / "metrics.jsonl";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  const UniqueFd reader(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  MetricsWriter writer(path, {});
+  writer.await_written(std::chrono::milliseconds(0));  // nothing was appended
+  writer.append({.step = 1, .step_s = 1});
+  writer.await_written(std::chrono::minutes(1));
+  std::string text(1 << 12, '\0');
+  ASSERT_GT(::read(reader.get(), text.data(), text.size()), 0);
+  EXPECT_TRUE(text.starts_with("{\"step\":1,"));
+  for (size_t bytes = 0; bytes < size_t{1} << 17; bytes += 200) {  // more than the pipe holds
+    writer.append({.step = 2, .step_s = 1});
+  }
+  ::testing::internal::CaptureStderr();
+  writer.await_written(std::chrono::milliseconds(1));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("bytes of metrics are lost"));
+  ASSERT_GE(::fcntl(reader.get(), F_SETPIPE_SZ, 1 << 20), 1 << 20);  // room for what is left
 }
 
 TEST(Trace, HoldsTheStepsAskedForAndNoOthers) {
