@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which bytes are UTF-8 (Unicode 15, table 3-7): JSON and protobuf carry nothing else in a text.
+// Valid UTF-8 (Unicode 15, table 3-7): JSON and protobuf carry nothing else in a text.
 #pragma once
 
 #include <cstddef>

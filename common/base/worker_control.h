@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker of the built-in trainer and its holder's side say to each other over a
+// The messages between a worker of the built-in trainer and its holder's side, over a
 // SOCK_SEQPACKET pair, whose worker's end is descriptor kControlFd (worker_abi.h). One packet is
 // one message (packet_variant.h).
 //
@@ -15,12 +15,12 @@
 //   worker  Joined{2}
 //   node    Finish                         instead of a Join
 //
-// Connections to peers stay open from PeerLost or Aborted to Join, so that a rank that has not been
-// told yet does not take one that has for dead.
+// Connections to peers stay open from PeerLost or Aborted to Join, so a rank without an order yet
+// does not take a rank that has one for dead.
 //
-// A standby is a worker that was started with an empty workload: it loads the engine, says Ready,
-// and waits for its first Join; before it comes Take{kArenaFd} with the arena of its local rank.
-// While it waits it is asked now and then whether it still could: Ping{n}, Pong{n}.
+// A standby is a worker that was started with an empty workload: it loads the engine, sends Ready,
+// and waits for its first Join. Take{kArenaFd} with the arena of its local rank comes before the
+// Join. The holder checks from time to time that it could still join: Ping{n}, Pong{n}.
 #pragma once
 
 #include <cstddef>
@@ -67,12 +67,12 @@ struct Ready {};
 struct Joined {
   uint64_t generation = 0;
 };
-// What the next generation may start from is sealed in its arena (arena_header.h).
+// The state that the next generation may start from is sealed in its arena (arena_header.h).
 struct Aborted {
   uint64_t generation = 0;
 };
-// A collective failed because a peer went away, and nobody has ordered an Abort: kExitPeerLost of
-// a worker that has nobody to wait for. Why is on the progress page, as last words.
+// A collective failed because a peer went away, before any Abort. A worker without a control socket
+// exits with kExitPeerLost instead. The reason is in the progress block, as last words.
 struct PeerLost {
   uint64_t generation = 0;
 };
