@@ -22,7 +22,7 @@ Outcome prepare_error_file(const NodePlace& place, uint64_t generation, int32_t 
 // The cause of death in one line; "" when the program wrote none that can be understood.
 std::string read_error_file(const std::string& path);
 
-// Whether the words of a dying program say that another rank went away first: then they tell a
+// Whether the words of a dying program say that another rank went away first: then they describe a
 // consequence.
 bool tells_lost_peer(std::string_view cause);
 

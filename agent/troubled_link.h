@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A ControllerLink with the faults of a network that `hpctl chaos` asks for. Whatever is said over
-// it passes through here, in both directions and in its order, and mostly at once.
+// A ControllerLink with the network faults of `hpctl chaos`. All messages pass through here, in
+// both directions and in their order, and mostly at once.
 //
 //   delay   what is sent and what is received within kDelaysLastMs of the order goes on its way
 //           kDelayMs later; what follows does not overtake it.
