@@ -68,7 +68,7 @@ class Controller final : public OwnerEffects {
   // No live job, no agent, no client; `calls` tells whether it was so all the time.
   bool is_idle() const;
   uint64_t calls() const { return service_->calls() + page_->requests(); }
-  // Any thread: the job's nodes that are heard (controller/agents/liveness.h).
+  // Any thread: the job's nodes with recent heartbeats (controller/agents/liveness.h).
   std::set<std::string> heard_nodes(JobId job) {
     return liveness_.heard_nodes(job, loop_->now_ms());
   }

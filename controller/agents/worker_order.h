@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Actions that an agent performs, as messages. A message is a function of the stored action, the
-// rows and the generation's port alone, so that a repetition after a restart of the controller says
-// the same; and made on the owner thread, so nothing is read for it.
+// rows and the generation's port alone, so a repetition after a restart of the controller is equal.
+// It is made on the owner thread, so making it reads nothing.
 //
-// What the nodes of a generation are told to start differs in very little, and the rest, with the
-// workload as JSON, is kept from one order to the next.
+// The orders for the nodes of a generation differ in very little. The rest, with the workload as
+// JSON, is kept from one order to the next.
 #pragma once
 
 #include <cstdint>
