@@ -12,15 +12,16 @@
 //   - it is further from the typical one than the others are from it: kSlowSpreads times the
 //     distance of a quarter of all below it, which are not slow even if half of the ranks are; and
 //     kSlowSpreads times the differences between the steps of a typical rank, by which its own
-//     median may be off. The first distance decides if all ranks differ, the second if there are few
+//     median may be off. The first distance decides if all ranks differ, the second if there are
+//     few
 //   - three quarters of its steps took longer than three quarters of the typical rank's, so one or
 //     two long steps are not enough
-//   - its extra time is worth kWorthShare of the round's shortest step, since a step may be long for
-//     other reasons: less does not slow the others down
+//   - its extra time is worth kWorthShare of the round's shortest step, since a step may be long
+//     for other reasons: less does not slow the others down
 //
-// A rank that was slow in kSlowRounds rounds in a row is named with its node: the rank if it is one,
-// otherwise the node. That ends when the node's ranks were all below kOverRatio in as many rounds in
-// a row; between the two nothing changes.
+// A rank that was slow in kSlowRounds rounds in a row is named with its node: the rank if it is
+// one, otherwise the node. That ends when the node's ranks were all below kOverRatio in as many
+// rounds in a row; between the two nothing changes.
 //
 // No rank is named in three cases: among fewer than kFewestRanks ranks, which show no usual time;
 // in the first kWarmUpSteps steps of a generation, in which memory is touched for the first time;
