@@ -112,7 +112,7 @@ class Controller final : public OwnerEffects {
   void damage(const core::LogEntry& told, const core::EventBody& found,
               const std::string& directory);
   bool claim_mirror_of(ActionId action, const core::Job& job);
-  // Whether the newest order of each job is still wanted.
+  // True while the newest order of a job is still wanted.
   using WantedOrders = std::map<JobId, std::shared_ptr<std::atomic<bool>>>;
   static std::function<bool()> begin(WantedOrders& orders, JobId job);
   static void interrupt(WantedOrders& orders, JobId job);
