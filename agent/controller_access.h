@@ -31,8 +31,8 @@ class ControllerAccess {
     int64_t attempt_ms = 0;
   };
   virtual Result<Dialled> connect(Patience& patience) = 0;
-  // Whether another controller has the job than in the last connect(). false if it cannot read the
-  // records.
+  // Returns whether another controller has the job than in the last connect(). false if it cannot
+  // read the records.
   virtual bool is_succeeded() const = 0;
   // The interval of that check.
   virtual int64_t look_every_ms() const = 0;

@@ -22,7 +22,7 @@
 
 namespace hpctl::holder {
 
-// Whether the file system with `path` is on this machine. An unknown one counts as shared.
+// Returns whether the file system with `path` is on this machine. An unknown one counts as shared.
 bool is_on_local_disk(const std::string& path);
 
 // Files that make up the running program: itself first, then its data files and what it has mapped

@@ -39,7 +39,7 @@ class ReportLog {
 
   // `exit_id`: of the exit record, which the holder then need not keep.
   void exited(v1::WorkerExited exited, uint64_t exit_id);
-  // Whether this exit has more information for the controller than that the worker ended as
+  // Returns whether this exit has more information for the controller than that the worker ended as
   // expected.
   bool is_news(const v1::WorkerExited& exited) const;
   // Each action is answered once; a repeated answer is dropped while the first one waits.
@@ -71,7 +71,7 @@ class ReportLog {
   void drop(uint64_t seq);
   // The end of the run of exits from `first` on that one message takes.
   Waiting::const_iterator end_of_run(Waiting::const_iterator first) const;
-  // Whether the answer to this action waits.
+  // Returns whether the answer to this action waits.
   bool has_answer(ActionKey key) const;
 
   const v1::AgentMessage envelope_;

@@ -61,7 +61,7 @@ struct ChaosReport {
   bool interrupted = false;
 };
 
-// Whether all planned faults were injected, found and survived.
+// Returns whether all planned faults were injected, found and survived.
 bool is_good(const ChaosReport& report);
 
 void print_chaos_header(const Terminal& terminal);

@@ -37,7 +37,7 @@ Result<SubmitDirectory> create_submit_directory(const HomePaths& paths, const st
 // jobs of two clusters, share one HPCTL_HOME.
 Outcome link_job(const HomePaths& paths, JobId job, const SubmitDirectory& directory);
 
-// Whether the id is a Slurm job's here, submitted or running.
+// Returns whether the id is a Slurm job's here, submitted or running.
 bool is_slurm_job(const HomePaths& paths, JobId job);
 // Ids of the Slurm jobs of this home, ascending.
 std::vector<JobId> slurm_jobs(const HomePaths& paths);

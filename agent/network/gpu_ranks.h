@@ -6,9 +6,9 @@
 // Two nodes agree over their connection (exchange.h), in frames of JSON; the one that dialled
 // begins:
 //
-//   {"gpus"}  →        how many ranks each has; those of the one that dialled come first
+//   {"gpus"}  →        how many ranks each has; the dialling node's ranks come first
 //           ←  {"gpus"}
-//   {"id"}    →        NCCL's unique id; without it, and with "error", nothing comes of the round
+//   {"id"}    →        NCCL's unique id; without it, and with "error", the round fails
 #pragma once
 
 #include <chrono>

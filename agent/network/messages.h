@@ -6,7 +6,7 @@
 //                           "nccl_trouble", "fabric", "fabric_trouble"}   when it has come
 //   coordinator → member   {"round", "way", "word", "address"}   "" = the peer comes to it
 //   member → coordinator   {"round", "bytes_per_s", "trouble", "wrong",
-//                           "network", "provider", "network_trouble",     what it received, by what
+//                           "network", "provider", "network_trouble",     its rate, its transport
 //                           "clock_ms"}    its wall clock when it had the order; Unix epoch
 //   coordinator → member   {"done": true}
 #pragma once

@@ -32,8 +32,8 @@ Result<std::string> read_beat(const std::string& job_dir);
 // True when the beat changes within kBeatWatchMs. Blocks the caller for as long, or until `enough`.
 Result<bool> beat_moves(const std::string& job_dir, const std::function<bool()>& enough);
 
-// Whether the `heard` nodes are most of `nodes`. With two halves, the one with the first node
-// counts.
+// Returns whether the `heard` nodes are most of `nodes`. With two halves, the one with the first
+// node counts.
 bool is_majority(const std::set<std::string>& heard, const std::vector<std::string>& nodes);
 
 }  // namespace hpctl

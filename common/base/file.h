@@ -62,8 +62,8 @@ Result<bool> path_exists(const std::string& path);
 // again.
 Result<bool> entry_exists(const std::string& path);
 
-// Whether this process can reach it now: for local files and for hints, never to decide that a
-// shared file is gone.
+// Returns whether this process can reach it now: for local files and for hints, never to decide
+// that a shared file is gone.
 bool is_accessible(const std::string& path);
 
 // Takes an exclusive flock on `path` (created 0600 when missing) without waiting; the lock lasts

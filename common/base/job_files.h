@@ -6,9 +6,9 @@
 //   JOBDIR/job.json   the job's spec with "uid" and "submit_key"
 //   JOBDIR/cluster    ClusterName of the Slurm that the job was submitted to, and a newline
 //   JOBDIR/token      64 hexadecimal digits and a newline, mode 0600
-//   JOBDIR/verdict    exit code of the job and its restart count; durable before any node is told
-//                     to end
-//   JOBDIR/environment  of the batch script, NAME=VALUE each with a NUL behind it; only where the
+//   JOBDIR/verdict    exit code of the job and its restart count; durable before any node gets the
+//                     order to end
+//   JOBDIR/environment  of the batch script, NAME=VALUE each followed by a NUL; only if the
 //                     controller runs outside of the job
 #pragma once
 

@@ -63,8 +63,8 @@ struct GenerationRecord {
   std::string job_uuid;  // made at submit; "" in records of releases before it
 };
 
-// Whether the job recorded that generation. Job numbers repeat in other homes, and on clusters that
-// start counting again.
+// Returns whether the job recorded that generation. Job numbers repeat in other homes, and on
+// clusters that start counting again.
 bool is_recorded_by(const GenerationRecord& record, uint64_t job, const std::string& job_uuid);
 bool of_same_job(const GenerationRecord& a, const GenerationRecord& b);
 
@@ -112,7 +112,7 @@ bool valid_by_lineage(const CheckpointRef& checkpoint, const std::vector<Generat
 // directory, and that is valid by lineage; "" = they know of none. It need not be there any more.
 std::string find_known_commit(const std::vector<GenerationRecord>& chain);
 
-// Whether the checkpoint is committed. A listing proves "no" (entry_exists() in file.h).
+// Returns whether the checkpoint is committed. A listing proves "no" (entry_exists() in file.h).
 Result<bool> has_manifest(const std::string& step_dir);
 
 // Checkpoints with a manifest in DIR, ascending by (step, generation), unfiltered.

@@ -24,7 +24,7 @@ class OomKills {
 
   // Counts up to now explain no later death.
   void forget();
-  // Whether the kernel has ended one more process than this was called for.
+  // Returns whether the kernel has ended one more process than this was called for.
   bool take_one();
   // "the kernel's OOM killer has ended a process here; its cgroup's memory limit is 8192 MiB"
   std::string describe() const;

@@ -11,9 +11,11 @@
 // The score of a machine is a sum of points, each halved every kLemonHalfLifeMs since its record:
 //
 //   hardware, check-failed   4    a verdict on the machine itself
-//   lost, hang               2    the machine was blamed; the network or the program may be at
-//   fault slow, unfit              1    it held the others up; a hook or check failed without a
-//   verdict worker                   0.5  a worker on it ended by itself
+//   lost, hang               2    the machine was blamed; the network or the program may be the
+//                                 cause
+//   slow, unfit              1    it slowed the others down; a hook or check failed without a
+//                                 verdict
+//   worker                   0.5  a worker on it ended by itself
 //
 // One job counts against one machine with its gravest record if that is a verdict, else with at
 // most 2 points, so a program that crashes every hour does not make a lemon of a node. check-passed

@@ -3,10 +3,10 @@
 // each other (docs/security.md). All are derived from one secret, 64 hexadecimal digits, so there
 // is no further file to keep, and none is missing in a job of an older release:
 //
-//   SECRET                      its owner; JOBDIR/token, or what a cluster controller gave out
+//   SECRET                      its owner; JOBDIR/token, or the cluster controller's for it
 //   agent.MAC                   an agent
-//   reader.UID.UNTIL.MAC        somebody who may look
-//   operator.UID.UNTIL.MAC      somebody who may look and give orders about nodes
+//   reader.UID.UNTIL.MAC        a user with read access
+//   operator.UID.UNTIL.MAC      a user with read access who may give orders about nodes
 //
 // MAC is HMAC-SHA-256 under the secret of "hpctl token " and the text before the last dot, in
 // hexadecimal digits. The bearer of one of these tokens can make no other, and cannot change its

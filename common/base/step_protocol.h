@@ -6,16 +6,16 @@
 //
 //   shim                          controller
 //   Hello                  ->
-//                          <-     Welcome           within kAnswerPatienceMs, else the shim does
-//                          without
-//                          <-     Start{1}          once every task of the step has said Hello
+//                          <-     Welcome           within kAnswerPatienceMs, else the shim goes on
+//                                                   without a controller
+//                          <-     Start{1}          once every task of the step has sent Hello
 //   Started                ->
-//   Progress, Progress…    ->                       once its program has told a step
+//   Progress, Progress…    ->                       once its program has reported a step
 //   Exited{1}              ->                       of any task
 //                          <-     Stop{1}           to every task
 //   Stopped{1}             ->
 //                          <-     Start{2}          a new generation; or Finish
-//   Stopped{N}             ->                       where Finish asked for stacks, and some are
+//   Stopped{N}             ->                       if Finish asked for stacks, and there are some
 //
 // Release may come at any time: the controller gives up control, and the task goes on as without
 // the plugin.

@@ -101,8 +101,8 @@ struct ModelSpec {
 
   // Width of a head.
   int64_t head_size() const { return head_dim > 0 || heads < 1 ? head_dim : dim / heads; }
-  // Whether some token of a sequence of `seq_len` does not attend to all tokens before it: the
-  // model has a window, and the sequence is longer than the window.
+  // Returns whether some token of a sequence of `seq_len` does not attend to all tokens before it:
+  // the model has a window, and the sequence is longer than the window.
   bool is_windowed(int64_t seq_len) const { return sliding_window > 0 && sliding_window < seq_len; }
   // Keys that a token of such a sequence attends to, at most, its own included.
   int64_t window(int64_t seq_len) const { return is_windowed(seq_len) ? sliding_window : seq_len; }

@@ -5,12 +5,12 @@
 //
 // A worker process is an incarnation; it can take part in many generations, one after another:
 //
-//   worker  Ready                          the engine is loaded, messages are heard from now on
+//   worker  Ready                          the engine is loaded, messages are read from now on
 //   worker  Joined{1}                      peers met, state loaded: the first step begins
-//   worker  PeerLost{1}                    where it sees that before it is told; it waits then
+//   worker  PeerLost{1}                    if it loses a peer before any order; it waits then
 //   node    Abort{1}                       while it trains, or waits
 //   worker  Aborted{1}                     training has halted, no peer waits for this rank
-//   node    Take{kProgressFd} + page       a generation has a page of its own
+//   node    Take{kProgressFd} + memfd      each generation has its own progress block
 //   node    Join{2} + workload as memfd    after every rank has answered or is gone
 //   worker  Joined{2}
 //   node    Finish                         instead of a Join

@@ -26,8 +26,8 @@ namespace hpctl {
 Result<v1::ClusterJob> admit_to_cluster(const std::string& cluster, v1::Admission admission,
                                         std::chrono::milliseconds timeout);
 
-// Whether the machine of one of the list accepts connections there, which it also does for a
-// process that gets no CPU time, or is stopped. Blocks for `patience`, besides the look-up of
+// Returns whether the machine of one of the list accepts connections there, which it also does for
+// a process that gets no CPU time, or is stopped. Blocks for `patience`, besides the look-up of
 // names.
 bool cluster_takes_connections(const std::string& cluster, std::chrono::milliseconds patience);
 

@@ -2,8 +2,8 @@
 // The caller's configuration for cluster controllers: the environment, else /etc/hpctl/cluster.conf
 // (under $HPCTL_SYSROOT), a line of NAME=VALUE each, comments begin with #:
 //
-//   HPCTL_CLUSTER=HOST:PORT,HOST:PORT    where they are
-//   HPCTL_CLUSTER_CA=FILE                whose certificates they must show
+//   HPCTL_CLUSTER=HOST:PORT,HOST:PORT    their addresses
+//   HPCTL_CLUSTER_CA=FILE                the certificates of their authorities
 //
 // kInvalidArgument names file and line. Any thread.
 #pragma once

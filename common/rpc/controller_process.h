@@ -32,8 +32,8 @@ std::shared_ptr<grpc::Channel> connect_controller(const HomePaths& paths);
 // kUnavailable when no controller answers GetVersion before the deadline. With `wait` an absent
 // controller is waited for, otherwise it is an answer at once.
 absl::Status ping_controller(grpc::Channel& channel, SteadyTime deadline, bool wait);
-// Whether a call failed because the peer did not prove by TLS that it is the controller; then
-// nothing of the call has left this process. gRPC has no code for it, only words.
+// Returns whether a call failed because the peer did not prove by TLS that it is the controller;
+// then nothing of the call has left this process. gRPC has no code for it, only words.
 bool is_unproven(const absl::Status& status);
 
 // A channel on which a controller has answered. Starts one when none does; `program` "" = the

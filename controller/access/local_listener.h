@@ -77,7 +77,7 @@ class LocalListener {
   std::thread thread_;
 };
 
-// Whether a process of `peer` may talk to a controller of `own`.
+// Returns whether a process of `peer` may talk to a controller of `own`.
 constexpr bool may_connect(uid_t peer, uid_t own) { return peer == own || peer == 0; }
 
 }  // namespace hpctl

@@ -30,8 +30,8 @@ namespace hpctl {
 class AgentLink final
     : public v1::AgentLink::WithRawCallbackMethod_Connect<v1::AgentLink::Service> {
  public:
-  // Whether earlier jobs blamed a node and its instance so much that it gets ranks last. Any
-  // thread.
+  // Returns whether earlier jobs blamed a node and its instance so much that it gets ranks last.
+  // Any thread.
   using IsLemon = std::function<bool(const std::string& node, const std::string& instance)>;
 
   AgentLink(const HomePaths& paths, const Gate& gate, OwnerLoop& loop, Liveness& liveness,

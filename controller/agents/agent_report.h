@@ -24,7 +24,7 @@ std::string find_report_problem(const v1::AgentMessage& message);
 std::optional<core::EventBody> make_event(const v1::AgentMessage& message,
                                           const core::State& state);
 
-// Whether it knows BeatEvery.
+// Returns whether it knows BeatEvery.
 bool beats_as_told(const v1::Register& agent);
 // "IP:PORT" where the node's holder can be probed; "" = it cannot be.
 std::string probe_address(const v1::Register& agent);

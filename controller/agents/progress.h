@@ -105,7 +105,7 @@ class ProgressTable {
   // For each silent node: the state of the ranks on nodes that report, and when it last trained.
   std::map<std::string, core::SilentNode> sight(JobId job, const std::set<std::string>& silent,
                                                 int64_t now_ms);
-  // Whether any of its ranks moved in the last `within_ms`.
+  // Returns whether any of its ranks moved in the last `within_ms`.
   bool has_moved(JobId job, Generation generation, int64_t within_ms, int64_t now_ms);
   // For the jobs whose nodes get another heartbeat interval from now on.
   std::vector<core::BeatOrder> take_beats(int64_t now_ms);

@@ -50,7 +50,8 @@ class OrderMaker {
   std::string workload_after_;
 };
 
-// Whether the node has no ranks and should be ready to get some: a spare of a job that trains.
+// Returns whether the node has no ranks and should be ready to get some: a spare of a job that
+// trains.
 bool stands_by(const core::State& state, const core::NodeKey& node);
 // Precondition: stands_by(). With a standby for each rank that a node has, where workers have any.
 v1::ControllerMessage make_stand_by(const core::NodeKey& node, const core::State& state,

@@ -4,7 +4,7 @@
 //
 //   service -> child   the order, once the job's row is durable. A child whose service has died
 //                      before sees the end of the stream and ends: nothing runs that no row knows.
-//   child -> service   the report: where it serves and by what it is known, or why it does not
+//   child -> service   the report: its address and certificate, or why it does not serve
 #pragma once
 
 #include <cstdint>

@@ -38,7 +38,7 @@ class FleetAnswers {
   using Jobs = std::function<std::vector<v1::ClusterJob>()>;
   // Evidence of jobs against machines, highest first.
   using Lemons = std::function<std::vector<FleetLemon>()>;
-  // Whether that user sees the jobs of all users; may ask a directory service.
+  // Returns whether that user sees the jobs of all users; may ask a directory service.
   using SeesAll = std::function<bool(uid_t uid)>;
 
   // `clock` outlives this.

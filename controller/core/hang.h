@@ -114,9 +114,9 @@ struct HangVerdict {
 
 HangVerdict judge_hang(JobSight job);
 
-// Whether judge_hang() may find anything, whatever the ranks report. `job` needs none of the ranks,
-// of which there may be very many. `quiet_ms`: since the newest change in the report of one of
-// them. `any_stopped`: the process of one of them is stopped.
+// Returns whether judge_hang() may find anything, whatever the ranks report. `job` needs none of
+// the ranks, of which there may be very many. `quiet_ms`: since the newest change in the report of
+// one of them. `any_stopped`: the process of one of them is stopped.
 bool may_hang(const JobSight& job, int64_t quiet_ms, bool any_stopped);
 
 // Lower case name; "starting" for numbers we do not know.

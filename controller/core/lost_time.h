@@ -28,7 +28,7 @@ void begin_steps(const Transition& t, Job& job);
 void end_loss(Job& job, int64_t at_ms);
 // A step of the present generation was completed.
 void count_step(Job& job, uint64_t step, int64_t at_ms);
-// Whether that step would end a loss.
+// Returns whether that step would end a loss.
 bool is_made_good(const Job& job, uint64_t step);
 // The waits of the present generation so far, before count_step(). False: that was known.
 bool count_waits(Job& job, const StepWaits& waits);

@@ -78,7 +78,7 @@ class StragglerWatch {
   Generation generation() const { return generation_; }
   // A repeated report is ignored. Precondition: 0 <= rank < world_size.
   void add(const RankStep& seen, const std::string& node);
-  // Whether a round is over, which judge() then ends.
+  // Returns whether a round is over, which judge() then ends.
   bool is_round_over() const;
   StragglerNews judge();
 

@@ -64,9 +64,9 @@ class ControllerMode {
   // Another controller has taken over; this one must not send or do anything any more. Any thread;
   // looks on a shared file system.
   virtual bool is_superseded() { return false; }
-  // Whether that is already known. Any thread.
+  // Returns whether that is already known. Any thread.
   virtual bool stands_back() const { return false; }
-  // Whether a job's end is more than its rows.
+  // Returns whether a job's end is more than its rows.
   virtual bool has_last_word() const { return false; }
   // After the commit and before any node is ordered to end; may come again. Not on the owner
   // thread; may block, and then the nodes wait.

@@ -10,7 +10,7 @@
 
 namespace hpctl {
 
-// Whether there are any for tensors there of this type.
+// Returns whether there are any for tensors there of this type.
 bool has_fused_rows(at::Device device, at::ScalarType type);
 
 // x: [..., dim], weight: [dim] -> as x
@@ -32,9 +32,9 @@ struct FusedLoss {
   at::Tensor entropy;    // no gradient passes through it
   at::Tensor objective;  // entropy + z_loss * the squares of the logarithms of sums
 };
-// Whether fused_cross_entropy() takes logits of this type there: kernels widen as they read,
-// whereas a copy of the logits in fp32, and its gradient, would be most of the loss's memory. A
-// CPU's do not read fp16.
+// Returns whether fused_cross_entropy() takes logits of this type there: kernels widen as they
+// read, whereas a copy of the logits in fp32, and its gradient, would be most of the loss's memory.
+// A CPU's do not read fp16.
 bool has_fused_loss(at::Device device, at::ScalarType type);
 // logits: [rows, vocab], targets: [rows] int64 -> sums over the rows that are counted (targets.h),
 // fp32 unless the logits are fp64. Backward writes their gradient over logits that an operation

@@ -21,7 +21,7 @@ namespace hpctl {
 inline constexpr std::string_view kLoraA = ".lora_A.weight";
 inline constexpr std::string_view kLoraB = ".lora_B.weight";
 
-// Whether a matrix of the model gets an adapter.
+// Returns whether a matrix of the model gets an adapter.
 bool is_lora_target(const LoraSpec& lora, std::string_view tensor);
 
 // One block for each layer.

@@ -30,7 +30,7 @@ struct PackedKernels {
 // LibTorch's where it has some that take heads as the model's, forward and backward, in this type
 // on this device; else null, and the log says why where it is a GPU that refuses.
 const PackedKernels* packed_kernels(const ModelSpec& model, at::ScalarType type, at::Device device);
-// Whether these do.
+// Returns whether these do.
 bool takes(const PackedKernels& kernels, const ModelSpec& model, at::ScalarType type,
            at::Device device);
 

@@ -16,8 +16,8 @@ inline constexpr const char* kBaseLabel = "lora.base";
 // compares weights without reading them: a block's checksum comes from its pieces, and is the same
 // however many ranks saved it (but not for a block in slices, which lie in another order).
 std::string base_checksum(const Manifest& manifest);
-// Whether adapters with this label were trained beside these weights. Also knows older labels,
-// which were the crc32c of the checksums of all pieces.
+// Returns whether adapters with this label were trained beside these weights. Also knows older
+// labels, which were the crc32c of the checksums of all pieces.
 bool is_base(const Manifest& manifest, const std::string& label);
 
 // kInvalidArgument: a checkpoint of another model, or of adapters. Data and seed may differ.

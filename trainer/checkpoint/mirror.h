@@ -39,7 +39,7 @@ struct MirrorCopyOrder {
 Result<uint64_t> copy_checkpoint(const std::string& from, const std::string& to,
                                  const std::string& name, const MirrorCopyOrder& order);
 
-// Whether both directories have this checkpoint with the same manifest.
+// Returns whether both directories have this checkpoint with the same manifest.
 Result<bool> is_copied(const std::string& from, const std::string& to, const std::string& name);
 
 // Removes copies without a manifest, except `kept`.
@@ -54,8 +54,8 @@ Result<std::optional<CheckpointRef>> latest_in_mirror(const std::string& mirror,
 
 // Writes mirror.json, or leaves it as it is.
 Outcome remember_first_place(const std::string& mirror, const std::string& first);
-// Whether `first` is the very directory that was mirrored, and not the mount point of an absent
-// mount.
+// Returns whether `first` is the very directory that was mirrored, and not the mount point of an
+// absent mount.
 Result<bool> is_first_place(const std::string& mirror, const std::string& first);
 
 // kInvalidArgument: both are one directory, or one is inside the other, by device and inode. A

@@ -20,7 +20,7 @@ namespace hpctl {
 Outcome check_shard_size(const std::string& step_dir, const ShardFile& file,
                          FileFault* fault = nullptr);
 
-// Whether a block is stored in slices: then read_slices() reads it.
+// Returns whether a block is stored in slices: then read_slices() reads it.
 bool is_sliced(const Manifest& manifest, int32_t block);
 
 // The stored pieces that share elements with `range` of a block and kind, in order. For a block

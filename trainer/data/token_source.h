@@ -41,7 +41,7 @@ class TokenSource {
   virtual Outcome read(uint64_t begin, std::span<int64_t> out) = 0;
 };
 
-// Whether the path of a job's data is the prefix of an indexed dataset rather than text.
+// Returns whether the path of a job's data is the prefix of an indexed dataset rather than text.
 Result<bool> is_prepared(const std::string& path);
 
 // The files that job.yaml's data.path names: a text file, a directory of text files, or the prefix

@@ -51,8 +51,8 @@ enum class Bf16Products { kWidened, kMatrixUnits };
 
 // "widened", "matrix_units".
 const char* to_word(Bf16Products products);
-// Whether the processor multiplies tiles of bf16 (AMX), beside the AVX-512 that the kernels for it
-// use, and the system's kernel lets this process do so: it is asked once.
+// Returns whether the processor multiplies tiles of bf16 (AMX), beside the AVX-512 that the kernels
+// for it use, and the system's kernel lets this process do so: it is asked once.
 bool has_bf16_matrix_units();
 // kMatrixUnits where there are any, and `max_isa`, as above, does not name an instruction set
 // without them.

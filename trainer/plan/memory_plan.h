@@ -73,11 +73,11 @@ int32_t shard_count(const PlanSetting& setting);
 // Each worker has one more slot of its own and two for a peer's copies: no other rank has the same
 // part, and the state is in host memory.
 bool keeps_copies(const PlanSetting& setting);
-// Whether gathered parameters, and unsharded gradients, of all blocks stay for the whole step;
-// parameters of a frozen model then for all steps.
+// Returns whether gathered parameters, and unsharded gradients, of all blocks stay for the whole
+// step; parameters of a frozen model then for all steps.
 bool keeps_parameters(const TrainSpec& train);
 bool keeps_gradients(const TrainSpec& train);
-// Whether a layer (from 0) runs forward once more in the backward pass.
+// Returns whether a layer (from 0) runs forward once more in the backward pass.
 bool is_recomputed(const TrainSpec& train, int64_t layer);
 // The parts that leave a GPU for host memory (memory.offload); parameters never without the
 // optimizer.

@@ -15,15 +15,15 @@ namespace hpctl {
 inline constexpr char kReplaceReason[] = "Action:Replace";
 inline constexpr char kRebootReason[] = "Action:Reboot";
 
-// Whether there is a request to replace or reboot this node; to reboot it. A node that is back may
-// still show the reason: Slurm 24.11 keeps it until the next job gets the node.
+// Returns whether there is a request to replace or reboot this node; to reboot it. A node that is
+// back may still show the reason: Slurm 24.11 keeps it until the next job gets the node.
 bool is_recovery_requested(const SlurmNode& node);
 bool is_reboot_requested(const SlurmNode& node);
 
 // slurmd was silent for SlurmdTimeout. An operator who takes a node down gives another reason.
 bool is_given_up(const SlurmNode& node);
 
-// Whether the node was taken out of service for a reason of the site ("ticket 7").
+// Returns whether the node was taken out of service for a reason of the site ("ticket 7").
 bool has_foreign_reason(const SlurmNode& node);
 
 enum class ReplacementStep {
