@@ -5,9 +5,8 @@
 //   delay   messages within kDelaysLastMs of the order, in both directions, are delivered kDelayMs
 //           later; later messages do not overtake them.
 //   lose    messages within kLossMs of the order, in both directions, are lost, and so is the end
-//   of
-//           the stream: neither side notices it. Then the stream breaks, as with TCP: a connection
-//           that loses some messages and keeps later ones does not exist.
+//           of the stream: neither side notices it. Then the stream breaks, as with TCP: a
+//           connection that loses some messages and keeps later ones does not exist.
 //
 // Own thread only; the caller looks again at next_deadline_ms().
 #pragma once
