@@ -208,8 +208,8 @@ void Agent::on_exit(const holder::Exited& exit) {
   v1::WorkerExited exited = to_message(exit);
   if (exited.last_step() == 0) exited.set_last_step(pages_.step_of(exit.incarnation));
   explain_exit(exited, place_);
-  // Its page still holds the last step and loss, which are newer than the last heartbeat. Of one
-  // that stays for the next generation only the step counts, which the report has.
+  // Its progress block still holds the last step and loss, which are newer than the last heartbeat.
+  // For a process that stays for the next generation only the step counts, which the report has.
   if (session_.is_open() && (exit.stays == 0 || reports_.is_news(exited))) heartbeat();
   if (const auto commit = pages_.committed(exit.generation, exit.checkpoint_step)) {
     reports_.committed(*commit);
@@ -345,7 +345,7 @@ void Agent::on_stand_by(const v1::StartWorkers& like) {
   if (preparation_.is_ready(like, ready)) ready(like, {});
 }
 
-// Without a controller it is lost: the next one has the node prepared anew.
+// Without a controller the report is lost: the next controller has the node prepared again.
 void Agent::tell_unfit(const Unfitness& unfit) {
   log_warning("this spare is unfit: " + unfit.reason);
   if (!session_.is_open()) return;

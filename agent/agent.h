@@ -3,8 +3,8 @@
 //
 // One thread. It takes the controller's actions to the supervisor (agent/core/supervisor.h), the
 // supervisor's decisions to the holder, the holder's events to the controller as durable reports,
-// and reads the workers' progress pages for heartbeats. Everything that must outlive it is in the
-// holder before it is said to anyone, so it may be killed at any instruction.
+// and reads the workers' progress blocks for heartbeats. It stores everything that must outlive it
+// in the holder before it sends it anywhere, so it may be killed at any instruction.
 //
 // Without a controller training goes on; the agent tries to reach one, after a while starts one
 // (controller_access.h), and after the orphan timeout ends the node.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the holder remembers for the agent proper, which may die at any instruction: each new one is
-// told all that those before it knew. That is which generations the node has seen and which were
-// ended, who of the newest one has ended, the exits that no report covers yet, and the reports that
-// no controller has acknowledged (agent/holder_protocol.h has the messages). Values only.
+// The holder's memory for the agent proper, which may die at any instruction: each new one gets
+// everything that earlier ones knew. That is which generations the node has seen and which were
+// ended, which workers of the newest one have ended, the exits that no report covers yet, and the
+// reports that no controller has acknowledged (agent/holder_protocol.h has the messages). Values
+// only.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ class AgentMemory {
   void ended_through(uint64_t generation);
   // A worker has ended: numbers its exit and keeps it until a report covers it.
   const Exited& keep(Exited exit);
-  // What it was, of one with a rank; counts where it was of the newest generation.
+  // The last state of a process with a rank; it counts if it was of the newest generation.
   void ended(const WorkerState& worker);
   void keep(KeepReport report);
   void drop(const DropReport& report) { reports_.erase(report.seq); }

@@ -71,7 +71,7 @@ inline HomePaths paths_of(const Arguments& arguments) {
   return HomePaths::of_job(job_dir->second, job_of(arguments), arguments.at("--node"));
 }
 
-// Whether this hpagent runs from a local copy.
+// Returns whether this hpagent runs from a local copy.
 inline bool is_copy(const Arguments& arguments) { return arguments.contains("--programs"); }
 
 }  // namespace hpctl::agent

@@ -18,7 +18,8 @@ class BeatTimes {
     every_ms_ = often_ms_;
     due_ms_ = now_ms;
   }
-  // All that are told to beat seldom are told so at once, and are not to beat all at once.
+  // All agents get a longer interval at the same moment, and must not send their heartbeats at
+  // once.
   void told(int64_t interval_ms, Rng& rng, int64_t now_ms) {
     if (interval_ms <= 0) return;
     const bool is_seldomer = interval_ms > every_ms_;
@@ -28,7 +29,7 @@ class BeatTimes {
     }
     every_ms_ = interval_ms;
   }
-  // What a heartbeat carries or takes along has changed.
+  // The content of a heartbeat, or a message that leaves with it, has changed.
   void soon(int64_t now_ms) { due_ms_ = std::min(due_ms_, now_ms + often_ms_); }
   void at_once() { due_ms_ = 0; }
   void sent(int64_t now_ms) { due_ms_ = now_ms + every_ms_; }

@@ -22,7 +22,7 @@ constexpr auto kProbePatience = std::chrono::milliseconds(300);
 constexpr auto kClusterTimeout = std::chrono::seconds(3);
 // An agent hears so of a refusal. That the successor serves, it finds in the job's directory.
 constexpr uint32_t kRefusalPatienceMs = 500;
-// How often a cluster controller is asked about one epoch: twice, or four times where it is busy.
+// How often to ask a cluster controller about one epoch: twice, or four times if it is busy.
 constexpr int kPatience = 4;
 constexpr int kCostOfAnswer = 2;  // or of silence
 constexpr int kCostOfBusy = 1;
@@ -86,11 +86,12 @@ class JobAccess final : public ControllerAccess {
   int64_t look_every_ms() const override { return Patience::look_every_ms(nodes_); }
   StartPlan start_plan() const override { return plan_; }
   int64_t orphan_timeout_ms() const override { return orphan_timeout_ms_; }
-  // A cluster controller is asked first, since the job's may only be gone for a moment, and twice
-  // about each, since one that was just cut off looks alive for a while: its beat moves until it
-  // has missed its nodes. Likewise one that does not answer in time although its machine takes
-  // connections: it may only have had no turn. If nobody has followed by then, this node does. One
-  // that has too much to do, as after the loss of another head node, is asked more often.
+  // A cluster controller is asked first, since the job's controller may only be gone for a moment.
+  // It is asked twice about each, because a controller that was just cut off looks alive for a
+  // while: its beat moves until it has missed its nodes. The same holds for a cluster controller
+  // that does not answer in time although its machine accepts connections: it may only have got no
+  // CPU time. If no successor appears by then, this node starts one. An overloaded service, as
+  // after the loss of another head node, is asked more often.
   Outcome start() override {
     if (std::exchange(asked_about_, epoch_) != epoch_) patience_ = kPatience;
     if (patience_ > 0) {

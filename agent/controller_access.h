@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How an agent reaches its controller and what it does where none answers: on the local backend the
-// one of the home, over its socket; on a cluster the newest of the job, over TCP, which is looked
-// up again for each attempt, and may have a successor on this node.
+// How an agent reaches its controller, and its reaction if none answers. On the local backend it is
+// the controller of the home, over its socket. On a cluster it is the newest controller of the job,
+// over TCP, which is looked up again for each attempt, and may have a successor on this node.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -24,21 +24,22 @@ class ControllerAccess {
   ControllerAccess& operator=(const ControllerAccess&) = delete;
 
   // A lazy channel, and how long the attempt to connect it may take by that patience.
-  // kFailedPrecondition: the job has ended and nobody will ever answer; other errors may pass.
+  // kFailedPrecondition: the job has ended and no controller will ever answer; other errors may be
+  // transient.
   struct Dialled {
     std::shared_ptr<grpc::Channel> channel;
     int64_t attempt_ms = 0;
   };
   virtual Result<Dialled> connect(Patience& patience) = 0;
-  // Whether another controller has the job than the one of the last connect(). What it cannot read
-  // it does not know of.
+  // Returns whether another controller has the job than in the last connect(). false if it cannot
+  // read the records.
   virtual bool is_succeeded() const = 0;
-  // How often that is to be looked at.
+  // The interval of that check.
   virtual int64_t look_every_ms() const = 0;
-  // Of the last connect().
+  // For the last connect().
   virtual StartPlan start_plan() const = 0;
-  // How long the job allows an agent to be without any controller, which a Welcome repeats. Of the
-  // last connect(); before it, and where that could not read it, what a job allows by default.
+  // How long the job allows an agent to be without any controller, which a Welcome repeats. For the
+  // last connect(); before it, and if that could not read it, the default.
   virtual int64_t orphan_timeout_ms() const = 0;
   // Starts a controller and waits until it serves, at most some seconds.
   virtual Outcome start() = 0;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's time with its controller, whichever that is at the moment: when a connection to one
-// is tried, when a stream that says nothing is taken for dead, when a controller is started because
-// none can be reached, and when the node has been without one for too long. How one is reached and
-// started, controller_access.h knows; what is said is for the agent.
+// The agent's connection to its current controller: when it tries to connect, when a silent stream
+// counts as dead, when it starts a controller because it can reach none, and when the node has been
+// without one for too long. controller_access.h reaches and starts controllers; the agent handles
+// the messages.
 //
 //   no stream ──connect──► registered ──Welcome──► open ──┐
 //       ▲  pause (Backoff)     │ no Welcome, another       │ closed, reports not acknowledged,
 //       └──────────────────────┴── controller has the job ─┴── cut on purpose
 //
-// What reads the job's directory, or waits for a controller to start, runs in a thread beside the
-// agent's (side_task.h), one at a time: the agent has a liveness deadline, and the file server need
-// not answer.
+// Code that reads the job's directory, or waits for a controller to start, runs in a thread beside
+// the agent's (side_task.h), one task at a time: the agent has a liveness deadline, and the file
+// server need not answer.
 //
 // Own thread only: the agent calls read() and on_time() when the eventfd rings, and on_time() at
 // due_ms().
@@ -61,19 +61,19 @@ class ControllerSession {
   // Precondition of these two: is_open(), or a message of the stream is being handled.
   void send(const v1::AgentMessage& message) { link_->send(message); }
   TroubledLink& link() { return *link_; }  // for faults on purpose
-  // Whoever has it must acknowledge it in time; without a session it is not sent.
+  // The controller must acknowledge it in time; without a session it is not sent.
   void send_report(const v1::AgentMessage& message);
 
   void welcomed(const v1::Welcome& welcome);
-  // Whether reports wait for another acknowledgement.
+  // `more_wait`: other reports wait for their acknowledgement.
   void acknowledged(bool more_wait);
   // A step was completed, which takes every rank of the job.
   void trained(int64_t now_ms) { orphan_.trained(now_ms); }
-  // A fault on purpose: nobody is reached for so long.
+  // An injected fault: for this long no controller is reached.
   void cut(int64_t duration_ms) { cut_until_ms_ = clock_.monotonic_ms() + duration_ms; }
 
   void read();
-  // What was delayed on purpose, and is due.
+  // Reads messages that an injected fault delayed and that are due.
   void read_delayed(int64_t now_ms);
   // `needs_controller`: one is started where there is none.
   std::optional<Hopeless> on_time(int64_t now_ms, bool needs_controller);

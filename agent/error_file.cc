@@ -54,7 +54,7 @@ bool tells_lost_peer(std::string_view cause) {
   });
 }
 
-// Who recorded an error of its own and then exited was not ended by the order that came meanwhile.
+// A process that recorded an error and then exited was not ended by the order that came meanwhile.
 void explain_exit(v1::WorkerExited& exited, const NodePlace& place) {
   if (exited.exit_code() == 0) return;
   const std::string cause =

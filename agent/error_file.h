@@ -22,8 +22,8 @@ Outcome prepare_error_file(const NodePlace& place, uint64_t generation, int32_t 
 // The cause of death in one line; "" when the program wrote none that can be understood.
 std::string read_error_file(const std::string& path);
 
-// Whether the words of a dying program say that another rank went away first: then they tell a
-// consequence.
+// Returns whether the words of a dying program say that another rank went away first: then they
+// describe a consequence.
 bool tells_lost_peer(std::string_view cause);
 
 // Puts into `exited` what the program itself recorded of its end, which says more than its last

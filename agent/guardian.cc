@@ -16,7 +16,7 @@ constexpr int64_t kLastSweepTimeoutMs = 10'000;
 }  // namespace
 
 int run_guardian(const std::string& boot_id) {
-  // Whoever ends a whole session or terminal must not end the one that cleans up.
+  // A signal to a whole session or terminal must not end the cleanup.
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGPIPE}) ::signal(signal, SIG_IGN);
   [[maybe_unused]] const Outcome locked = lock_memory();  // the holder has said why not
   char byte = 0;

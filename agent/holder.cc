@@ -105,7 +105,7 @@ class Holder {
   int run();
 
  private:
-  // What keeps the node alive.
+  // The parts that keep the node alive.
   void open_probe_port();
   Outcome start_guardian();
   Outcome start_agent();
@@ -304,8 +304,8 @@ void Holder::on_signal() {
   }
 }
 
-// Ended children, whoever they are: also those that a worker left behind and that came to us,
-// because the holder is their subreaper.
+// Any ended children: also orphans of a worker, which come to us because the holder is their
+// subreaper.
 void Holder::reap_children() {
   for (;;) {
     siginfo_t info{};
@@ -328,7 +328,7 @@ void Holder::reap_children() {
 
 void Holder::read_agent() {
   while (agent_socket_) {
-    // Whoever is gone takes nothing more; what it had sent counts.
+    // A peer that is gone takes nothing more; its sent messages count.
     const bool flushed = agent_socket_->flush().ok() && !agent_socket_->has_queued();
     if (flushed) loop_.change(agent_socket_->fd(), EPOLLIN);
     auto packet = agent_socket_->receive();
@@ -543,7 +543,7 @@ int run_holder(const HolderOptions& options) {
   if (const auto started = logs.start(OwnLog::kThroughWriter); !started.ok()) {
     log_error(started.error().message);
   }
-  // Agent and guardian do the same; the reason is said once.
+  // Agent and guardian do the same; the reason is logged once.
   if (const auto locked = lock_memory(); !locked.ok()) log_info(locked.error().message);
   const int exit_code = hold_node(options, logs);
   wait_for_successor_here(options.paths, options.node);

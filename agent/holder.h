@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The holder: the first process of a node. Small, std-only, single-threaded: what it does not do
-// cannot go wrong in it. It spawns the workers, keeps their shared memory and logs, remembers what
-// the agent proper must not forget (agent/holder_protocol.h), and starts the agent proper again
-// when that dies, so that an agent's crash does not disturb training.
+// The holder: the first process of a node. It is small, std-only and single-threaded, so little can
+// go wrong in it. It spawns the workers, keeps their shared memory and logs, stores the state that
+// the agent proper must not lose (agent/holder_protocol.h), and restarts the agent proper when that
+// dies, so an agent's crash does not disturb training.
 //
 // When the holder itself dies, its children die with it: the workers and the agent proper by
-// PDEATHSIG, which is bound to the holder's main and only thread; what the workers started by the
-// guardian (agent/guardian.h).
+// PDEATHSIG, which is bound to the holder's main and only thread; the guardian ends the descendants
+// of workers (agent/guardian.h).
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's end of the socket to its holder, and the signs of life that go over it in both
-// directions: a hung agent is replaced by the holder, and a holder that answers no more could
-// neither stop nor start anything, so its death frees the node.
+// directions. The holder replaces a hung agent. A holder that no longer answers could neither stop
+// nor start anything, so its death frees the node.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the holder tells a new agent first: all that earlier agents of this node knew.
+// The holder's first messages to a new agent: everything that earlier agents of this node knew.
 #pragma once
 
 #include <utility>

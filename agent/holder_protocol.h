@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holder and agent proper say to each other over a SOCK_SEQPACKET pair. One packet is one
+// The messages between holder and agent proper over a SOCK_SEQPACKET pair. One packet is one
 // message: u8 kind, then the fields in the order of the struct (common/base/packet.h). At most
-// kMaxPacketBytes (packet_socket.h). A descriptor, where a message has one, travels beside it by
+// kMaxPacketBytes (packet_socket.h). If a message has a descriptor, it travels beside it by
 // SCM_RIGHTS.
 //
-// The holder outlives the agent proper, so it keeps what must not be lost with it: boot id, highest
+// The holder outlives the agent proper, so it keeps the state that must survive: boot id, highest
 // generation, running workers, exit records, and the reports the controller has not acknowledged
-// (as opaque bytes). A packet that was sent is in the holder's queue even if the sender dies at
-// once; what the agent wants kept, it therefore sends here first and to the controller second.
+// (as opaque bytes). A sent packet is in the holder's queue even if the sender dies at once. So the
+// agent sends state that must survive here first and to the controller second.
 //
-// A new agent gets: Hello, WorkerState for each process that is there and for each of the newest
+// A new agent gets: Hello, WorkerState for each live process and for each process of the newest
 // generation that has ended, StoredReport for each unacknowledged report in order, Exited for each
 // exit that no report covers, HelloEnd. From then on events come as they happen.
 #pragma once
@@ -39,9 +39,9 @@ struct AcceptGeneration {
   uint64_t generation = 0;
 };
 // Answered by WorkerState or SpawnFailed. Refused while a worker takes part in a lower generation.
-// Where a process of the built-in trainer idles, it joins instead of a new one: that of the same
-// local rank, which has its state, before a standby. With rank -1: a standby, of the trainer with
-// no workload, of a command with agent/python_standby.py.
+// An idle process of the built-in trainer joins instead of a new one: first the process of the same
+// local rank, which has its state, then a standby. With rank -1 it starts a standby: for the
+// trainer with no workload, for a command with agent/python_standby.py.
 struct Spawn {
   uint64_t generation = 0;
   int32_t rank = 0;
@@ -64,9 +64,9 @@ struct Kill {
   uint32_t abort_ms = 0;
   uint8_t stacks = 0;
 };
-// Keep a report until acknowledged. In the same breath (one packet: all or nothing) drops the exit
-// record the report covers and notes the newest commit and bad step reported, so that no crash of
-// the agent makes it report any of them again.
+// Keep a report until acknowledged. In one packet (all or nothing) it also drops the exit record
+// that the report covers and notes the newest reported commit and bad step, so no crash of the
+// agent makes it report any of them again.
 struct KeepReport {
   uint64_t seq = 0;
   uint64_t covers_exit = 0;  // Exited::exit_id; 0 = none
@@ -85,8 +85,8 @@ struct End {
   uint32_t grace_ms = 0;
   std::string reason;
 };
-// A fault on purpose to that worker, if it is there still: its signal to the process group, or its
-// process is told to bring it about.
+// An injected fault for that worker, if it still exists: a signal to its process group, or a
+// message to its process to inject the fault itself.
 struct Strike {
   uint64_t incarnation = 0;
   std::string fault;  // a word of common/base/injected_fault.h
@@ -112,7 +112,7 @@ struct Hello {
   uint64_t bad_step_number = 0;
   uint32_t probe_port = 0;  // agent/probe_port.h; 0 = it has none
 };
-// What a process has to do with the generation that WorkerState names.
+// The relation of a process to the generation that WorkerState names.
 enum class WorkerPart : uint8_t {
   kEnded,   // it was in it; there is no process any more
   kMember,  // is in it

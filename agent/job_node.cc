@@ -19,7 +19,8 @@ namespace hpctl::holder {
 namespace {
 
 // The controller bounds its end itself: up to 30 s for a node that does not answer (and its hooks),
-// 10 s for the batch script, 2 min for slurmctld. Left behind, nobody ends the allocation.
+// 10 s for the batch script, 2 min for slurmctld. If it is left behind, no process ends the
+// allocation.
 constexpr int kSuccessorPatienceMs = 600'000;
 
 }  // namespace

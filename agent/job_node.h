@@ -8,10 +8,10 @@
 
 namespace hpctl::holder {
 
-// Takes the job's environment where the node was started from outside of the job
-// (common/base/job_files.h), makes the node's places, on local disk and in the job's directory,
-// which nobody has made yet, and sends stdout and stderr to the node's log, where people look; the
-// step's own output keeps what was said before. `paths` are HomePaths::of_job.
+// Takes the job's environment if the node was started from outside of the job
+// (common/base/job_files.h), creates the node's directories that do not exist yet, on local disk
+// and in the job's directory, and sends stdout and stderr to the node's log, where people look; the
+// step's own output keeps earlier lines. `paths` are HomePaths::of_job.
 Outcome prepare_job_node(const HomePaths& paths, JobId job, const std::string& node);
 
 // After the node has ended: Slurm ends whatever a step has left when its tasks have exited, and a

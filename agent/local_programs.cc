@@ -115,7 +115,7 @@ Result<UniqueFd> lock_shared(const std::string& directory) {
   return lock;
 }
 
-// What nobody runs from, and what a process that was killed left half-done.
+// Removes copies without users, and unfinished ones of killed processes.
 void remove_unused(const std::string& base, const std::string& but) {
   const auto names = list_directory(base);
   if (!names.ok()) return;
@@ -151,7 +151,7 @@ Result<std::vector<std::string>> files_of_running_program() {
   const std::string root = path.parent_path().parent_path().string();
   HP_TRY_ASSIGN(const std::string maps, read_file("/proc/self/maps"));
   std::vector<std::string> files = {program};
-  // What the agent reads of the release (agent/machine_environment.h).
+  // The files of the release that the agent reads (agent/machine_environment.h).
   for (const std::string& directory : {path.parent_path().string(), root + "/share/hpctl"}) {
     for (const char* name : {"/environment.json", "/instances.json"}) {
       HP_TRY_ASSIGN(const bool is_there, path_exists(directory + name));
@@ -164,7 +164,7 @@ Result<std::vector<std::string>> files_of_running_program() {
     const size_t begin = line.find('/');
     if (begin == std::string::npos) continue;
     const std::string file = line.substr(begin);
-    // Of a program in /usr/bin the system's libraries are not of the release.
+    // For a program in /usr/bin, the system's libraries do not belong to the release.
     const bool is_ours = root.size() > 1 && root != "/usr" && file.starts_with(root + "/");
     if (is_ours && seen.insert(file).second) files.push_back(file);
   }
@@ -178,7 +178,8 @@ Result<LocalCopy> copy_programs(const std::vector<std::string>& files, const std
   const UniqueFd turn(::open(base.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!turn.valid() || ::flock(turn.get(), LOCK_EX) != 0) return errno_error("cannot lock " + base);
   if (!verify(plan, directory).ok()) {
-    // A cleaner of /tmp may have taken a part. Whoever runs from the rest keeps what it has open.
+    // A cleaner of /tmp may have removed a part. A process that runs from the rest keeps its open
+    // files.
     HP_TRY(remove_tree(directory));
     HP_TRY(make_copy(plan, directory));
   }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A node-local copy of the running program, where its own file is on a file server. A page fault
-// in its text would otherwise wait for that server, and a holder that waits is taken for hung.
+// A node-local copy of the running program, if its own file is on a file server. A page fault in
+// its text would otherwise wait for that server, and a holder that waits counts as hung.
 //
 //   /tmp/hpctl-UID/programs/ID/bin/hpagent    as RELEASE/bin/hpagent
 //                          /ID/lib/...        libraries of the release, where it has its own
 //
 // ID is a hash over the bytes of all files, so jobs of one user and one release share a copy. Every
 // start compares the copy with the original. A process that runs from a copy keeps a shared lock on
-// its directory. Who makes a copy removes those that nobody has locked.
+// its directory. A process that makes a copy removes copies without a lock.
 //
-// Only hpagent is copied, which is holder, agent and guardian. Whatever else it starts has no
-// liveness deadline of its own and stays where it is (decision 0304).
+// Only hpagent is copied, which is holder, agent and guardian. The other programs that it starts
+// have no liveness deadline and stay where they are (decision 0304).
 #pragma once
 
 #include <optional>
@@ -22,8 +22,7 @@
 
 namespace hpctl::holder {
 
-// Whether the file system with `path` is one that lies on this machine. One that is not known
-// counts as shared.
+// Returns whether the file system with `path` is on this machine. An unknown one counts as shared.
 bool is_on_local_disk(const std::string& path);
 
 // Files that make up the running program: itself first, then its data files and what it has mapped

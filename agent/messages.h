@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happened on the node, in the words of the wire contract.
+// Events of the node, in the words of the wire contract.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace hpctl::agent {
 
-// What every message of a life of the node begins with.
+// The beginning of every message of a session of the node.
 v1::AgentMessage envelope(uint64_t job, const std::string& node, const std::string& boot_id);
 
-// Who the node is; `address`: where other nodes reach it, "" = nowhere.
+// Identifies the node; `address`: where other nodes reach it, "" = nowhere.
 v1::Register to_message(const NodeFacts& facts, const holder::Hello& hello,
                         const std::string& address);
-// What the holder remembers of earlier lives of the agent.
+// The holder's memory of earlier agents.
 Reported reported_before(const holder::Hello& hello);
 ActionKey key_of(const v1::StartWorkers& start);
 v1::WorkerExited to_message(const holder::Exited& exit);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an agent says about the machine it is on.
+// An agent's description of its machine.
 #pragma once
 
 #include <map>

@@ -15,7 +15,7 @@ namespace hpctl::holder {
 namespace {
 
 constexpr int kLookAgainMs = 10;
-// What an agent needs to hear that its life was given up, and to tell its holder.
+// The time that an agent needs to learn that its session was given up, and to notify its holder.
 constexpr int64_t kNewsMs = 5'000;
 constexpr char kEnding[] = " ending";
 
@@ -42,7 +42,7 @@ Outcome write_words(const UniqueFd& lock, const std::string& words, const std::s
 }  // namespace
 
 Result<std::optional<UniqueFd>> take_node_lock(const std::string& path, const UniqueFd& stop) {
-  // Of a job of its own it is the directory of the sockets, which must be private.
+  // For a local job it is the directory of the sockets, which must be private.
   HP_TRY(make_directories(std::filesystem::path(path).parent_path().string(), 0700));
   const SystemClock clock;
   int64_t lives_until_ms = clock.monotonic_ms() + kNewsMs;

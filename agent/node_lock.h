@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The lock by which one holder at a time is the node.
 //
-// A holder whose node ends keeps the lock until nothing of the node is left, and says so in the
-// file: its workers may take minutes to die. Whoever is to be the node next waits for that, because
-// a holder that does not come up would be taken for a broken node.
+// A holder whose node ends keeps the lock until all processes of the node are gone, and writes that
+// into the file: its workers may take minutes to die. The next holder of the node waits for that,
+// because a holder that does not come up would be taken for a broken node.
 #pragma once
 
 #include <optional>

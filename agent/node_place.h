@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which node of which job this is, and where its files are.
+// Identifies the node and its job, and the places of its files.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ struct NodePlace {
   std::string node;
   std::string job_directory;      // working directory of the workers
   std::string program_directory;  // where hptrain is
-  // Of this job on this node, on a local disk: what the agent itself reads and writes. The agent
-  // has a liveness deadline, so it touches no path of the job's directory. Removed when the node
-  // ends.
+  // A directory of this job on this node, on a local disk, with the files that the agent itself
+  // reads and writes. The agent has a liveness deadline, so it touches no path of the job's
+  // directory. Removed when the node ends.
   std::string local_directory;
-  // What the machine calls for, set where the user set none (agent/machine_environment.h).
+  // Variables that the machine needs, set if the user set none (agent/machine_environment.h).
   std::map<std::string, std::string> machine_variables = {};
 
   std::string progress_directory() const { return local_directory + "/progress"; }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a node does around a job: preflight checks and `hooks: pre` before its first workers,
-// `hooks: post` after its last.
+// A node's steps around a job: preflight checks and `hooks: pre` before its first workers, `hooks:
+// post` after its last.
 //
-// A life of the node is prepared once; the mark is a file with the boot id on a local disk, so that
-// an agent that was restarted knows. Where a worker has failed (`suspect`) the checks are made
-// again before the next generation: a program does not say whether it or the machine is to blame.
-// Until it is there, StartWorkers waits: the newest one is kept, and is carried out, or answered
-// with what went wrong, when the steps are through.
+// A session of the node is prepared once; a file with the boot id on a local disk records it for a
+// restarted agent. If a worker has failed (`suspect`), the checks run again before the next
+// generation: a program does not say whether it or the machine is to blame. StartWorkers waits
+// until the preparation is complete: the newest one is kept, and is carried out, or answered with
+// the error, when the steps are through.
 #pragma once
 
 #include <functional>

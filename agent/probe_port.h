@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a controller sees, without the agent proper, whether this node still has its holder: a TCP
-// socket of the holder on which nothing is said. The kernel answers a connection as long as the
-// process has the socket, however busy the machine is, and refuses it once the process is gone. A
-// stopped holder is answered for as well: that one the agent proper finds (agent/holder_link.h).
+// Shows a controller, without the agent proper, whether this node still has its holder: a TCP
+// socket of the holder that carries no data. The kernel answers a connection as long as the process
+// has the socket, however busy the machine is, and refuses it once the process is gone. It also
+// answers for a stopped holder, which the agent proper finds (agent/holder_link.h).
 #pragma once
 
 #include <cstdint>

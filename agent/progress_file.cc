@@ -85,7 +85,7 @@ void remove_progress_file(const std::string& directory, uint64_t generation, int
   ::rmdir(directory.c_str());  // only the last one can
 }
 
-// Anybody may set a file's time to anything, also to what nanoseconds cannot count.
+// Any process may set a file's time to any value, even to one that nanoseconds cannot count.
 ProgressFile::Time ProgressFile::time_of(const timespec& time) {
   constexpr auto kLatest =
       std::chrono::floor<std::chrono::seconds>(std::chrono::nanoseconds(kMaxUnixNs));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// HPCTL_PROGRESS_FILE: how a program that is not the built-in trainer tells its step. It writes
-// lines "STEP [TOKENS]" there, one after each optimizer step; the last complete line counts. STEP
-// is a positive number that rises; TOKENS is how many the whole job trained on in that step. The
-// file may be appended to, written anew or replaced. How long a step took is the time between two
-// changes of the file.
+// HPCTL_PROGRESS_FILE: the file in which a program other than the built-in trainer reports its
+// step. It writes lines "STEP [TOKENS]", one after each optimizer step; the last complete line
+// counts. STEP is a positive number that rises; TOKENS is how many tokens the whole job trained on
+// in that step. The file may be appended to, rewritten or replaced. The duration of a step is the
+// time between two changes of the file.
 //
 // It lies on the node's local disk, in a directory of the job: the agent, or the shim of a Slurm
 // step's task, reads it on its one thread, and must not wait for a shared file system. The program
-// is not trusted: what is read is bounded, and what cannot be is left out.
+// is not trusted: reading is bounded, and unreadable lines are left out.
 #pragma once
 
 #include <sys/types.h>
@@ -38,7 +38,7 @@ class ProgressFile {
  public:
   explicit ProgressFile(std::string path) : path_(std::move(path)) {}
 
-  // What the file says; `damaged` where its last line is not as above. Reads it only when it has
+  // The content of the file; `damaged` if its last line is not as above. Reads it only when it has
   // changed.
   const ProgressSample& sample();
 

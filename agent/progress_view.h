@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ProgressView: reads the progress page of a worker, which may write anything at any time. What no
-// trainer writes (a step beyond all, a phase that there is not) makes the reading a damaged one.
+// ProgressView: reads the progress block of a worker, which may write anything at any time. A value
+// that no trainer writes (an impossible step or an unknown phase) makes the reading a damaged one.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Python that stands by is started with, and what it is told when it takes part:
-// agent/python_standby.py has the other side of both.
+// The start of a Python standby, and its order when it takes a rank: agent/python_standby.py has
+// the other side of both.
 #pragma once
 
 #include <string>

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kTailBytes = 1024;
 constexpr size_t kPieceBytes = 65536;
 constexpr size_t kLastLineBytes = 300;
-// Of one drain(): a worker that prints without end must not keep the holder from its other work.
+// For one drain(): a worker that prints without end must not keep the holder from its other work.
 constexpr int kReadsPerDrain = 16;
 
 }  // namespace

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // RankLog: a worker's output, from its pipe to the log writer (common/base/log_writer.h).
 //
-// The holder reads the pipe whenever it is readable and hands on what it got. What the writer does
-// not take is dropped and counted, never held back: a log must not stop training.
+// The holder reads the pipe whenever it is readable and hands the data on. If the writer does not
+// take data, they are dropped and counted, never held back: a log must not stop training.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ class RankLog {
   Result<UniqueFd> make_pipe();
   int read_end() const { return pipe_.get(); }  // -1 after close_pipe()
   void close_pipe() { pipe_.reset(); }
-  // What comes from now on belongs to `path`, after all that came before.
+  // Later output belongs to `path`, after all earlier output.
   void go_on_in(std::string path);
 
   // Appends a line of our own.

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Durable reports of what happened on the node: numbered, kept by the holder before the controller
-// hears of them, and sent again on every new stream until the controller says that they are
-// committed.
+// Durable reports about the node: numbered, kept by the holder before the controller gets them, and
+// sent again on every new stream until the controller confirms the commit.
 //
-// In a recovery every rank of a job exits, and of nearly all of them that is no news: they were
-// told to, or lost a peer as others of the node have. Such exits wait for the next report, which is
-// the answer to the order, or for the next heartbeat, and leave in one message. Each stays a report
-// of its own, with its number.
+// In a recovery every rank of a job exits, and nearly all of these exits are expected: the ranks
+// had an order to end, or lost a peer as others of the node did. Such exits wait for the next
+// report, which is the answer to the order, or for the next heartbeat, and leave in one message.
+// Each stays a separate report, with its number.
 #pragma once
 
 #include <cstdint>
@@ -40,9 +39,10 @@ class ReportLog {
 
   // `exit_id`: of the exit record, which the holder then need not keep.
   void exited(v1::WorkerExited exited, uint64_t exit_id);
-  // Whether this exit tells the controller more than that the worker went, as it knows it would.
+  // Returns whether this exit has more information for the controller than that the worker ended as
+  // expected.
   bool is_news(const v1::WorkerExited& exited) const;
-  // Each action is answered once; what is said again while the answer waits is dropped.
+  // Each action is answered once; a repeated answer is dropped while the first one waits.
   void answer(const Done& done);
   void answer(const Failed& failed);
   // Dropped while many reports wait: the next commit says as much.
@@ -53,12 +53,12 @@ class ReportLog {
 
   // The controller, which is there, has none of what waits. `together`: it takes exits together.
   void send_all(bool together);
-  // What waits for others of its kind.
+  // Sends the reports that wait for others of their kind.
   void send_held();
   void acknowledged(const v1::ReportAck& ack);
   const std::map<uint64_t, v1::AgentMessage>& waiting() const { return waiting_; }
-  // More should not be made of what can be told later. Of bad steps, the next one tells how many
-  // there were.
+  // Reports that can wait should not be made now. The next bad step contains the number of bad
+  // steps.
   bool many_wait() const { return waiting_.size() >= kManyReports; }
 
  private:
@@ -71,7 +71,7 @@ class ReportLog {
   void drop(uint64_t seq);
   // The end of the run of exits from `first` on that one message takes.
   Waiting::const_iterator end_of_run(Waiting::const_iterator first) const;
-  // Whether the answer to this action waits.
+  // Returns whether the answer to this action waits.
   bool has_answer(ActionKey key) const;
 
   const v1::AgentMessage envelope_;

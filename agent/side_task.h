@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// SideTask: a thread for what may block as long as a file server does, beside a loop that has a
-// liveness deadline. One task at a time.
+// SideTask: a thread for calls that may block as long as a file server does, beside a loop that has
+// a liveness deadline. One task at a time.
 //
-// A thread that hangs in the kernel cannot be ended, and it is never detached: it would go on with
-// what its owner has destroyed. The owner's process leaves it behind by _exit().
+// A thread that hangs in the kernel cannot be ended, and it is never detached, because it would use
+// objects that its owner has destroyed. The owner's process abandons it by _exit().
 //
-// Own thread only, but for the task itself.
+// Own thread only, except the task itself.
 #pragma once
 
 #include <atomic>

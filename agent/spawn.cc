@@ -21,7 +21,7 @@
 namespace hpctl {
 namespace {
 
-// What the child found impossible: sent over the close-on-exec pipe.
+// The step that failed in the child: sent over the close-on-exec pipe.
 enum class ChildStep : int { kDirectory, kDescriptors, kExec };
 struct ChildFailure {
   ChildStep step;
@@ -112,7 +112,7 @@ void reset_signals() {
   const int error_fd = prepared.error_write.get();
   if (plan.die_with_parent) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    // The parent may have died before the request above; then nobody would signal us.
+    // The parent may have died before the request above; then no signal would reach us.
     if (::getppid() != prepared.parent) ::_exit(127);
   }
   // Without Yama this fails, and is not needed.

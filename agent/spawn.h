@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// start_process: fork and exec with nothing inherited but what the plan names.
+// start_process: fork and exec; the child inherits only what the plan names.
 //
 // It does not wait for the exec, because the program's file may lie on a file server that does not
-// answer. SpawnedProcess::exec_outcome() tells how it went; a caller with a loop polls exec_pipe.
+// answer. SpawnedProcess::exec_outcome() returns the result; a caller with a loop polls exec_pipe.
 // spawn_process() waits; it is for programs that have nothing else to do.
 //
 // Everything is prepared before the fork; between fork and exec the child makes only

@@ -15,7 +15,7 @@
 namespace hpctl::holder {
 namespace {
 
-// What hpstacks said, in one line.
+// The output of hpstacks, in one line.
 std::string in_one_line(const std::string& text) {
   std::string line;
   for (size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos;

@@ -35,10 +35,10 @@ class StackTaker {
         limit_ms_(limit_ms),
         due_(std::move(due)) {}
 
-  // Of the members of a generation <= order.generation. Where there are none, or hpstacks cannot be
-  // started, the order is due at once.
+  // Takes the stacks of the members of a generation <= order.generation. Without members, or if
+  // hpstacks cannot be started, the order is due at once.
   void take(const Kill& order, const WorkerTable& workers);
-  // The node ends: nobody waits any more, and no order is due.
+  // The node ends: nothing waits for stacks any more, and no order is due.
   void abandon();
 
   void end_overdue();

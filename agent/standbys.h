@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The standbys of a node: processes of the built-in trainer that have loaded their engine, or of
-// Python with its imports done, and wait for the part of one that dies. The holder lets them join;
-// here is how many there should be. They are started after the first step of a generation, not
-// before: a start, and above all a recovery, is not to share the machine with them. A command that
-// tells no steps has them when it has run for a minute. A spare, which has no ranks, has one for
-// each that it may get.
+// Python with its imports done, and wait for the rank of a dead one. The holder lets them join;
+// this class decides how many there should be. They start after the first step of a generation, not
+// before: a start, and above all a recovery, must not share the machine with them. A command that
+// reports no steps gets them when it has run for a minute. A spare, which has no ranks, has one for
+// each rank that it may get.
 #pragma once
 
 #include <cstdint>
@@ -32,23 +32,23 @@ class Standbys {
   void plan(const v1::StartWorkers& start);
   // make_standby() of that `start` is to be given to take_order().
   bool awaits_order() const { return planned_ > 0 && !order_; }
-  // What a standby is started with; an error: there are none. True: they are due by now.
+  // The order to start a standby; an error: there are none. True: they are due by now.
   bool take_order(Result<holder::Spawn> order);
   // They run: it is known by now which of the standbys are among them.
   void all_run(int64_t now_ms);
-  // What the holder says of any process. One that has ended before it was needed is replaced after
-  // a while, a few times in a generation.
+  // The holder's report about any process. A standby that has ended before its use is replaced
+  // after a while, a few times in a generation.
   void on(const holder::WorkerState& worker, int64_t now_ms);
   // A step was made, or due_ms() is over: those that are missing are started. Without an order they
   // are due when it comes.
   void replenish(const Start& start);
   int64_t due_ms() const { return wanted_ == 0 || !order_ ? INT64_MAX : due_ms_; }
 
-  // How many there are, and whether more will be ready: fills `heartbeat` in where that has changed
-  // since it was told last, or since nothing was. One that has not loaded after a minute is not
-  // waited for.
+  // Fills `heartbeat` with the number of standbys, and whether more will be ready, if that has
+  // changed since the last heartbeat that contained it, or if none has. It does not wait for a
+  // standby that has not loaded after a minute.
   void tell(v1::Heartbeat& heartbeat, int64_t now_ms);
-  // The next controller, or the next stream to it, was told nothing.
+  // The next controller, or the next stream to it, has received nothing.
   void forget_told() { told_.reset(); }
 
  private:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // StepRunner: short programs, one after another, each with a deadline, on the agent's event loop.
 //
-// Output goes to one log; the last line of a step that fails is its reason. What a step started and
-// left behind is ended with it. The programs die with the agent proper; whoever asked for them asks
-// again after its restart, so they have to bear being run twice.
+// Output goes to one log; the last line of a step that fails is its reason. Remaining children of a
+// step are ended with it. The programs die with the agent proper, and their caller requests them
+// again after its restart, so they must tolerate being run twice.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A ControllerLink with the faults of a network that `hpctl chaos` asks for. Whatever is said over
-// it passes through here, in both directions and in its order, and mostly at once.
+// A ControllerLink with the network faults of `hpctl chaos`. All messages pass through here, in
+// both directions and in their order, and mostly at once.
 //
-//   delay   what is sent and what is received within kDelaysLastMs of the order goes on its way
-//           kDelayMs later; what follows does not overtake it.
-//   lose    what is sent and what is received within kLossMs of the order is gone, the end of the
-//           stream too: nobody is told of it. Then the stream is broken, as TCP has it: a
+//   delay   messages within kDelaysLastMs of the order, in both directions, are delivered kDelayMs
+//           later; later messages do not overtake them.
+//   lose    messages within kLossMs of the order, in both directions, are lost, and so is the end
+//           of the stream: neither side notices it. Then the stream breaks, as with TCP: a
 //           connection that loses some messages and keeps later ones does not exist.
 //
 // Own thread only; the caller looks again at next_deadline_ms().

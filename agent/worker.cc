@@ -176,7 +176,7 @@ Exited exit_record(Worker& worker, int code, int status, int arena) {
   worker.log->drain();
   record.message = page.message();
   record.fault = page.file_fault();
-  // Who was told to go has nothing to say; its last line would only mislead.
+  // A process that was ordered to end has no error; its last line would only mislead.
   const bool told_to_go = record.signal == SIGKILL || record.signal == SIGTERM;
   if (record.message.empty() && status != 0 && !told_to_go) {
     record.message = printable_line(worker.log->last_line(), kMessageBytes);
@@ -187,7 +187,7 @@ Exited exit_record(Worker& worker, int code, int status, int arena) {
 Exited left_record(Worker& worker, int arena) {
   Exited record = exit_record(worker, CLD_EXITED, kExitPeerLost, arena);
   record.stays = 1;
-  // Who was told to leave has nothing to say.
+  // A process that was ordered to leave has no error.
   if (worker.by_request) record.message.clear();
   return record;
 }

@@ -29,8 +29,8 @@ struct Worker {
   std::optional<PacketSocket> control;  // our end; none for a command
   std::string mark;
   bool abort_asked = false;
-  // Of a standby that has said that it is ready: when it is asked next, and the number of the
-  // question that it has not answered (0 = none).
+  // For a standby that has reported Ready: the time of its next check, and the number of the check
+  // that it has not answered (0 = none).
   bool is_ready = false;
   int64_t ask_at_ms = 0;
   uint64_t asked = 0;
@@ -39,7 +39,7 @@ struct Worker {
   std::unique_ptr<RankLog> log;
 
   pid_t pid() const { return process.pid; }
-  // Whether its program could be executed is not known yet.
+  // It is still unknown whether its program could be executed.
   bool is_starting() const { return process.exec_pipe.valid(); }
   // Signals the process group. Safe until the worker has been reaped: its id cannot be reused.
   void signal_group(int signal) const;
@@ -57,8 +57,8 @@ struct WorkerPlace {
 Result<std::unique_ptr<Worker>> start_worker(const Spawn& request, uint64_t incarnation,
                                              const WorkerPlace& place);
 
-// Tells a process that idles to take the part that `request` describes. An error: it was told
-// nothing, or only half, and is of no use any more.
+// Orders an idle process to take the rank that `request` describes. An error: it received nothing,
+// or only half, and is of no use any more.
 Outcome join_worker(Worker& worker, const Spawn& request, const WorkerPlace& place);
 
 // A memfd of size 0 for a local rank's state; the worker sizes it.
@@ -68,7 +68,7 @@ Result<UniqueFd> make_arena();
 // the page, the rest of the log, and its arena (-1 = it has none).
 Exited exit_record(Worker& worker, int code, int status, int arena);
 
-// Of one that has left its generation and stays.
+// For a process that has left its generation and stays.
 Exited left_record(Worker& worker, int arena);
 
 }  // namespace hpctl::holder

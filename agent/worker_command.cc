@@ -28,8 +28,8 @@ std::vector<std::string> thread_counts(const v1::StartWorkers& start) {
 // Without a document for the built-in trainer there is no page with its steps either.
 bool tells_steps(const v1::StartWorkers& start) { return start.workload_json().empty(); }
 
-// What torchrun gives its workers, and our own. One role, and all of it is of this
-// generation, so that every rank is told the same.
+// torchrun's variables for its workers, and our own. One role, and all of it is of this generation,
+// so every rank gets the same.
 std::map<std::string, std::string> torchrun_environment(const v1::StartWorkers& start,
                                                         int32_t local_rank,
                                                         const NodePlace& place) {
@@ -76,7 +76,7 @@ void activate_venv(const std::string& venv, std::map<std::string, std::string>& 
   env["PYTHONHOME"] = "";  // Python takes it for not set
 }
 
-// What does not depend on the rank.
+// The variables that do not depend on the rank.
 Result<std::map<std::string, std::string>> common_environment(const v1::StartWorkers& start,
                                                               const NodePlace& place) {
   std::map<std::string, std::string> env;
@@ -107,7 +107,7 @@ std::vector<std::string> trainer_command(const NodePlace& place) {
   return {place.program_directory + "/hptrain"};
 }
 
-// Its text comes in the place of a workload.
+// Its text replaces a workload.
 Result<std::vector<std::string>> python_standby_command(const v1::StartWorkers& start,
                                                         const NodePlace& place) {
   const auto python =

@@ -19,9 +19,9 @@ Result<holder::Spawn> make_spawn(const v1::StartWorkers& start, int32_t local_ra
 // A standby for the job of `start` (holder::Spawn). Likewise.
 Result<holder::Spawn> make_standby(const v1::StartWorkers& start, const NodePlace& place);
 
-// What a command, unlike hptrain, needs around it: its error files' directory, and, where rank 0
-// runs, a MASTER_PORT that nobody has taken. kUnavailable for the port: another generation gets
-// another one.
+// The environment that a command, unlike hptrain, needs: its error files' directory, and, on the
+// node of rank 0, a free MASTER_PORT. kUnavailable for the port: another generation gets another
+// one.
 Outcome prepare_command(const v1::StartWorkers& start, const NodePlace& place);
 
 }  // namespace hpctl::agent

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mark by which everything a worker ever started is found again, whatever process group or
-// session it has moved to: the environment variable HPCTL_WORKER=BOOT.INCARNATION, which children
-// inherit. A process that changes its own environment after exec keeps the mark, since
-// /proc/PID/environ shows what exec was given; one that execs with a cleared environment and in a
-// session of its own escapes (docs/decisions/0301-guardian-and-mark.md).
+// The mark that identifies all descendants of a worker, whatever process group or session they have
+// moved to: the environment variable HPCTL_WORKER=BOOT.INCARNATION, which children inherit. A
+// process that changes its own environment after exec keeps the mark, since /proc/PID/environ shows
+// the environment of its exec. A process that execs with a cleared environment and in a new session
+// escapes (docs/decisions/0301-guardian-and-mark.md).
 #pragma once
 
 #include <sys/types.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The progress pages of the node's living workers, and what the controller is told of them: the
-// commits they announce, their first steps, and the workers of a heartbeat.
+// The progress blocks of the node's living workers, and the reports about them for the controller:
+// the commits they announce, their first steps, and the workers of a heartbeat.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class WorkerPages {
 
   // Reads every page.
   ProgressWatch::Findings read();
-  // The bad steps on rank 0's page that were not told yet.
+  // The bad steps in rank 0's progress block that were not reported yet.
   std::vector<BadStepNews> read_bad_step();
   // The last words of a page in an exit record, where they are news.
   std::optional<Commit> committed(uint64_t generation, uint64_t step) {
@@ -41,8 +41,8 @@ class WorkerPages {
   std::vector<BadStepNews> bad_step(const holder::Exited& exit) {
     return watch_.bad_step(exit.generation, exit.rank, exit.bad_step);
   }
-  // Every page as it is now. Of a worker that has shown nothing new for `still_limit_ms` the kernel
-  // is asked what its process does.
+  // Every progress block as it is now. If a worker has shown nothing new for `still_limit_ms`, the
+  // kernel's state of its process is added.
   void describe(v1::Heartbeat& heartbeat, int64_t now_ms, int64_t still_limit_ms);
   // The newest step of this worker; 0 = none is known.
   uint64_t step_of(uint64_t incarnation);
@@ -62,7 +62,7 @@ class WorkerPages {
     bool damage_told = false;
   };
 
-  // What the page or the file says; while it is damaged, what it said before.
+  // The content of the progress block or file; while it is damaged, its last sound content.
   static const ProgressSample& look(int32_t rank, Page& page);
 
   ProgressWatch watch_;

@@ -201,7 +201,7 @@ void WorkerTable::read_control(pid_t pid) {
   }
 }
 
-// What does not fit to what the process is, is not believed.
+// A message that does not fit the state of the process is ignored.
 void WorkerTable::on(Worker& worker, const control::FromWorker& message) {
   if (const auto* lost = std::get_if<control::PeerLost>(&message)) {
     const bool is_news = worker.part == WorkerPart::kMember && !worker.abort_asked &&
@@ -240,7 +240,7 @@ void WorkerTable::ask_standbys() {
     if (worker->asked == 0) {
       worker->asked = ++last_question_;
       worker->ask_at_ms = now + ping_times_.limit_ms;
-      // One that cannot be told does not answer either.
+      // A process that cannot receive the message does not answer either.
       [[maybe_unused]] const Outcome told =
           worker->control->send_or_queue(control::encode(control::Ping{worker->asked}));
       continue;
@@ -292,7 +292,8 @@ void WorkerTable::kill_strays() {
   }
 }
 
-// The order may be the consequence of a death that is not seen here yet: that one nobody asked for.
+// The order may be the consequence of a death that is not seen here yet: that one was not
+// requested.
 void WorkerTable::end_one(Worker& worker, uint32_t grace_ms) {
   worker.by_request = worker.by_request || !is_exiting(worker.pid());
   if (grace_ms > 0 && worker.kill_at_ms == 0) worker.signal_group(SIGTERM);
@@ -314,7 +315,7 @@ void WorkerTable::end(const Kill& request) {
     worker->by_request = !is_exiting(pid);
     worker->abort_asked = true;
     worker->kill_at_ms = clock_.monotonic_ms() + request.abort_ms;
-    // One that cannot be told is ended when its time is over.
+    // A process that cannot receive the message is ended when its time is over.
     [[maybe_unused]] const Outcome told =
         worker->control->send_or_queue(control::encode(control::Abort{worker->generation}));
   }

@@ -47,8 +47,8 @@ Outcome Controller::take_lock() {
   return Ok{};
 }
 
-// Training needs no metrics: whatever is wrong with them is said, in the log and in the history of
-// the jobs that are there, and nothing more.
+// Training needs no metrics: a problem with them is written to the log and to the history of the
+// existing jobs, and has no other effect.
 void Controller::tell_about_metrics(const core::State& loaded) {
   if (metrics_note_.empty()) return;
   std::set<JobId> jobs;
@@ -122,7 +122,7 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
       [this](uint32_t uid, const auto& request) { return page_answers_->answer(uid, request); },
       options_.page, clock_);
   const ControllerMode::Access access = mode_.access();
-  // The machine's log is for what belongs to its cluster, and not for a home of somebody's.
+  // The machine's log is for the controllers of its cluster, not for a user's home.
   audit_ = std::make_unique<AuditLog>(paths_.audit_log(), options_.job != 0, clock_);
   authenticator_ =
       std::make_unique<Authenticator>(access.secrets, access.owner, access.older_agents);
@@ -145,7 +145,7 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
       [this] { last_look_.listed(); });
 }
 
-// What is only in the status files: values of the last step, for display until heartbeats come.
+// Values that only the status files have: of the last step, for display until heartbeats come.
 void Controller::recall(const core::State& state) {
   feed_->load(state);
   for (const auto& [id, action] : state.outbox) {

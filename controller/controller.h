@@ -68,7 +68,7 @@ class Controller final : public OwnerEffects {
   // No live job, no agent, no client; `calls` tells whether it was so all the time.
   bool is_idle() const;
   uint64_t calls() const { return service_->calls() + page_->requests(); }
-  // Any thread: the job's nodes that are heard (controller/agents/liveness.h).
+  // Any thread: the job's nodes with recent heartbeats (controller/agents/liveness.h).
   std::set<std::string> heard_nodes(JobId job) {
     return liveness_.heard_nodes(job, loop_->now_ms());
   }
@@ -112,7 +112,7 @@ class Controller final : public OwnerEffects {
   void damage(const core::LogEntry& told, const core::EventBody& found,
               const std::string& directory);
   bool claim_mirror_of(ActionId action, const core::Job& job);
-  // Whether the newest order of each job is still wanted.
+  // True while the newest order of a job is still wanted.
   using WantedOrders = std::map<JobId, std::shared_ptr<std::atomic<bool>>>;
   static std::function<bool()> begin(WantedOrders& orders, JobId job);
   static void interrupt(WantedOrders& orders, JobId job);

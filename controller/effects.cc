@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows from what is decided: actions are carried out where they may block, and what changed
-// is shown to everybody who looks. And what the controller finds out by itself and decides about:
-// silence, hangs, stragglers. All of it on the owner thread (owner_loop.h), but for what is posted
-// to lanes.
+// The effects of decisions: actions are carried out on threads that may block, and changes are
+// shown to all watchers. Also the controller's own findings that lead to decisions: silence, hangs,
+// stragglers. All of it runs on the owner thread (owner_loop.h), except tasks posted to lanes.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -29,7 +28,7 @@ constexpr int64_t kSeldomFileMs = 5'000;
 constexpr int64_t kShowsShare = 50;  // one part in so many of the owner's time goes into pictures
 constexpr int64_t kLookAtAllMs = 200;
 
-// Apart from that of checkpoint.dir: neither waits for the other.
+// Separate from the lane of checkpoint.dir: neither waits for the other.
 std::string mirror_lane(const core::Job& job) {
   return "the mirror " + job.spec.checkpoint.mirror.dir;
 }
@@ -107,14 +106,14 @@ void Controller::perform(const core::Action& action, const core::State& state) {
   }
 }
 
-// False: the mirror is not the job's, or is away, and the core has been told.
+// False: the mirror is not the job's, or is unavailable, and the core has the event.
 bool Controller::claim_mirror_of(ActionId action, const core::Job& job) {
   ClaimOutcome claimed = claim_mirror(action, job, mode_);
   if (claimed.failure) loop_->post(std::move(*claimed.failure));
   return !claimed.failure;
 }
 
-// What the new order asks whether it is still wanted.
+// The new order uses this to check whether it is still wanted.
 std::function<bool()> Controller::begin(WantedOrders& orders, JobId job) {
   interrupt(orders, job);
   auto wanted = std::make_shared<std::atomic<bool>>(true);
@@ -128,7 +127,7 @@ void Controller::interrupt(WantedOrders& orders, JobId job) {
   if (running != orders.end()) running->second->store(false);
 }
 
-// False: the directory is not the job's, and the core has been told.
+// False: the directory is not the job's, and the core has the event.
 bool Controller::claim(ActionId action, const core::Job& job, bool tells_former_owner) {
   ClaimOutcome claimed = claim_for(action, job, mode_);
   if (tells_former_owner && !claimed.note.empty())
@@ -137,7 +136,7 @@ bool Controller::claim(ActionId action, const core::Job& job, bool tells_former_
   return !claimed.failure;
 }
 
-// Of the generation that has just ended; one that survived is not meant any more.
+// For the generation that has just ended; a surviving generation no longer has one.
 std::optional<Controller::DirectoryFault> Controller::take_directory_fault(const core::Job& job) {
   const auto ordered = directory_faults_.extract(job.id);
   if (ordered.empty() || ordered.mapped().told.generation != job.generation) return std::nullopt;
@@ -298,7 +297,7 @@ void Controller::notify_of(const Committed& batch) {
   }
 }
 
-// The last word comes before any node is told to end, and may be to a directory that blocks.
+// The verdict comes before any node is ordered to end, and its directory may block.
 void Controller::conclude(const core::State& state, JobId id) {
   Shown& shown = shown_[id];
   if (shown.is_being_said) return;
@@ -382,7 +381,7 @@ std::vector<core::EventBody> Controller::sweep(int64_t now_ms) {
   for (core::CheckpointRoomNeeded& needed : progress_.take_room_needed()) {
     events.emplace_back(std::move(needed));
   }
-  // What follows looks at every rank and job, and is in no such hurry as the silence of a node.
+  // The rest looks at every rank and job, and is less urgent than the silence of a node.
   if (now_ms < look_at_all_ms_) return events;
   look_at_all_ms_ = now_ms + kLookAtAllMs;
   audit_->tick();

@@ -17,8 +17,8 @@ namespace {
 constexpr int kExitUsage = 2;
 constexpr int kMappedBytes = 256 * 1024;
 
-// Leaves the caller, whose child we are: it reaps us at once, and the process that goes on belongs
-// to nobody. There is one thread so far.
+// Leaves the caller, whose child we are: it reaps us at once, and the remaining process is an
+// orphan. There is one thread so far.
 bool detach() {
   const pid_t child = ::fork();
   if (child < 0) return false;
@@ -26,9 +26,9 @@ bool detach() {
   return true;
 }
 
-// What is as large as that, a view of a large job or a scrape, lives for a moment, and goes back to
-// the kernel then. Left to itself glibc raises the limit with the first that is freed, to 32 MiB,
-// and each thread's arena keeps what its largest moment took.
+// Blocks of this size, for a view of a large job or a scrape, are short-lived, and go back to the
+// kernel then. By default glibc raises the limit with the first freed one, to 32 MiB, and each
+// thread's arena keeps the memory of its peak.
 void return_large_blocks() { ::mallopt(M_MMAP_THRESHOLD, kMappedBytes); }
 
 // gRPC's mutexes are absl's, which as Debian compiles it notes in which order each is taken, to

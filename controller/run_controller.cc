@@ -48,7 +48,7 @@ int explain_failure(const Error& error, Starter& starter, int fault) {
   return error.code == ErrorCode::kAlreadyExists ? kExitAnotherRuns : fault;
 }
 
-// Of a job's: who asks no controller finds the reason in the job's directory.
+// For a job's controller: a user without a controller finds the reason in the job's directory.
 int explain_failure_of_job(const Error& error, Starter& starter, const ControllerOptions& options) {
   if (error.code != ErrorCode::kAlreadyExists) {
     const auto noted = note_start_failure(options.job_dir, options.node, error.message);
@@ -182,7 +182,7 @@ int run_any(const ControllerOptions& options) {
 
 int run_controller(const ControllerOptions& options) {
   set_log_component("controller");
-  // Whoever starts a controller takes the end of this pipe for its end, and then reads why.
+  // The starter takes the end of this pipe for the controller's end, and then reads the reason.
   const UniqueFd until_logged(
       options.ready_fd < 0 ? -1 : ::fcntl(options.ready_fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
   LogWriter log;

@@ -9,7 +9,7 @@
 namespace hpctl {
 
 void Starter::tell(char byte, const Result<cluster::ChildReport>& report) {
-  // Who does not wait any more need not know.
+  // A starter that no longer waits need not know.
   if (ready_.valid() && byte != 0)
     (void)write_all(ready_.get(), std::string(1, byte), "the starter");
   if (report_.valid()) (void)write_all(report_.get(), cluster::report_line(report), "the starter");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who started this controller and waits to hear how that went: a program beside us, told by a byte
-// (common/rpc/controller_process.h), or the cluster controller, told the address or the reason
-// (controller/cluster/child_protocol.h). Each is told once; later calls do nothing.
+// The starter of this controller, which waits for the result: a program beside us, which gets a
+// byte (common/rpc/controller_process.h), or the cluster controller, which gets the address or the
+// reason (controller/cluster/child_protocol.h). Each gets it once; later calls do nothing.
 #pragma once
 
 #include <string>
@@ -14,10 +14,10 @@ namespace hpctl {
 
 class Starter {
  public:
-  // -1 = nobody asks in this way. Owns both.
+  // -1 = no starter of this kind. Owns both.
   Starter(int ready_fd, int report_fd) : ready_(ready_fd), report_(report_fd) {}
 
-  // Empty = only our local socket, or a service of its own.
+  // Empty = only our local socket, or a separate service.
   void serving(const cluster::ChildReport& where = {});
   // kAlreadyExists = another controller has the job or the home.
   void failed(const Error& error);

@@ -19,7 +19,7 @@ struct AuditLine {
 
   std::string text(const char* key) const;  // "" where there is no such text
   uint64_t number(const char* key) const;   // 0 where there is no such number
-  // "alice", else "1000"; "" = nobody is known.
+  // "alice", else "1000"; "" = unknown.
   std::string who() const;
   bool is_of(const std::string& name_or_uid) const;
   bool was_carried_out() const { return text("outcome") == "OK"; }
@@ -36,7 +36,7 @@ struct AuditLines {
 // Of PATH, PATH.1, ... kNotFound: there is none of them.
 Result<AuditLines> read_audit_log(const std::string& path);
 
-// What was asked for, in words, and why it was not done: "put a node into quarantine (job 17):
+// The request in words, and the reason of its refusal: "put a node into quarantine (job 17):
 // node=n1 reason=link flaps; the call comes as a reader, who may not QuarantineNode".
 std::string what_was_asked(const AuditLine& line);
 // "done", "refused" or "failed".

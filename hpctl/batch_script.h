@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The batch script of a Slurm job, and what is asked of Slurm for it. Pure text: `hpctl submit
-// --dry-run` prints exactly what would be submitted.
+// The batch script of a Slurm job, and its request to Slurm. Pure text: `hpctl submit --dry-run`
+// prints exactly what would be submitted.
 //
-// The script runs on the first node. It starts the job's controller, or asks the cluster's for it
-// (controller/leadership/batch_proxy.h), and, with one srun, an agent on every node, and ends with
-// the controller's verdict: 0 finished, 1 failed, 93 failed and not to be requeued. A controller
-// that crashes is started again; one that stands back for a successor on another node is no longer
-// waited for, the job is.
+// The script runs on the first node. It starts the job's controller, or requests it from the
+// cluster controller (controller/leadership/batch_proxy.h), and, with one srun, an agent on every
+// node. It ends with the controller's verdict: 0 finished, 1 failed, 93 failed and not to be
+// requeued. A controller that crashes is restarted; if one yields to a successor on another node,
+// the script waits for the job.
 #pragma once
 
 #include <string>

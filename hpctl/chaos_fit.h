@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a plan of faults fits to a job, before the first of them.
+// Whether a plan of faults suits a job, before the first fault.
 #pragma once
 
 #include <string>

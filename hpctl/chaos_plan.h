@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `hpctl chaos` is to break, and when: a file, or options. The same seed gives the same faults
-// at the same moments, and on the same members of a job the same targets.
+// The faults that `hpctl chaos` injects, and when: from a file or from options. The same seed gives
+// the same faults at the same moments, and on the same members of a job the same targets.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What became of faults that were injected, told from the job's history after each: no clock, no
-// calls.
+// The results of injected faults, from the job's history after each: no clock, no calls.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +61,7 @@ struct ChaosReport {
   bool interrupted = false;
 };
 
-// Whether everything that was planned was injected, found and survived.
+// Returns whether all planned faults were injected, found and survived.
 bool is_good(const ChaosReport& report);
 
 void print_chaos_header(const Terminal& terminal);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Carries a plan of faults out on a running job, one at a time: the next one waits until the job is
-// as before. Whatever answers may die meanwhile, and whoever answers next is asked.
+// as before. Each answering controller may die meanwhile; the next one is used then.
 #pragma once
 
 #include <functional>
@@ -17,8 +17,9 @@ enum class ChaosStart {
   kSubmitted,  // it may be in a queue, for however long: what comes begins when it runs
 };
 
-// `tell` hears of every fault when its result is known. An error: nothing was injected, because the
-// job cannot be attacked or nobody answers. SIGINT and SIGTERM end the run with what is known.
+// `tell` gets every fault when its result is known. An error: nothing was injected, because the job
+// does not allow faults or no controller answers. SIGINT and SIGTERM end the run with the results
+// so far.
 Result<ChaosReport> run_chaos(const OpenJob& job, const ChaosPlan& plan, ChaosStart start,
                               const std::function<void(const FaultResult&)>& tell);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl checkpoint rm and adopt: the only commands that change a checkpoint directory.
 //
-// Before anything is changed, the owner of the directory is asked whether it has ended. While it
-// lives, or cannot be asked, rm leaves alone what that job saved, what it continues and what it
-// started from, and adopt does nothing. --take-directory overrides an owner that cannot be asked,
-// and the command becomes the owner; an owner that lives has to be cancelled.
+// Before any change, the command asks whether the owner of the directory has ended. While it is
+// alive, or does not answer, rm keeps that job's checkpoints, the chain that it continues and the
+// checkpoint it started from, and adopt does nothing. --take-directory overrides an owner that does
+// not answer, and the command becomes the owner; a live owner must be cancelled first.
 #pragma once
 
 #include <string>

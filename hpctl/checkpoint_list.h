@@ -12,14 +12,15 @@
 
 namespace hpctl {
 
-// `job`: whose directory it is and whose mirror is told; nullptr = not known.
+// `job`: the owner of the directory, whose mirror is shown; nullptr = unknown.
 int run_list(const Invocation& invocation, const std::string& directory, const JobView* job);
 
-// "step 30 in /mnt/b/llama, 10 steps behind; a copy has been due for 2 min: No space left". Of a
+// "step 30 in /mnt/b/llama, 10 steps behind; a copy has been due for 2 min: No space left". For a
 // job with a mirror.
 std::string mirror_text(const JobView& job);
 
-// What the next job with checkpoint.resume: latest does, as a sentence without its full stop.
+// The behaviour of the next job with checkpoint.resume: latest, as a sentence without its full
+// stop.
 std::string describe_resume(const std::vector<CheckpointListing>& listings);
 
 // "2026-11-25T08:49:25Z"; "" = unknown.

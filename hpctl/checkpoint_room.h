@@ -3,8 +3,8 @@
 // and with the quota of the user and the group.
 //
 // The quota comes from quotactl_fd(2) (Linux 5.14), which ext4, XFS and other local file systems
-// answer. NFS and Lustre keep quotas in ways of their own, which hpctl does not ask. The free space
-// of ext4 and XFS contains project quotas already. Unknown figures cause no warning. Any warning is
+// answer. NFS and Lustre keep quotas in other ways, which hpctl does not query. The free space of
+// ext4 and XFS contains project quotas already. Unknown figures cause no warning. Any warning is
 // only a warning: the room may be another when the job saves.
 #pragma once
 

@@ -2,9 +2,9 @@
 // Scripts that let a shell complete hpctl's command line. They are made from the table of verbs
 // that the parser reads, so that what a shell offers is what hpctl takes.
 //
-// Offered are verbs, their actions, options, and what words stand for: files where the usage says
-// FILE, DIR, IN or PREFIX, numbers of the jobs of HPCTL_HOME where it says JOB. Nothing is asked of
-// a controller, because a shell waits while it completes.
+// They offer verbs, their actions, options, and values: files if the usage says FILE, DIR, IN or
+// PREFIX, numbers of the jobs of HPCTL_HOME if it says JOB. They never call a controller, because a
+// shell waits while it completes.
 #pragma once
 
 #include <string>

@@ -18,8 +18,8 @@ class ControllerClient final : public JobSource {
  public:
   // nullptr when no controller answers; never starts one.
   static std::unique_ptr<ControllerClient> connect(const HomePaths& paths);
-  // The newest controller of a Slurm job. kUnavailable when it does not answer, or when somebody
-  // else does at its address: the error says which, and nothing was sent.
+  // The newest controller of a Slurm job. kUnavailable if it does not answer, or if another process
+  // answers at its address: the error says which, and nothing was sent.
   static Result<std::unique_ptr<ControllerClient>> connect(const HomePaths& paths, JobId job);
   // Starts a controller when none answers.
   static Result<std::unique_ptr<ControllerClient>> ensure(const HomePaths& paths);

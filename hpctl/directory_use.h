@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `hpctl submit` asks about checkpoint.dir: whose it is, and whether a job that begins anew
-// may begin there. The default directory is the job's own and needs no question.
+// The checks of `hpctl submit` on checkpoint.dir: its owner, and whether a job that starts from
+// scratch may use it. The default directory is the job's own and needs no check.
 #pragma once
 
 #include "common/base/directory_owner.h"

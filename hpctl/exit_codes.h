@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the exit status of every verb means; `hpctl --help` and docs/cli.md say the same.
+// The meaning of the exit status of every verb; `hpctl --help` and docs/cli.md say the same.
 #pragma once
 
 #include "common/base/result.h"
@@ -16,12 +16,12 @@ inline int exit_code_of(const Error& error) {
   return error.code == ErrorCode::kUnavailable ? kExitNoController : kExitFailed;
 }
 
-// Of what the user wrote: a mistake in it is wrong input, whatever file it stands in.
+// For the user's input: a mistake in it is wrong input, whatever file it is in.
 inline int exit_code_of_input(const Error& error) {
   return error.code == ErrorCode::kInvalidArgument ? kExitUsage : exit_code_of(error);
 }
 
-// Of what a job file says and names, where that is missing too.
+// For the content of a job file, and for files that it names and that are missing.
 inline int exit_code_of_job_file(const Error& error) {
   return error.code == ErrorCode::kNotFound ? kExitUsage : exit_code_of_input(error);
 }

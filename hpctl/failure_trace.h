@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What went wrong in a long run, by cause, as the source of faults: so many of each cause in so
-// much time. Faults come at random with these shares and this rate, made faster.
+// The failures of a long run, by cause, as the source of faults: a count for each cause, and the
+// length of the run. Faults come at random with these shares and this rate, made faster.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All jobs that are to be shown together: those of HPCTL_HOME, and with them those at the cluster
-// controllers, of all users that the caller may see. Blocks at most for the time limits of those
-// who are asked.
+// All jobs to show together: the jobs of HPCTL_HOME, and the jobs of all users at the cluster
+// controllers that the caller may see. Blocks at most for the time limits of the calls.
 #pragma once
 
 #include <string>
@@ -19,7 +18,7 @@ struct Fleet {
   std::vector<std::string> notes;  // for people: what is missing, and why
 };
 
-// How long ago the job's controller last wrote its record; 0 = there is none.
+// The age of the record of the job's controller; 0 = there is none.
 int64_t record_age_ms(const HomePaths& paths, JobId job);
 
 // Those of HPCTL_HOME.
@@ -30,9 +29,9 @@ Result<Fleet> list_everywhere();
 // {"jobs": [...]} of `hpctl ps --json`; `everywhere` as -A. `now_ms`: wall clock. Pure.
 std::string fleet_json(const Fleet& fleet, bool everywhere, int64_t now_ms);
 
-// What cluster controllers say, joined: of a job that two of them have, the one whose controller
-// was heard of last. `self`: the caller's uid, whose jobs a service of an older release lists.
-// Pure, but for the names of users.
+// The answers of cluster controllers, joined. If two of them have a job, the one with the newer
+// answer of its controller counts. `self`: the caller's uid, whose jobs a service of an older
+// release lists. Pure, except the names of users.
 Fleet join_listings(const std::vector<ClusterListing>& listings, uid_t self);
 
 // Where -A asks. kUnavailable says how to name one.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose HPCTL_HOME this is. A job belongs to its user, and the controller's socket lies in a
-// directory of its user; so with the home of somebody else nothing would ever be found, and the
-// person is better told why.
+// The owner of this HPCTL_HOME. A job belongs to its user, and the controller's socket lies in a
+// directory of its user. So with another user's home no verb would ever find a job, and an error
+// with the reason is better.
 #pragma once
 
 #include "common/base/paths.h"

@@ -10,10 +10,10 @@
 
 namespace hpctl {
 
-// nullopt: all its mistakes were told on terminal.err, and the verb ends with kExitUsage.
+// nullopt: all its mistakes were printed on terminal.err, and the verb ends with kExitUsage.
 std::optional<JobSpec> read_job_file(const Terminal& terminal, const std::string& path);
 
-// What is wrong first with a job that was changed since, as "KEY: MESSAGE"; "" = nothing.
+// The first problem of a job that was changed since, as "KEY: MESSAGE"; "" = none.
 std::string first_problem(const JobSpec& spec);
 
 }  // namespace hpctl

@@ -44,11 +44,11 @@ class JobSource {
 };
 
 // All jobs of a home. Local ones: the controller's answers if it answers a ping within a second,
-// else the recorded ones. Slurm's: each has a controller of its own, see open_job.h.
+// else the recorded ones. Slurm's: each has its own controller, see open_job.h.
 std::unique_ptr<JobSource> open_source(const HomePaths& paths);
 
-// Who answers for one job now: its controller if that answers within a second, else the records. To
-// be asked again after an answer failed: controllers come and go.
+// The current source for one job: its controller if that answers within a second, else the records.
+// Call it again after a failed answer: controllers come and go.
 std::unique_ptr<JobSource> open_source(const HomePaths& paths, JobId job);
 // The records of one job, whether its controller answers or not.
 std::unique_ptr<JobSource> open_record(const HomePaths& paths, JobId job);
@@ -63,7 +63,7 @@ Result<FoundJob> find_job(JobSource& source, const std::string& word);
 
 bool has_ended(const std::string& state);
 
-// Of a job whose record cannot be read.
+// For a job with an unreadable record.
 JobSummary unknown_job(JobId job, const std::string& name);
 
 }  // namespace hpctl

@@ -16,12 +16,12 @@ namespace hpctl {
 struct ListedJob {
   JobSummary summary;
   std::string user;  // name, else the uid as text; "" = not known
-  // What is wrong with the answer itself: its controller is silent, say; "" = nothing.
+  // A problem of the answer itself, for example a silent controller; "" = none.
   std::string doubt;
   int64_t silent_ms = 0;  // its controller has not told anything for so long; 0 = it has just now
 };
 
-// What of it is shown. Patterns are those of a shell (fnmatch); "" = all.
+// Selects the rows to show. Patterns are shell patterns (fnmatch); "" = all.
 struct JobFilter {
   std::vector<std::string> states;  // any of these; empty = all
   std::string user;                 // name or uid

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training job found on text that it was not trained on, for people.
+// A training job's results on text that it was not trained on, for people.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace hpctl {
 
-// Of the newest step of metrics.jsonl: "validation" and "test" with "loss 2.3456, perplexity 10.44
-// over 120 sequences", as far as there are any. A file that is missing or damaged has none.
+// For the newest step of metrics.jsonl: "validation" and "test" with "loss 2.3456, perplexity 10.44
+// over 120 sequences", as far as there are any. A missing or damaged file has none.
 std::vector<std::pair<std::string, std::string>> last_evaluations(const std::string& metrics_path);
 
 }  // namespace hpctl

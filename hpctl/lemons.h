@@ -11,7 +11,7 @@
 
 namespace hpctl {
 
-// Of this home, now.
+// For this home, now.
 std::vector<LemonScore> read_lemon_scores(const HomePaths& paths);
 // "4.0 lemon", "0.5".
 std::string lemon_text(const LemonScore& score);

@@ -16,8 +16,8 @@ class LogFile {
  public:
   explicit LogFile(std::string path) : path_(std::move(path)) {}
 
-  // The last `count` whole lines, rotated files included; all of them when count is 0. What comes
-  // later is for read_new(). Call first, or not at all to read from the beginning.
+  // The last `count` whole lines, rotated files included; all of them if count is 0. read_new()
+  // returns later lines. Call first, or not at all to read from the beginning.
   std::vector<std::string> read_last(size_t count);
   // Whole lines that were added since; at most a few MiB per call. A last line without an end stays
   // until it has one, or until `at_end`.

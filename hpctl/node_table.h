@@ -18,8 +18,7 @@ std::string pid_text(uint64_t pid);
 // "1 of 1, 96 MiB", "0 of 2, 1 loading"; "" of a node that has none and is to have none.
 std::string standbys_text(const NodeView& node);
 
-// Of each job its first `most` nodes. STANDBYS, LEMON and NOTE are columns only where a node has
-// some.
+// The first `most` nodes of each job. STANDBYS, LEMON and NOTE are columns only if a node has some.
 Table make_node_table(const std::vector<JobView>& jobs, const std::vector<LemonScore>& lemons,
                       bool with_job, size_t most);
 

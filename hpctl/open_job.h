@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every verb about one job begins with: the home, the job that was meant, who answers for it.
+// The beginning of every verb about one job: the home, the job, and its source of answers.
 #pragma once
 
 #include <memory>
@@ -27,9 +27,9 @@ struct RemoteJob {
   std::unique_ptr<ControllerClient> client;
   JobView view;
 };
-// `word`: the id of a job whose controller runs at a cluster controller: of the caller's, or of
-// anybody's where the caller is appointed a reader or an operator there (docs/security.md).
-// `not_here` where nobody knows more.
+// `word`: the id of a job whose controller runs at a cluster controller: a job of the caller, or of
+// any user if the caller is a reader or an operator there (docs/security.md). `not_here` if no
+// source knows more.
 Result<RemoteJob> open_elsewhere(const std::string& word, const Error& not_here);
 
 // `word` is an id or a name of a job of this home (find_job), or an id as above. Never starts a

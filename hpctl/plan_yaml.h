@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parts of a chaos plan have in common when they are read: mappings with known keys, and
-// the mistakes in them.
+// The common code for reading the parts of a chaos plan: mappings with known keys, and their
+// mistakes.
 #pragma once
 
 #include <yaml-cpp/yaml.h>
@@ -25,7 +25,7 @@ class PlanYaml {
   void add(const YAML::Mark& mark, const std::string& key, const std::string& message);
   // Every key of the mapping is one of `keys`, and there once.
   void read_mapping(const YAML::Node& node, const std::string& path, const std::vector<Key>& keys);
-  // Of the value that is being read: unless it is not even of the right type.
+  // Reports a problem of the value being read, unless its type is already wrong.
   void fail_once(YamlValue& value, const std::string& message);
   // A list, each member of which `read` reads.
   static void read_list(YamlValue& value, const std::string& expected,

@@ -14,11 +14,11 @@ namespace hpctl {
 // Text of at most so many bytes, as its files lie there, is prepared without being asked.
 inline constexpr uint64_t kMaxPreparedAtSubmit = 64U << 20;
 
-// Puts the prefix of a dataset below $HPCTL_HOME/data in the place of every path of the job's data
-// that is text, and removes those that nobody uses any more (prepared_data.h). Progress, and how
-// pairs and conversations fill the sequences, go to `terminal.err`. Errors: too much text (and the
-// command to run instead), a tokenizer that is missing, not known or larger than the model's
-// vocabulary, data prepared with another tokenizer than the job's.
+// Replaces every text path of the job's data by the prefix of a dataset below $HPCTL_HOME/data, and
+// removes unused datasets (prepared_data.h). Progress, and how pairs and conversations fill the
+// sequences, go to `terminal.err`. Errors: too much text (and the command to run instead), a
+// tokenizer that is missing, unknown or larger than the model's vocabulary, data prepared with
+// another tokenizer than the job's.
 Outcome prepare_text(JobSpec& spec, const HomePaths& paths, const Terminal& terminal);
 
 }  // namespace hpctl

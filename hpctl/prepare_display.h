@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `hpctl data prepare` shows while it works: on a terminal a bar that is rewritten in place,
-// elsewhere a line every ten seconds.
+// The display of `hpctl data prepare`: on a terminal a bar that is rewritten in place, elsewhere a
+// line every ten seconds.
 #pragma once
 
 #include <cstdint>

@@ -3,9 +3,10 @@
 // them are in use, and the end of the others.
 //
 // A dataset is removed when no submission has taken it for 30 days and no job of the home names it
-// that has not ended, or ended within those days. Where a job's record cannot be read, nothing is:
+// that is running or ended within those days. If a job's record cannot be read, nothing is removed:
 // it might name any. Submissions hold a shared lock while they look for a dataset and mark it used,
-// and the removal needs the lock for itself, so that nobody is given what is about to go.
+// and the removal needs an exclusive lock, so no submission gets a dataset that is about to be
+// removed.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ class PreparedData {
   std::string directory() const { return paths_.home() + "/data"; }
 
   // Nothing is removed as long as the descriptor is open. Waits for a removal, which takes
-  // milliseconds; makes the directory. Invalid where there are no locks: then nobody removes.
+  // milliseconds; makes the directory. Invalid without locks: then there is no removal.
   UniqueFd hold() const;
   // Where `prefix` is a dataset of the directory, a submission has taken it now.
   void mark_used(const std::string& prefix) const;

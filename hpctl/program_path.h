@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where programs are: as a shell finds them, and those of hpctl beside this one.
+// Finds programs: as a shell does, and hpctl's own beside this one.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `submit --wait` shows while a job runs. On a terminal the last line is rewritten in place
-// and events worth telling scroll above it; elsewhere a plain line is printed every few seconds and
-// for every such event.
+// The display of `submit --wait` while a job runs. On a terminal the last line is rewritten in
+// place and important events scroll above it; elsewhere a plain line is printed every few seconds
+// and for every such event.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ class ProgressDisplay {
   std::string last_plain_;
 };
 
-// What is said at the end: how it went, and where to look.
+// The last lines: the result, and where to look.
 void print_end(const Terminal& terminal, const JobView& job, const std::string& logs_dir,
                const std::string& metrics_path);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What PyTorch's flight recorders say of a job's hangs, read from the job's directory, where
-// hpstacks has put their dumps (agent/stacks/recorders.h).
+// PyTorch's flight recordings of a job's hangs, read from the job's directory, where hpstacks has
+// put the dumps (agent/stacks/recorders.h).
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct RecordedHang {
   recorder::Verdict verdict;
 };
 
-// Of those of these generations that have dumps, ascending.
+// The hangs of these generations with dumps, ascending.
 std::vector<RecordedHang> recorded_hangs(const std::string& stacks_directory,
                                          const std::set<uint64_t>& generations);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a controller left under HPCTL_HOME (controller/publish/status_files.h): the answers of the
-// time after it.
+// The files that a controller left under HPCTL_HOME (controller/publish/status_files.h): the
+// answers without a controller.
 #pragma once
 
 #include <vector>
@@ -24,7 +24,7 @@ class RecordedJobs final : public JobSource {
   HomePaths paths_;
 };
 
-// The chain behind the job's present state, from its history.
+// The chain that led to the job's present state, from its history.
 Explanation explain(const std::vector<EventView>& events, JobId job);
 
 }  // namespace hpctl

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Slurm says about a job, for verbs that only read. People wait for it, and records can take
-// its place, so Slurm gets two seconds. A Slurm that did not answer is not asked again for ten
-// seconds, by no object of this process: a verb that looks at thirty jobs waits once.
+// Slurm's answers about a job, for verbs that only read. Users wait for it, and records can replace
+// it, so Slurm gets two seconds. After a failure, no object of this process asks Slurm again for
+// ten seconds: a verb that looks at thirty jobs waits once.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class SlurmAnswers {
 
   // As SlurmClient::job().
   Result<SlurmJob> job(JobId id);
-  // Why Slurm is not asked now; "" = it answers, or was never asked.
+  // Why Slurm is skipped now; "" = it answers, or was never called.
   std::string silence() const;
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this shell says of Slurm jobs. sbatch obeys SBATCH_* variables; `hpctl submit` takes those
-// that have the meaning of a key which the job file leaves out, and refuses the others by name,
-// rather than submit another job than the one that was meant. Inside an allocation nothing is
-// submitted: the job would not run there, but wait in the queue behind it.
+// The Slurm settings of this shell. sbatch obeys SBATCH_* variables. `hpctl submit` takes those
+// with the meaning of a key which the job file leaves out, and refuses the others by name:
+// otherwise it would submit another job than the intended one. Inside an allocation it refuses to
+// submit, because the job would not run there, but wait in the queue for another one.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@
 
 namespace hpctl {
 
-// `environment`: NAME=value, as in environ. Returns what is to be said aloud, a line each: which
-// variables were taken into `slurm`, and which count less than the job file.
+// `environment`: NAME=value, as in environ. Returns notes to print, a line each: the variables
+// taken into `slurm`, and those that the job file overrides.
 Result<std::vector<std::string>> take_slurm_environment(const std::vector<std::string>& environment,
                                                         SlurmSpec& slurm);
 

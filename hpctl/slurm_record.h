@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Slurm job while its controller does not answer: it waits in the queue, starts, has been put
-// back into the queue, or is over. What the last controller recorded, corrected by what Slurm says
-// now: a job whose record says RUNNING and that Slurm has ended did not end by its controller, and
-// one whose controller is silent may be without its nodes.
+// A Slurm job while its controller does not answer: it waits in the queue, starts, has been
+// requeued, or is over. The last controller's record is corrected by Slurm's present answer: a job
+// whose record says RUNNING and that Slurm has ended did not end by its controller, and one whose
+// controller is silent may be without its nodes.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace hpctl {
 
 class SlurmRecord final : public JobSource {
  public:
-  // Slurm is asked at most once per job and call. `why`: for people, why the record is asked and
+  // Slurm is called at most once per job and call. `why`: for people, why the record is used and
   // not the controller.
   explicit SlurmRecord(const HomePaths& paths,
                        std::string why = "the job's controller does not answer",

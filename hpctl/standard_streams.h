@@ -8,8 +8,8 @@ namespace hpctl {
 // or socket that is opened gets its number, and with that the text.
 void open_standard_streams();
 
-// At the end: flushes stdout. `status`, or kExitFailed where that is kExitOk and the output was
-// lost, which is told. A reader that has gone, as head does, is no loss.
+// At the end: flushes stdout. Returns `status`, or kExitFailed with a message if that is kExitOk
+// and the output was lost. A reader that has gone, as head does, is no loss.
 int finish_output(int status);
 
 }  // namespace hpctl

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be seen from here, before anything is started, that would end a job at once. Each check
-// costs a few system calls; the first problem is returned, one line with the remedy.
-// kInvalidArgument: a mistake in the job file.
+// Checks, before anything is started, for problems that would end a job at once. Each check costs a
+// few system calls; the first problem is returned, one line with the remedy. kInvalidArgument: a
+// mistake in the job file.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@ namespace hpctl {
 // For the local backend, where the nodes are this machine. Leaves nothing behind.
 Outcome check_before_submit(const JobSpec& spec, const HomePaths& paths);
 
-// For Slurm: only what holds for every node if directories are shared as they must be. What a
-// container or another node would see is not judged from here, nor a program that does not lie
+// For Slurm: only checks that hold for every node if directories are shared as they must be. The
+// view of a container or another node is not judged from here, nor a program that does not lie
 // beside the job file.
 Outcome check_before_slurm_submit(const JobSpec& spec, const HomePaths& paths,
                                   const std::string& job_file);

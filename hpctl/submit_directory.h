@@ -31,13 +31,13 @@ SubmitDirectory submit_directory(const HomePaths& paths, const std::string& key)
 Result<SubmitDirectory> create_submit_directory(const HomePaths& paths, const std::string& key,
                                                 const std::string& cluster, const JobSpec& spec);
 
-// Idempotent. Slurm gives an id again when slurmctld lost its newest state or has counted to
-// MaxJobId; then the earlier job of this cluster is history, and jobs/JOB is the new one's.
-// kAlreadyExists when the id belongs to another job of this home, which happens when local jobs and
-// Slurm jobs, or the jobs of two clusters, share one HPCTL_HOME.
+// Idempotent. Slurm reuses an id when slurmctld lost its newest state or has counted to MaxJobId;
+// then the earlier job of this cluster is history, and jobs/JOB is the new one's. kAlreadyExists if
+// the id belongs to another job of this home, which happens when local jobs and Slurm jobs, or the
+// jobs of two clusters, share one HPCTL_HOME.
 Outcome link_job(const HomePaths& paths, JobId job, const SubmitDirectory& directory);
 
-// Whether the id is a Slurm job's here, submitted or running.
+// Returns whether the id is a Slurm job's here, submitted or running.
 bool is_slurm_job(const HomePaths& paths, JobId job);
 // Ids of the Slurm jobs of this home, ascending.
 std::vector<JobId> slurm_jobs(const HomePaths& paths);
@@ -53,7 +53,7 @@ Refusal read_refusal(const HomePaths& paths, JobId job);
 // The job as it was submitted: of any job of this home, also while it is in the queue.
 Result<JobSpec> submitted_spec(const HomePaths& paths, JobId job);
 
-// What is known of a Slurm job without any controller: name, owner, time of submission; no state.
+// The view of a Slurm job without any controller: name, owner, time of submission; no state.
 Result<JobView> submitted_view(const HomePaths& paths, JobId job);
 
 }  // namespace hpctl

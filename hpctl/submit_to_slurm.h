@@ -17,11 +17,12 @@ namespace hpctl {
 // `cluster`: of which one is to run the job's controller (common/rpc/cluster_client.h); "" = none
 // (hpctl/cluster_placement.h).
 
-// What would be submitted now; for --dry-run, under a key that stands for the random one.
+// The submission for --dry-run, with a placeholder for the random key.
 Result<SlurmSubmission> describe_submission(const JobSpec& spec, const HomePaths& paths,
                                             const std::string& cluster);
 
-// How long a Slurm that does not answer is asked again, and who hears that it is, once.
+// How long to retry while Slurm does not answer, and a callback that is called once when that
+// begins.
 struct SubmitPatience {
   int64_t ms = 0;
   std::function<void(const std::string&)> say;

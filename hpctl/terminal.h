@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a verb writes, and how text is laid out for people: aligned tables, short numbers, colour
-// only where somebody can see it. Text that came from a job or a file is made harmless first.
+// A verb's output, and the layout of text for people: aligned tables, short numbers, colour only on
+// a terminal. Text from a job or a file is made harmless first.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ class Table {
  public:
   explicit Table(std::vector<std::string> header) : header_(std::move(header)) {}
   void add(std::vector<std::string> row, Colour colour = Colour::kNone);
-  // Colour is that of the cell under the column named "STATE", if there is one.
+  // The colour follows the cell under the column named "STATE", if there is one.
   void print(const Terminal& terminal) const;
   // The same without colour, header first, the last column cut to fit `width`.
   struct Line {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `hpctl top` shows, asked for once a second on a thread of its own: who is asked may need
-// seconds for an answer, and keys do not wait for that.
+// The data of `hpctl top`, requested once a second on a separate thread: an answer may need
+// seconds, and keys do not wait for that.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@
 
 namespace hpctl {
 
-// One question, here and now. `job`: an id or a name, nullopt = the list; `everywhere` as
-// list_everywhere(). What came goes into the model, an error as its trouble as well.
+// One query, here and now. `job`: an id or a name, nullopt = the list; `everywhere` as
+// list_everywhere(). The answer goes into the model, and an error becomes its trouble.
 Outcome ask_once(TopModel& model, const std::optional<std::string>& job, bool everywhere);
 
 class TopFeed {
@@ -25,12 +25,12 @@ class TopFeed {
 
   // Readable when there is something to take.
   int fd() const;
-  // What is to be asked about from now on: at once, and then every second.
+  // Selects the subject of the queries from now on: at once, and then every second.
   void look_at(const std::optional<std::string>& job);
   // The newest answer, if there is one that was not taken.
   void take(TopModel& model);
-  // No more questions. False: one is under way and was given a second. Who will not wait for it
-  // ends the process without destructors.
+  // Ends the queries. False: one is still running after a second. A caller that does not wait for
+  // it ends the process without destructors.
   bool stop();
 
  private:

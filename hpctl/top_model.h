@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `hpctl top` shows and what its keys do: a list of jobs, or one job. Pure: no terminal, no
-// clock, nobody is asked; top_terminal.h draws the lines and passes the keys, fleet.h and
-// open_job.h say what there is.
+// The display of `hpctl top` and the effect of its keys: a list of jobs, or one job. Pure: no
+// terminal, no clock, no calls; top_terminal.h draws the lines and passes the keys, fleet.h and
+// open_job.h supply the data.
 #pragma once
 
 #include <cstdint>
@@ -38,13 +38,13 @@ enum class TopKey { kUp, kDown, kPageUp, kPageDown, kFirst, kLast, kEnter, kBack
 
 class TopModel {
  public:
-  // Of jobs that have ended, the list shows those of the last so many.
+  // How long the list shows a job that has ended.
   static constexpr int64_t kEndedMs = 600'000;  // ten minutes
 
   void set_jobs(std::vector<ListedJob> jobs, std::vector<std::string> notes);
-  // Of the job that is open; counts only while it is.
+  // For the open job; counts only while it is open.
   void set_job(TopJob job);
-  // Why there is no newer answer; "" = there is. What was known stays.
+  // Why there is no newer answer; "" = there is one. The old data stay.
   void set_trouble(std::string trouble) { trouble_ = std::move(trouble); }
 
   // `screen`: by its height pages are turned, its width says how many lines there are.
@@ -52,11 +52,11 @@ class TopModel {
   // A letter. False: to quit.
   bool type(char letter);
 
-  // Which job is open, by id; nullopt = the list. `open` as if it had been chosen.
+  // The open job, by id; nullopt = the list. `open` acts as if it had been chosen.
   std::optional<std::string> opened() const { return opened_; }
   void open(std::string job);
-  // At most as many lines as the screen has. What is said of a job before its tables is wrapped;
-  // rows are cut.
+  // At most as many lines as the screen has. Text about a job before its tables is wrapped; rows
+  // are cut.
   std::vector<TopLine> layout(TopSize screen, int64_t now_ms) const;
   // All of it, for who does not scroll.
   std::vector<TopLine> plain(int64_t now_ms) const;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The terminal of `hpctl top`: full screen by ncurses, from the constructor to the destructor. What
-// was on it is there again afterwards, however the program leaves but by SIGKILL. One at a time;
-// not for several threads at once.
+// The terminal of `hpctl top`: full screen by ncurses, from the constructor to the destructor. Its
+// old content is back afterwards, however the program ends except by SIGKILL. One at a time; not
+// for several threads at once.
 #pragma once
 
 #include <memory>
@@ -36,7 +36,7 @@ class TopTerminal {
   struct Resized {};
   struct Closed {};  // the terminal is gone, or a signal asks for the end
   using Input = std::variant<TopKey, char, Resized, Closed>;
-  // What happened meanwhile, after at most `timeout_ms`, or when `wake` is readable.
+  // The input so far, after at most `timeout_ms`, or when `wake` is readable.
   std::vector<Input> wait(int wake, int timeout_ms);
 
  private:

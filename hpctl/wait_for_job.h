@@ -23,7 +23,7 @@ struct WaitResult {
 Result<WaitResult> wait_for_job(const HomePaths& paths, std::unique_ptr<JobSource> source,
                                 JobId job, ProgressDisplay* display);
 
-// What `submit --wait` and `wait` do with it: progress on the terminal, at the end a summary or
+// The common end of `submit --wait` and `wait`: progress on the terminal, at the end a summary or
 // with --json the last status. Returns the exit status.
 int wait_and_report(const Invocation& invocation, const HomePaths& paths,
                     std::unique_ptr<JobSource> source, JobId job);

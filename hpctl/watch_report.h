@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How `hpctl watch` says what it found: a line per change, or all of one look; and its exit status.
+// The output of `hpctl watch`: a line per change, or all of one look; and its exit status.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace hpctl {
 
-// Those of a check of Nagios and its kin: nothing, warn, critical; and where it cannot be told.
+// The exit status of a check of Nagios and similar tools: nothing, warn, critical, unknown.
 inline constexpr int kWatchNothing = 0;
 inline constexpr int kWatchWarn = 1;
 inline constexpr int kWatchCritical = 2;
@@ -25,7 +25,7 @@ void print_changes(const Terminal& terminal, const WatchChanges& changes, int64_
 // All that is found, of so many jobs.
 void print_present(const Terminal& terminal, const FleetWatch& watch, size_t jobs,
                    const std::vector<std::string>& notes, bool as_json);
-// What the file of --heartbeat has.
+// The content of the --heartbeat file.
 std::string heartbeat_json(const FleetWatch& watch, size_t jobs, int64_t now_ms);
 
 }  // namespace hpctl

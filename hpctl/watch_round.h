@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One round of `hpctl watch`: what is known of its jobs now. Blocks at most for the time limits of
-// those who are asked.
+// One round of `hpctl watch`: the present state of its jobs. Blocks at most for the time limits of
+// the calls.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many workers a node of a job will have, and how much memory each, as far as it can be told
-// before the job is submitted, and what follows for the keys that its file leaves to `auto`.
+// The number of workers per node of a job, and the memory of each, as far as known before the
+// submission; and the consequences for keys that its file leaves to `auto`.
 #pragma once
 
 #include <optional>

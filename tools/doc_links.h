@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Links of the pages: README.md, and every .md below docs/. What a reader of GitHub or of an
-// editor would find broken.
+// Links of the pages: README.md, and every .md below docs/. Finds the links that a reader on GitHub
+// or in an editor would find broken.
 #pragma once
 
 #include <cstddef>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far the wall clocks of a check's nodes are from each other. What nodes write down with a time
-// is put in order by people, and files of a shared file system by programs.
+// The offsets between the wall clocks of a check's nodes. People sort the nodes' timestamps, and
+// programs compare those of files on a shared file system.
 //
-// A node tells its clock when an order reaches it, and the coordinator knows its own from when it
-// sent the order. The difference of the two is the node's offset and the order's way, which takes
-// no less than nothing; so the smallest difference of all rounds is the closest. Each node is
-// compared with the median of the others: a coordinator whose clock is off is named like any other
-// node, and of two nodes both are. Pure.
+// A node reports its clock when an order reaches it, and the coordinator knows its own from when it
+// sent the order. The difference is the node's offset plus the order's travel time, which is never
+// negative. So the smallest difference of all rounds is the closest. Each node is compared with the
+// median of the others: a coordinator whose clock is off is named like any other node, and with two
+// nodes both are. Pure.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class ClockOffsets {
   // Both since the Unix epoch: of the coordinator when it sent an order, of the node when it had
   // it.
   void learn(int32_t node, int64_t sent_ms, int64_t there_ms);
-  // Of nodes that are kMuchClockOffsetMs from the others or more: how much they are ahead.
+  // Nodes that differ from the others by kMuchClockOffsetMs or more: how much they are ahead.
   std::map<int32_t, int64_t> far_off_ms() const;
 
  private:

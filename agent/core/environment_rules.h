@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which environment variables a kind of machine needs, as rules from a data file
-// (deploy/environment.json says what a rule is).
+// The environment variables that a kind of machine needs, as rules from a data file
+// (deploy/environment.json describes a rule).
 #pragma once
 
 #include <map>

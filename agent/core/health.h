@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verdicts on what probes found: rules without I/O.
+// Verdicts on the results of probes: rules without I/O.
 //
-// A finding that fails names its remedy where the fault is of the node's own parts: a reboot, which
-// also resets its devices, or another machine. The source is the data file's classes of Xids, and
-// for devices that are missing or do not answer HyperPod's own health agent, which reboots.
+// A finding that fails names its remedy if the fault is in the node's own parts: a reboot, which
+// also resets its devices, or another machine. The source is the data file's classes of Xids. For
+// missing or silent devices it is HyperPod's own health agent, which reboots.
 //
-// A probe answers every question it knows with a Finding. What could not be asked is `skipped` with
-// the reason, never left out. A check's verdict is its worst finding; a check of which everything
-// was skipped is skipped.
+// A probe answers every question it knows with a Finding. A probe that could not run is `skipped`
+// with the reason, never left out. A check's verdict is its worst finding; a check with only
+// skipped findings is skipped.
 #pragma once
 
 #include <cstdint>
@@ -36,10 +36,10 @@ struct Finding {
 };
 
 Verdict worst(const std::vector<Finding>& findings);
-// What mends everything that fails.
+// The remedy that repairs all failures.
 Remedy remedy_of(const std::vector<Finding>& findings);
 
-// What the data file instances.json says.
+// The content of the data file instances.json.
 enum class XidMeaning { kApp, kIgnore, kReset, kReboot, kReplace };
 struct InstanceParts {
   std::optional<int> gpus;
@@ -85,8 +85,8 @@ Finding judge_slowdowns(const std::vector<GpuHealth>& gpus, bool sure);
 // each other.
 Finding judge_nvlinks(const std::vector<GpuHealth>& gpus, std::optional<int> expected);
 
-// efa.fallback: where there is to be EFA, libfabric chooses it; else collectives go over TCP, and
-// nothing says so. `chosen`: the provider; "" = none could be asked.
+// efa.fallback: libfabric chooses EFA if the machine should have it; else collectives silently use
+// TCP. `chosen`: the provider; "" = none could be queried.
 Finding judge_fallback(const std::string& chosen, std::optional<int> expected_efa,
                        const std::string& instance_type);
 

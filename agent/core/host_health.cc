@@ -38,7 +38,7 @@ std::string join_some(std::vector<std::string> names) {
   return join(names, ", ") + (more > 0 ? " and " + std::to_string(more) + " more" : "");
 }
 
-// What a message of the kernel says about the machine. The first that fits counts.
+// The meaning of a kernel message for the machine. The first match counts.
 struct KernelMeaning {
   std::string_view first;
   std::string_view second;  // too; "" = none
@@ -242,7 +242,7 @@ Finding judge_mounts(const std::vector<MountHealth>& mounts, int64_t deadline_ms
     finding.reason = "slow: " + join_some(std::move(slow));
   }
   if (!bad.empty()) {
-    // The server's fault as often as the node's: no reboot is asked for.
+    // The server's fault as often as the node's: no reboot is requested.
     raise(finding, Verdict::kFail);
     finding.reason = join_some(std::move(bad));
   }

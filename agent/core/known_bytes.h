@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes that both ends of a transfer know beforehand, so that what arrives otherwise shows. A
-// message of a stream is a window into one block of them, each a little further than the one
-// before, for kTurns messages: memory that still has an older message differs, and nothing is
-// copied to send the next. Pure.
+// Bytes that both ends of a transfer know beforehand, so a changed byte shows. A message of a
+// stream is a window into one block of them, each a little further than the one before, for kTurns
+// messages: memory that still has an older message differs, and sending the next message needs no
+// copy. Pure.
 #pragma once
 
 #include <cstddef>

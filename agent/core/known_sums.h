@@ -12,13 +12,13 @@ namespace hpctl::agent {
 
 inline constexpr int kMostSummedRanks = 128;  // 2^7 values below 2^16 stay below 2^24
 
-// What the rank gives at this place.
+// The rank's input at this place.
 inline float known_value(int rank, size_t place) {
   uint64_t x = (static_cast<uint64_t>(rank) + 1) * 0x9e3779b97f4a7c15ULL + place;
   x = (x ^ (x >> 31)) * 0xbf58476d1ce4e5b9ULL;
   return static_cast<float>((x >> 40) & 0xffff);
 }
-// What all ranks must get there.
+// The result that all ranks must get there.
 inline float known_sum(int ranks, size_t place) {
   float sum = 0;
   for (int rank = 0; rank < ranks; ++rank) sum += known_value(rank, place);

@@ -171,9 +171,8 @@ bool NetworkCheck::have_met(int32_t a, int32_t b) const {
   return trials_.contains({std::min(a, b), std::max(a, b)});
 }
 
-// Somebody free who is to meet the suspect: a sound node that it has not met, one that it has met
-// where there is no other, and where nobody is sound another suspect that it has not met. -1 =
-// none.
+// A free partner for the suspect: a sound node that it has not met, one that it has met if there is
+// no other, and without sound nodes another suspect that it has not met. -1 = none.
 int32_t NetworkCheck::partner_for(int32_t suspect, const std::set<int32_t>& busy) const {
   const std::set<int32_t>& others = sound_.empty() ? suspects_ : sound_;
   int32_t met = -1;

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which nodes, and which links between nodes, are slow or dead: pairs of nodes exchange bytes, all
-// pairs of a round at the same time, and O(log N) rounds name the culprits. Pure: who asks makes
-// the transfers.
+// Finds the nodes, and the links between nodes, that are slow or dead. Pairs of nodes exchange
+// bytes, all pairs of a round at the same time, and O(log N) rounds name the culprits. Pure: the
+// caller makes the transfers.
 //
 // The sweep has ceil(log2 N) rounds; in round k node i meets node i XOR 2^k. So each node meets
 // others near and far, by the numbering of nodes, which clusters give out along racks. A pair is
-// bad when nothing was carried, or less than kSlowShare of what the round's median pair carried;
-// where a round has few pairs, of all pairs. All pairs of a round span the same distance, so a
-// network that is slower between racks than within them is not taken for a fault.
+// bad when nothing was carried, or less than kSlowShare of what the round's median pair carried (of
+// all pairs, if a round has few). All pairs of a round span the same distance, so a network that is
+// slower between racks than within them is not taken for a fault.
 //
-// A node that had a good pair is sound: what is bad is the link to the partner of the bad pair.
-// A node without any good pair is a suspect. Each suspect then meets a sound node, one that it has
-// not met where there is one, and each suspected link is tried again. Only what was bad then too is
-// named: a node as a whole, or the links of nodes that are sound. So a hiccup names nobody.
+// A node that had a good pair is sound; the bad part is the link to the partner of the bad pair. A
+// node without any good pair is a suspect. Each suspect then meets a sound node, one that it has
+// not met if there is one, and each suspected link is tried again. Only a second bad result names a
+// node as a whole, or the links of sound nodes. So a transient fault names nothing.
 //
-// What arrived otherwise than it was sent is a verdict of its own, beside the rates: it names at
-// once, since there is no harmless reason for it (find_wrong_nodes).
+// Data that arrived changed is a separate verdict, beside the rates. It names a node at once, since
+// there is no harmless reason for it (find_wrong_nodes).
 //
-// What no pair of the sweep covers is not seen: a fault of the path between two sound nodes is
-// found where their numbers differ in one bit. Those are the paths of recursive doubling; all N²/2
-// paths would take N-1 rounds.
+// The check does not see links that no pair of the sweep covers: a fault of the path between two
+// sound nodes is found if their numbers differ in one bit. Those are the paths of recursive
+// doubling; all N²/2 paths would take N-1 rounds.
 #pragma once
 
 #include <cstdint>
@@ -49,9 +49,9 @@ struct WrongNodes {
   std::vector<int32_t> nodes;   // ascending
   std::vector<NodePair> pairs;  // ascending; it is one of the two, and nothing tells which
 };
-// Who explains the pairs with wrong data: a node with two or more of them, and with more than each
-// of its partners in them; of partners with as many, both where each has two besides. Its pairs are
-// explained then, and so on.
+// The nodes that explain the pairs with wrong data: a node with two or more of them, and with more
+// than each of its partners in them. Of partners with equally many, both are named if each has two
+// others. Its pairs are explained then, and so on.
 WrongNodes find_wrong_nodes(std::set<NodePair> wrong);
 
 struct NetworkVerdict {

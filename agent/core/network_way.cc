@@ -12,7 +12,7 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// What follows `mark` in the line, up to one of `ends`.
+// The text after `mark` in the line, up to one of `ends`.
 std::optional<std::string> after(std::string_view line, std::string_view mark,
                                  std::string_view ends) {
   const size_t at = line.find(mark);
@@ -63,7 +63,8 @@ void judge_nccl(const std::vector<NodeMeans>& nodes, ChosenWay& chosen) {
   }
 }
 
-// What libfabric chooses on most nodes; of as many the first by name, which is efa before tcp.
+// The provider that libfabric chooses on most nodes; with a tie the first by name, which is efa
+// before tcp.
 std::string usual_provider(const std::vector<NodeMeans>& nodes) {
   std::map<std::string, size_t> count;
   for (const NodeMeans& node : nodes) {
@@ -95,7 +96,7 @@ void judge_fabric(const std::vector<NodeMeans>& nodes, ChosenWay& chosen) {
   }
 }
 
-// What most nodes use; "" = no network is used by more than half of them.
+// The network of most nodes; "" = no network is used by more than half of them.
 std::string usual(const std::map<int32_t, NodeNetwork>& networks) {
   std::map<std::string, size_t> count;
   for (const auto& [node, network] : networks) ++count[to_text(network.used)];

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// By which way the nodes of a network check exchange bytes, and whether NCCL, or libfabric, took
-// the one that the machine has. Pure.
+// The transport by which the nodes of a network check exchange bytes, and whether NCCL, or
+// libfabric, used the machine's network. Pure.
 //
-// NCCL falls back to TCP without an error where its plugin for the node's network was not found or
-// did not work: training is ten times slower, and nothing else says so. It tells in its log
-// (NCCL_DEBUG=INFO, subsystems INIT and NET), in words that have been the same since 2.4:
+// NCCL falls back to TCP without an error if its plugin for the node's network was not found or did
+// not work: training is ten times slower, and only its log shows that (NCCL_DEBUG=INFO, subsystems
+// INIT and NET), in words that have been the same since 2.4:
 //
 //   NCCL INFO Using network Socket | IB | AWS Libfabric | Libfabric
 //   NCCL INFO NET/OFI Selected Provider is efa (found 4 nics)         aws-ofi-nccl
@@ -12,8 +12,8 @@
 //   NCCL INFO NET/Plugin: Could not find: libnccl-net.so               why there is no plugin
 //   NCCL WARN NET/OFI ...                                              why it gave up
 //
-// libfabric does likewise: where its efa provider cannot be used, whoever takes what fi_getinfo
-// offers gets tcp. It is asked for both.
+// libfabric does the same: if its efa provider cannot be used, fi_getinfo offers tcp. The check
+// requests both.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@ namespace hpctl::agent {
 enum class NetworkWay : uint8_t { kTcp, kNccl, kFabric };
 constexpr std::array<const char*, 3> words_of(NetworkWay) { return {"tcp", "nccl", "fabric"}; }
 
-// What a node can take part in, besides TCP.
+// The transports that a node supports, besides TCP.
 struct NodeMeans {
   int gpus = 0;              // 0 = no NCCL here
   std::string nccl;          // its version
@@ -48,12 +48,12 @@ struct ChosenWay {
   std::map<int32_t, std::string> fallbacks;  // those whose libfabric fell back; what to do
   std::set<int32_t> left_out;                // take no part: of both kinds
 };
-// Unless it is said: NCCL where any node can, since a node that cannot beside others that can is a
-// finding; else libfabric where any node has EFA; else TCP. Over libfabric only nodes of one
-// provider reach each other: the one that most have.
+// The default transport: NCCL if any node can, since a node that cannot beside others that can is a
+// finding; else libfabric if any node has EFA; else TCP. Over libfabric only nodes of one provider
+// reach each other: the one that most have.
 ChosenWay choose_way(std::optional<NetworkWay> asked, const std::vector<NodeMeans>& nodes);
 
-// What carried a node's bytes: as NCCL's log says, or libfabric.
+// The network that carried a node's bytes, from NCCL's log or from libfabric.
 struct UsedNetwork {
   std::string network;  // "Socket", "IB", "Libfabric", "libfabric 1.17"; "" = it did not say
   std::string

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From samples of progress pages to what the controller is told: heartbeats at their interval, one
-// at once when a worker completes its first step, and CheckpointCommitted and BadStep when a page
-// says so.
+// Turns samples of progress blocks into reports for the controller: heartbeats at their interval,
+// one at once when a worker completes its first step, and CheckpointCommitted and BadStep when a
+// progress block has them.
 #pragma once
 
 #include <cstdint>
@@ -41,14 +41,14 @@ struct Commit {
   auto operator<=>(const Commit&) const = default;
 };
 
-// The newest bad step of rank 0 that was told.
+// The newest reported bad step of rank 0.
 struct BadStepMark {
   uint64_t generation = 0;
   uint64_t number = 0;  // BadStep::number
   auto operator<=>(const BadStepMark&) const = default;
 };
 
-// What this node has reported so far and must not report again.
+// Everything that this node has reported so far and must not report again.
 struct Reported {
   Commit commit;
   BadStepMark bad_step;
@@ -69,8 +69,7 @@ class ProgressWatch {
   // `reported`: what an earlier life of this agent has reported.
   explicit ProgressWatch(const Reported& reported = {}) : reported_(reported) {}
 
-  // `shows_steps`: its first step is awaited. Of a command it is not known whether it ever tells
-  // one.
+  // `shows_steps`: its first step is awaited. It is unknown whether a command ever reports one.
   void worker_started(int32_t rank, uint64_t generation, bool shows_steps = true);
   void worker_ended(int32_t rank, uint64_t generation);
 

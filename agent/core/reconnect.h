@@ -25,16 +25,17 @@ class Backoff {
   int64_t pause_ms_ = kFirstMs;
 };
 
-// How long an attempt to connect may take. Where all agents of a large job come at once, the
-// controller's processors are busy with handshakes for longer than that first; who gives up then
-// has cost it the handshake for nothing and asks for another one. So an attempt may take as long as
-// the handshakes of all of the job's nodes, and each twice as long as the one before.
+// How long an attempt to connect may take. When all agents of a large job come at once, the
+// controller's processors are busy with handshakes for longer than a first attempt. An agent that
+// gives up then has cost the controller a handshake for nothing and requests another one. So an
+// attempt may take as long as the handshakes of all of the job's nodes, and each twice as long as
+// the one before.
 class Patience {
  public:
   static constexpr int64_t kFirstMs = 2'000;
   static constexpr int64_t kLongestMs = 32'000;
-  // What each handshake may take a controller with two processors, of which others want most. To
-  // wait too long costs nothing: whether another controller has the job is looked at besides, and
+  // The time for one handshake on a controller with two processors that are mostly busy. Waiting
+  // too long costs nothing: the agent checks meanwhile whether another controller has the job, and
   // TCP ends an attempt to reach a machine that does not answer.
   static constexpr int64_t kHandshakeMs = 20;
   // During an attempt an agent looks so often whether another controller has the job by now: all of
@@ -43,7 +44,7 @@ class Patience {
     return std::clamp<int64_t>(2 * static_cast<int64_t>(nodes), 250, 2'000);
   }
 
-  // Of a job with so many nodes.
+  // For a job with this many nodes.
   int64_t next(size_t nodes) {
     const int64_t patience =
         std::clamp(kHandshakeMs * static_cast<int64_t>(nodes), patience_ms_, kLongestMs);
@@ -62,8 +63,8 @@ struct StartPlan {
   static constexpr int64_t kSuccessorAfterMs = 3'000;  // the batch script may be quicker
   static constexpr int64_t kSuccessorStaggerMs = 500;  // per node, in the order of the job's nodes
   static constexpr int64_t kSuccessorEveryMs = 8'000;
-  // Of the nodes but the controller's own, these many first ask whether its machine answers. Where
-  // it does not, no batch script will be quicker.
+  // This many nodes, without the controller's own, first check whether its machine answers. If it
+  // does not, no batch script will be quicker.
   static constexpr int64_t kAskingFirst = 4;
   static constexpr int64_t kGoneEveryMs = 2'500;
   // After these many the rest follows closer together, because the job has waited for half a
@@ -72,7 +73,7 @@ struct StartPlan {
   static constexpr int64_t kLateStaggerMs = 50;
   static constexpr int64_t kLateTurns = 400;
 
-  // Without any. Who starts one asks its socket first, and a lock lets only one be.
+  // Without any controller. The starter tries its socket first, and a lock lets only one run.
   int64_t after_ms = 100;
   int64_t every_ms = 3'000;
 
@@ -99,22 +100,22 @@ class OrphanWatch {
   OrphanWatch(int64_t now_ms, int64_t timeout_ms)
       : absent_since_ms_(now_ms), timeout_ms_(timeout_ms) {}
 
-  // How long the job's file says that we may be without a controller. A Welcome's word counts more.
+  // How long the job's file allows us to be without a controller. A Welcome overrides it.
   void allows(int64_t timeout_ms);
   // A controller has welcomed us and says how long we may be without one.
   void welcomed(int64_t timeout_ms);
   // The stream is closed.
   void lost(int64_t now_ms);
 
-  // A worker of this node has completed a step, which takes every rank of the job: whoever is not
-  // heard of trains on, and the timeout begins anew.
+  // A worker of this node has completed a step, which takes every rank of the job. So silent nodes
+  // train on, and the timeout starts again.
   void trained(int64_t now_ms) { trained_ms_ = now_ms; }
 
   void set_plan(const StartPlan& plan) { plan_ = plan; }
 
   // True at most once in StartPlan::every_ms: start one now.
   bool start_controller_now(int64_t now_ms);
-  // Nobody controls this job any more, and it stands still: end everything.
+  // The job has no controller any more, and makes no progress: end everything.
   bool expired(int64_t now_ms) const;
   // When that becomes true; INT64_MAX = not while a controller is there.
   int64_t expires_at_ms() const { return present_ ? INT64_MAX : expiry_ms(); }

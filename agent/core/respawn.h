@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often the holder starts the agent proper again: quickly after a life that was useful, with
-// growing pauses after short ones, and not for ever.
+// When the holder restarts the agent proper: quickly after a long run, with growing pauses after
+// short ones, and only a limited number of times.
 #pragma once
 
 #include <cstdint>

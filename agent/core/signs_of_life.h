@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether somebody who shows signs of life, each with the time within which the next one comes, has
-// ceased to. Whoever looks late had no turn, and then neither may the other have had one: a virtual
-// machine that stands still, and processes that Slurm suspends, have not hung. So time that nobody
-// watched does not count.
+// Whether a peer that sends signs of life, each with the time within which the next one comes, has
+// stopped. If this process itself got no CPU time, the peer may have got none either: a paused
+// virtual machine, or processes that Slurm suspends, have not hung. So time without observation
+// does not count.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class SignsOfLife {
   static constexpr int64_t kTurnMs = 500;
 
   void seen(int64_t now_ms, int64_t next_within_ms) { look_at_ms_ = now_ms + next_within_ms; }
-  // Nobody is watched any more.
+  // Stops watching.
   void forget() { look_at_ms_ = INT64_MAX; }
 
   // When to look; INT64_MAX = not while things stay.

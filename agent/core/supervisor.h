@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a node does about the controller's actions: a state machine without I/O.
+// The node's reaction to the controller's actions: a state machine without I/O.
 //
-// Rules. Workers of a lower generation are ended, and gone, before a generation starts; a process
-// that has left its generation and idles is as gone: the holder lets it join the next one. A lower
-// generation than any seen, or one that was ended here, is refused. A repeated action gets the same
-// answer and starts nothing twice. A start that fails for one rank fails for the node: what has
-// started of it is ended. Every action is answered once it is true, or with the reason why not.
+// Rules. Workers of a lower generation are ended, and gone, before a generation starts. A process
+// that has left its generation and idles counts as gone: the holder lets it join the next one. A
+// generation that is lower than any seen, or that was ended here, is refused. A repeated action
+// gets the same answer and starts nothing twice. A start that fails for one rank fails for the
+// node: its other new processes are ended. Every action is answered once it is true, or with the
+// reason why not.
 #pragma once
 
 #include <cstdint>
@@ -91,7 +92,7 @@ inline constexpr uint32_t kEndNodeGraceMs = 1'000;
 
 class Supervisor {
  public:
-  // What the holder remembers of earlier lives of the agent.
+  // The holder's memory of earlier agents.
   Supervisor(uint64_t generation_seen, uint64_t ended_through)
       : generation_seen_(generation_seen), ended_through_(ended_through) {}
 
@@ -99,7 +100,7 @@ class Supervisor {
   Decisions stop(const StopRequest& request);
   Decisions end(bool stacks);
 
-  // What the holder reports. `spawned` also serves for the workers it tells a new agent of, and,
+  // Reports of the holder. `spawned` also serves for the workers that it lists to a new agent, and,
   // not alive, for a process that has left its generation and idles.
   Decisions spawned(const StartedWorker& worker, bool alive);
   Decisions spawn_failed(uint64_t generation, int32_t rank, const std::string& reason,
@@ -110,8 +111,8 @@ class Supervisor {
   std::vector<StartedWorker> running() const;
 
  private:
-  // A part in a generation and the process that has it. A slot is filled in the moment its spawn is
-  // asked for; incarnation 0 = not yet answered.
+  // A rank in a generation and its process. A slot is filled when its spawn is requested;
+  // incarnation 0 = not yet answered.
   struct Slot {
     uint64_t incarnation = 0;
     uint64_t pid = 0;

@@ -28,8 +28,8 @@ struct TransferReport {
 Result<std::vector<FabricDomain>> fabric_domains(const std::string& provider,
                                                  const std::string& source = "");
 
-// Of the provider that libfabric would choose: what FI_PROVIDER says, else efa where it is, else
-// tcp. `source` as above; EFA's devices have no such address, and are all of them.
+// The domains of libfabric's preferred provider: FI_PROVIDER if set, else efa if present, else tcp.
+// `source` as above; EFA's devices have no such address, and are all of them.
 Result<std::vector<FabricDomain>> chosen_domains(const std::string& source = "");
 
 // Sends and receives between two endpoints of this process through the domain, compares what

@@ -21,7 +21,7 @@ namespace hpctl::agent {
 struct LoadedFabric {
   explicit LoadedFabric(Library loaded);
   bool is_complete() const;
-  // What a call answered: 0, or one of libfabric's errors negated.
+  // The result of a call: 0, or one of libfabric's errors negated.
   Outcome check(const char* step, int64_t status) const;
 
   Library library;

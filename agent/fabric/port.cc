@@ -154,7 +154,7 @@ std::string FabricPort::name() const {
 }
 
 Outcome FabricPort::connect(const std::string& peer_name) {
-  // A name of the provider's own form has a size of its own, and libfabric does not ask for it.
+  // A name in the provider's form has a fixed size, which libfabric does not check.
   if (peer_name.empty() || peer_name.size() != name().size()) {
     return Error{ErrorCode::kInvalidArgument, "the peer's address is of another form"};
   }

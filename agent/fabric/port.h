@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One endpoint of libfabric and all that it needs, with memory of its own that is sent from and
-// received into. Messages are tagged, so that each meets the memory that waits for it. Nothing here
-// waits: who sends or receives asks for progress() until it has ended. For one thread.
+// One endpoint of libfabric with its resources, and memory to send from and receive into. Messages
+// are tagged, so each meets the memory that waits for it. Nothing here waits: the caller calls
+// progress() until a transfer has ended. For one thread.
 #pragma once
 
 #include <cstdint>

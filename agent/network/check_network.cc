@@ -89,7 +89,7 @@ struct Options {
 
 int number_of(const char* text) { return text == nullptr ? -1 : std::atoi(text); }
 
-// What srun says to its tasks.
+// srun's settings for its tasks.
 void fill_from_slurm(Options& options) {
   const char* job = std::getenv("SLURM_JOB_ID");
   const char* step = std::getenv("SLURM_STEP_ID");
@@ -231,7 +231,7 @@ class Printed {
     const auto found = report_.troubles.find(pair);
     return found == report_.troubles.end() ? "" : found->second;
   }
-  // The last that was said of a pair with it.
+  // The last error of a pair with it.
   std::string troubles_of(int32_t node) const {
     std::string found;
     for (const auto& [pair, words] : report_.troubles) {
@@ -290,7 +290,7 @@ int run_first(const Options& options, const MemberOptions& member) {
   if (!directory.empty()) {
     if (const auto made = make_directories(directory); !made.ok()) return complain(made.error());
   }
-  // What it found is in its reports.
+  // Its results are in its reports.
   std::thread own([&] { static_cast<void>(be_member(member)); });
   const auto report = coordinate({options.ranks, options.meeting, member.patience, options.way});
   own.join();

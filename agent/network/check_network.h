@@ -8,7 +8,7 @@
 
 namespace hpctl::agent {
 
-// What is known of the machine that it runs on.
+// Facts about the machine that it runs on.
 struct NetworkMachine {
   std::string program;  // hpagent, of which GPUs' processes are made
   int efa_devices = 0;

@@ -50,8 +50,8 @@ struct Member {
   NodeMeans means;
   UsedNetwork network;     // as it said last
   int64_t ordered_ms = 0;  // our wall clock when the order of the present round left
-  // What it said of that round; and its wall clock when it had the order, unless it is of a release
-  // that does not tell.
+  // Its report of that round, and its wall clock when it had the order, unless its release does not
+  // report that.
   std::optional<Transfer> transfer;
   std::optional<int64_t> clock_ms;
 };
@@ -101,7 +101,7 @@ class Coordinator {
   }
 
  private:
-  // Who takes part, and by which way.
+  // Chooses the members and their transport.
   void choose(std::optional<NetworkWay> asked, NetworkReport& report) {
     std::vector<NodeMeans> means;
     for (int rank = 0; rank < ranks_; ++rank) {
@@ -189,7 +189,7 @@ class Coordinator {
     });
   }
 
-  // Notes what was said of those that are bad.
+  // Records the errors of bad pairs.
   std::vector<PairOutcome> outcomes_of(const std::vector<NodePair>& pairs,
                                        std::map<NodePair, std::string>& troubles) const {
     std::vector<PairOutcome> outcomes;

@@ -24,7 +24,7 @@ struct CoordinatorOptions {
 
 struct NetworkReport {
   NetworkWay way = NetworkWay::kTcp;
-  // What carried it: "TCP", "NCCL 2.27.7 over Libfabric (efa)", "libfabric 1.17 (efa)".
+  // The transport: "TCP", "NCCL 2.27.7 over Libfabric (efa)", "libfabric 1.17 (efa)".
   std::string by;
   NetworkVerdict verdict;                     // nodes by their place in `names`
   std::vector<std::string> names;             // of those that took part

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One pair's part of a round of the network check: a TCP connection between the two, over which
-// both send as much as they can for kExchangeTime, both ways at once, as an all-reduce of two does.
+// both send as much as they can for kExchangeTime, both ways at once, like an all-reduce of two.
 // Everything has a deadline: a path that is dead, or that stops in the middle, is a result.
 #pragma once
 
@@ -19,7 +19,7 @@ inline constexpr auto kDrainPatience = std::chrono::milliseconds(2'000);
 // Within which both ends of a pair know.
 inline constexpr auto kRoundPatience = kMeetPatience + kExchangeTime + kDrainPatience;
 
-// What a rate is divided by at least.
+// The smallest divisor of a rate.
 inline constexpr double kShortestSeconds = 1e-6;
 
 // A listener at the address with a port that the kernel chooses.
@@ -30,7 +30,7 @@ Result<UniqueFd> dial(const std::string& address, const std::string& word);
 // The next connection at the listener that says `word`; others are closed.
 Result<UniqueFd> await(int listener, const std::string& word);
 
-// What a node says of its part in a pair's transfer, whichever way that went.
+// A node's report of its part in a pair's transfer, over any transport.
 struct Transfer {
   double bytes_per_s = 0;  // that came; 0 = nothing did
   std::string trouble;     // why; "" = nothing to say

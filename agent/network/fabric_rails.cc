@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kMostRails = 32;  // EFA devices of the largest instances
 
-// Ends the process of a transfer, whatever it is doing. How it had ended by itself, for people.
+// Ends the process of a transfer in any state. Returns how it had ended by itself, for people.
 std::string end_transfer(pid_t pid) {
   ::kill(pid, SIGKILL);
   int status = 0;

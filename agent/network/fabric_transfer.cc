@@ -113,7 +113,7 @@ class RailExchange {
                   message, rail.wrong);
   }
 
-  // False: the peer is gone, or speaks what nobody knows.
+  // False: the peer is gone, or its message is unknown.
   bool hear_peer(int wait_ms) {
     pollfd entry{connection_, POLLIN, 0};
     if (::poll(&entry, 1, wait_ms) <= 0) return true;
@@ -131,7 +131,7 @@ class RailExchange {
     return true;
   }
 
-  // What was sent, once, and that all has come, once it has. False: the peer is gone.
+  // Sends the counts once, and a note once all messages have arrived. False: the peer is gone.
   bool tell_peer() {
     const auto tell = [&](const json& message) {
       return write_frame(connection_, json_text(message), frame_deadline(kMeetPatience)).ok();

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// One pair's transfer over libfabric, as a process of its own (`hpagent check network --fabric IP
+// One pair's transfer over libfabric, as a separate process (`hpagent check network --fabric IP
 // --dialled yes|no`): a provider that crashes or hangs ends this process, which is a result, and
-// not the check. (That of tcp in libfabric 1.17 crashes when an endpoint is closed that has sends
-// under way, which is what a slow or dead path leaves.) Its parent (fabric_rails.h) has made the
-// pair's connection, which is descriptor kFabricPairSocket here; the answer, {"bytes_per_s",
-// "trouble", "wrong"} in a frame, goes to kFabricAnswerSocket.
+// not the check. (The tcp provider in libfabric 1.17 crashes when an endpoint is closed with sends
+// in flight, which a slow or dead path leaves.) Its parent (fabric_rails.h) has made the pair's
+// connection, which is descriptor kFabricPairSocket here; the answer, {"bytes_per_s", "trouble",
+// "wrong"} in a frame, goes to kFabricAnswerSocket.
 //
-// An endpoint at each of the node's devices (with efa all of them, with another provider that of
-// the node's address), and at each a stream of known messages both ways, as fast as they go for
-// kExchangeTime. What arrives is compared with what was sent (agent/core/known_bytes.h). The i-th
-// device of one node meets the i-th of the other. The two agree over their connection, in frames of
-// JSON that both send:
+// An endpoint at each of the node's devices (with efa all of them, with another provider the device
+// of the node's address), and at each a stream of known messages both ways, as fast as they go for
+// kExchangeTime. Arriving bytes are compared with the sent ones (agent/core/known_bytes.h). The
+// i-th device of one node meets the i-th of the other. The two agree over their connection, in
+// frames of JSON that both send:
 //
 //   {"provider", "names": [hexadecimal]}    how its endpoints are reached
 //   {"sent": [N]}                           after kExchangeTime: messages by device

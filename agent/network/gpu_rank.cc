@@ -176,7 +176,8 @@ class Round {
     gpu_.host()[0] = sums_[0] = 0;  // nobody has had enough
   }
 
-  // All-reduces the given values and reads as many of the sums. Has somebody had enough?
+  // All-reduces the given values and reads this many of the sums. Returns whether some rank has had
+  // enough.
   Result<bool> reduce(size_t floats_to_read) {
     const nccl::Status status = nccl_.all_reduce(gpu_.given(), gpu_.reduced(), kReducedFloats,
                                                  nccl::kFloat32, nccl::kSum, comm_, gpu_.stream());

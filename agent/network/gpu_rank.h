@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One GPU's part in the rounds of the network check, as a process of its own (`hpagent check
-// network --gpu N`): a driver or an NCCL that crashes or hangs ends this process, which is a
-// result, and not the check. Its parent (gpu_ranks.h) speaks JSON in frames on descriptor
-// kGpuRankSocket:
+// One GPU's part in the rounds of the network check, as a separate process (`hpagent check network
+// --gpu N`): a driver or an NCCL that crashes or hangs ends this process, which is a result, and
+// not the check. Its parent (gpu_ranks.h) speaks JSON in frames on descriptor kGpuRankSocket:
 //
 //   rank → parent   {"gpus", "nccl"} or {"error"}            at its start; GPUs of the machine
 //   parent → rank   {"make_id"}                              → {"id": hexadecimal} or {"error"}
@@ -12,8 +11,8 @@
 //
 // A round is one communicator: made, a first all-reduce (which connects), then all-reduces of
 // kReducedFloats for as long as kReduceTime, all of known values (agent/core/known_sums.h). Each
-// rank adds to the first place whether it has had enough, so that all stop after the same one.
-// Communicators are non-blocking; what does not end in time is aborted.
+// rank adds to the first place whether it has had enough, so all stop after the same one.
+// Communicators are non-blocking; operations that do not end in time are aborted.
 //
 // bytes_per_s is the bus bandwidth as nccl-tests defines it: bytes of the buffer per second times
 // 2 (ranks - 1) / ranks.

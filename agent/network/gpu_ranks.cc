@@ -26,7 +26,7 @@ constexpr int kMostGpus = kMostSummedRanks / 2;
 // For the answer itself, beyond what was allowed for the work.
 constexpr auto kRankMargin = std::chrono::milliseconds(2'000);
 
-// What a frame says, or the error that it brings.
+// The content of a frame, or the error in it.
 Result<nlohmann::json> meaning_of(const std::string& frame) {
   try {
     nlohmann::json message = parse_message(frame);

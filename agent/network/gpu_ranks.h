@@ -3,12 +3,12 @@
 // all-reduce over NCCL. A process that did not answer in time is killed, and started again for the
 // next pair.
 //
-// Two nodes agree over their connection (exchange.h), in frames of JSON, first the one that
-// dialled:
+// Two nodes agree over their connection (exchange.h), in frames of JSON; the one that dialled
+// begins:
 //
-//   {"gpus"}  →        how many ranks each has; those of the one that dialled come first
+//   {"gpus"}  →        how many ranks each has; the dialling node's ranks come first
 //           ←  {"gpus"}
-//   {"id"}    →        NCCL's unique id; without it, and with "error", nothing comes of the round
+//   {"id"}    →        NCCL's unique id; without it, and with "error", the round fails
 #pragma once
 
 #include <chrono>

@@ -22,7 +22,7 @@ namespace hpctl::agent {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
-// A file on a shared file system tells nobody that it is there.
+// There is no notification of a new file on a shared file system.
 constexpr int kLookAgainMs = 50;
 // The coordinator waits for all to come, and says nothing in rounds that others have.
 constexpr auto kSilencePatience = std::chrono::minutes(20);
@@ -136,7 +136,7 @@ class Participant {
                                  {"fabric_trouble", means.fabric_trouble}}));
   }
 
-  // What the way that is asked for needs; unasked, what it may come to.
+  // The means that the requested transport needs; without a request, all that it may use.
   NodeMeans open_means() {
     NodeMeans means;
     if (options_.way.value_or(NetworkWay::kNccl) == NetworkWay::kNccl) means = gpus_.open();

@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kDevices = "/sys/class/infiniband";
 constexpr const char* kAmazonVendor = "0x1d0f";
 constexpr int kTransferDeadlineMs = 3'000;
-// Of all transfers together: what is not tried any more is said.
+// For all transfers together: skipped ones are reported.
 constexpr size_t kMostTransfers = 8;
 // Those that say that a peer or a path went away. Older drivers lack some.
 constexpr const char* kEfaErrors[] = {"rx_drops", "retrans_timeout_events",
@@ -61,7 +61,7 @@ Finding judge_ports(const std::vector<std::string>& devices) {
   return finding;
 }
 
-// What counts lost packets and peers that do not answer, of each device.
+// The counters of lost packets and silent peers, for each device.
 Counters efa_errors(const std::vector<std::string>& devices) {
   Counters counters;
   for (const std::string& device : devices) {
@@ -75,7 +75,7 @@ Counters efa_errors(const std::vector<std::string>& devices) {
   return counters;
 }
 
-// Counts since boot: evidence for people. What grows is judged by efa.rates.
+// Counts since boot: evidence for people. efa.rates judges their growth.
 Finding read_counters(const std::vector<std::string>& devices) {
   Finding finding{"efa.counters", Verdict::kSkipped, "the driver has no hw_counters", {}};
   for (const char* counter : kEfaErrors) {

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kXidAgeSeconds = 3'600;
 
-// Where there are GPUs a look that was not possible is told apart from one that found nothing.
+// With GPUs, an impossible look is distinguished from one that found nothing.
 Finding find_xids(const HealthTable& table, bool has_gpus) {
   const auto messages = recent_kernel_messages(kXidAgeSeconds);
   if (!messages.ok()) {
@@ -32,7 +32,7 @@ std::vector<Finding> without_nvml(const Error& error, std::optional<int> expecte
   const std::string why = error.code == ErrorCode::kNotFound
                               ? "no NVIDIA driver library: " + error.message
                               : error.message;
-  // What is not installed does not come by a reboot.
+  // A reboot does not install missing software.
   const Remedy remedy = error.code == ErrorCode::kNotFound ? Remedy::kReplace : Remedy::kReboot;
   std::vector<Finding> findings = {
       {"gpu.driver", is_broken ? Verdict::kFail : Verdict::kSkipped, why, {}, remedy}};

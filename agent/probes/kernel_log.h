@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel logged lately.
+// Recent lines of the kernel's log.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether file systems answer. A hung one blocks whoever asks in the kernel, for good; so each is
-// asked by a process of its own, which is left behind when it does not come back.
+// Whether file systems answer. A hung one blocks its caller in the kernel, for good. So a separate
+// process queries each of them, and is abandoned when it does not come back.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,8 @@ struct Mount {
 inline constexpr size_t kMostMounts = 64;
 std::vector<Mount> network_mounts(std::string_view mounts);
 
-// What the process does with its mount; an errno, 0 = well. After fork(): only what is safe there.
+// The query of one mount, in its process; an errno, 0 = well. After fork(): only async-signal-safe
+// calls.
 using AskMount = int (*)(const char* path, bool writes);
 // statvfs and open; with `writes` 1 MiB into an unnamed file, and fsync.
 int ask_mount(const char* path, bool writes);

@@ -84,7 +84,7 @@ Counters interface_errors(const std::vector<std::string>& interfaces) {
   return counters;
 }
 
-// Of one that is down the kernel does not tell the carrier.
+// For a link that is down, the kernel does not report the carrier.
 Finding look_at_links(const std::vector<std::string>& interfaces) {
   std::vector<Interface> states;
   for (const std::string& name : interfaces) {

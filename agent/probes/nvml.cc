@@ -122,7 +122,7 @@ Result<GpuInventory> read_inventory(const Nvml& nvml) {
   return inventory;
 }
 
-// What holds a clock down counts where it is still so a little later.
+// A reason for a throttled clock counts only if it is still there a little later.
 void confirm_slowdowns(const Nvml& nvml, GpuInventory& inventory) {
   const bool any = std::any_of(
       inventory.gpus.begin(), inventory.gpus.end(),

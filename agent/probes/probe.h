@@ -22,7 +22,7 @@ struct ProbeContext {
   std::vector<std::string> directories;  // to be written to
 };
 
-// Of this machine, or of what is under $HPCTL_SYSROOT.
+// For this machine, or for the tree under $HPCTL_SYSROOT.
 int count_efa_devices();
 
 // Each asks the machine it runs on, or what is under $HPCTL_SYSROOT, and may take seconds.

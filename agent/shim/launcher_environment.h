@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The environment that torchrun would give a worker, for programs that are started without a
-// launcher of their own. What the user has set is never overwritten.
+// launcher. Variables of the user are never overwritten.
 #pragma once
 
 #include <string>

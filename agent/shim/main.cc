@@ -19,7 +19,7 @@ namespace {
 using hpctl::Outcome;
 using namespace hpctl::shim;  // NOLINT(google-build-using-namespace): this file is the shim
 
-// Everything is blocked and read from a descriptor, but for faults of our own.
+// All signals are blocked and read from a descriptor, except those of our own errors.
 hpctl::UniqueFd take_signals(InheritedSignals& inherited) {
   sigset_t all;
   ::sigfillset(&all);

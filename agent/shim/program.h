@@ -14,7 +14,7 @@
 
 namespace hpctl::shim {
 
-// How the shim found its signals; the program gets them back.
+// The shim's inherited signal state; the program gets it back.
 struct InheritedSignals {
   sigset_t mask;
   struct sigaction child;
@@ -41,7 +41,7 @@ Result<pid_t> start_program(const ProgramPlan& plan, StartFailure& failure);
 // Replaces this process by the program, as if the shim had never been. Returns errno.
 int become_program(const ProgramPlan& plan);
 
-// What slurmstepd prints when it cannot execute a task's program.
+// slurmstepd's message when it cannot execute a task's program.
 std::string exec_message(const std::string& program, int error);
 
 // Ends this process as a program with this wait status ended: same exit code, or same signal (then

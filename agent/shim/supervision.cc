@@ -193,7 +193,7 @@ void Supervision::on(const step::Release& order) {
   release();
 }
 
-// What does not die at once is looked for again, up to the controller's own deadline.
+// Processes that do not die at once are checked again, up to the controller's own deadline.
 void Supervision::confirm_stop() {
   if (!sweep()) return;
   const uint64_t generation = *std::exchange(stopping_, std::nullopt);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// One task under supervision: does what the step's controller orders, ends as the program ended.
+// One task under supervision: it carries out the orders of the step's controller, and ends as the
+// program ended.
 //
-// Signals. What reached the shim alone is passed on to the program. A terminal signals the whole
-// foreground group, `kill 0` the whole group, and Slurm, by its kind of process tracking, either
-// every process of the step or only those it started itself. SIGTERM, SIGINT, SIGQUIT and SIGHUP
-// from Slurm or the terminal mean that the step is ending: from then on nothing is started again.
+// Signals. A signal that reached only the shim is passed on to the program. A terminal signals the
+// whole foreground group, `kill 0` the whole group, and Slurm, by its kind of process tracking,
+// either every process of the step or only those it started itself. SIGTERM, SIGINT, SIGQUIT and
+// SIGHUP from Slurm or the terminal mean that the step is ending: from then on nothing is
+// restarted.
 //
-// Without a controller (never there, gone, or standing back) the task is as without the plugin: the
+// Without a controller (never there, gone, or released) the task behaves as without the plugin: the
 // program runs on, and the shim ends as it ends.
 #pragma once
 

@@ -27,7 +27,7 @@ void remove_what_nobody_holds() {
   }
 }
 
-// Between making and locking it another shim may take it for one that nobody holds.
+// Between creation and lock, another shim may take the directory for an unused one.
 Result<std::pair<std::string, UniqueFd>> make_locked_directory() {
   for (int i = 0; i < kAttempts; ++i) {
     std::string path = user_directory() + "/" + kPrefix + "XXXXXX";

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The progress file (agent/progress_file.h) of one life of a task's program, and what it says.
+// The progress file (agent/progress_file.h) of one run of a task's program, and its content.
 //
-// It lies in a directory of its own, /tmp/hpctl-UID/step-XXXXXX, which is locked for as long as it
-// is of use: a shim that was killed takes nothing away, so the next one on that node removes what
-// nobody holds.
+// It lies in a separate directory, /tmp/hpctl-UID/step-XXXXXX, which is locked as long as it is in
+// use. A killed shim leaves its directory, so the next shim on that node removes directories
+// without a lock.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plugin tells the shim through its environment, and which of it the program may see.
+// The plugin's settings for the shim, in its environment, and the part that the program may see.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace hpctl::shim {
 
-// The variable of the user's that names what a Python that stands by is to import.
+// The user's variable that lists the imports of a Python standby.
 inline constexpr char kStandbyImportsName[] = "HPCTL_STANDBY_IMPORTS";
 
 struct TaskSettings {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a task's program stands, written by hpstacks (agent/stacks) before the program is ended
+// The stacks of a task's program, written by hpstacks (agent/stacks) before the program is ended
 // because its step hangs. hpstacks runs beside the shim's loop and has kStacksLimitMs, and
-// kRecordersLimitMs more where it says that it asks the program's flight recorder.
+// kRecordersLimitMs more if it reports that it triggers the program's flight recorder.
 #pragma once
 
 #include <sys/types.h>
@@ -27,7 +27,8 @@ class TaskStacks {
   int64_t deadline_ms() const { return deadline_ms_; }
   // Its time is over. It may have said meanwhile that it needs more.
   bool is_over(int64_t now_ms);
-  // Ends what has not ended by itself. What is to be told, one line; "" = nothing was written.
+  // Ends a process that has not ended by itself. Returns one line to report; "" = nothing was
+  // written.
   std::string finish();
 
  private:

@@ -30,8 +30,8 @@ std::vector<std::string> words_of_command(const ProgramPlan& plan) {
   return words;
 }
 
-// Those that Slurm, a terminal or `kill 0` sends to every process of a task, for the program to
-// hear. What Slurm has ignored stays so.
+// The signals that Slurm, a terminal or `kill 0` sends to every process of a task, for the program.
+// Signals that Slurm ignores stay ignored.
 std::vector<int> signals_to_ignore() {
   std::vector<int> signals;
   for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2}) {
@@ -186,7 +186,7 @@ void TaskStandby::read_control(int64_t now_ms) {
     const auto message = packet.ok() ? control::decode_from_worker((*packet)->bytes)
                                      : Result<control::FromWorker>(packet.error());
     if (!message.ok()) {
-      // It has ended, or is of no use; an end is told with what it printed.
+      // It has ended, or is of no use; its output is logged with its end.
       ::kill(waiting_->pid, SIGKILL);
       ::waitpid(waiting_->pid, nullptr, 0);
       read_output();
@@ -199,7 +199,7 @@ void TaskStandby::read_control(int64_t now_ms) {
   }
 }
 
-// Only the end is kept. What it still prints is read the next time.
+// Only the end is kept. Later output is read the next time.
 void TaskStandby::read_output() {
   std::array<char, kPrintedBytes> buffer{};
   const ssize_t n = ::read(waiting_->output.get(), buffer.data(), buffer.size());
@@ -263,7 +263,7 @@ std::optional<TaskStandby::Taken> TaskStandby::take_part(const ProgramPlan& plan
   return taken;
 }
 
-// It was asked when the generation ended.
+// The check was sent when the generation ended.
 bool TaskStandby::answers() {
   if (!waiting_->is_ready) return false;
   const SystemClock clock;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Python that stands by for a task whose program is one (decision 1514): a second child of the
-// shim, started as the program is, so with its group, session, limits and environment. It has
-// imported what HPCTL_STANDBY_IMPORTS names, ignores signals that are meant for the program, and
-// writes to nobody. In the next generation it becomes the program (agent/python_standby.py), if it
-// is ready and answers; one that is not is ended, and the program starts as ever.
+// The Python standby for a task with a Python program (decision 1514): a second child of the shim,
+// started like the program, so with its group, session, limits and environment. It has imported the
+// modules of HPCTL_STANDBY_IMPORTS, ignores signals for the program, and writes no output. In the
+// next generation it becomes the program (agent/python_standby.py), if it is ready and answers.
+// Otherwise it is ended, and the program starts as usual.
 #pragma once
 
 #include <sys/types.h>
@@ -27,15 +27,15 @@ class TaskStandby {
  public:
   using Say = std::function<void(const std::string& line)>;
 
-  // For the program of `plan`. Says why there is none where one is asked for and cannot be.
+  // For the program of `plan`. Reports why there is no standby if one is requested and impossible.
   TaskStandby(const TaskSettings& settings, const ProgramPlan& plan, Say say);
 
   // A program runs. `boot_id` begins the marks of what is started (agent/worker_mark.h).
   void begin_generation(const std::string& boot_id, int64_t now_ms);
   // The program has told a step: from the first in a generation on there is one.
   void told_step(int64_t now_ms);
-  // The program is to end, and one that waits to take its part: it is asked whether it can. None is
-  // started until then.
+  // The program will end, and a waiting standby will take its place: it must answer whether it can.
+  // None is started until then.
   void end_generation(int64_t now_ms);
 
   // The process that has become the program of `plan`, with the mark that it was started with;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpstacks: writes the native stacks of ranks that hang, each into DIR/gGENERATION-rankNNNN.txt,
-// and what their flight recorders dump, where PyTorch has any, into DIR/gGENERATION-recorder-NNNN.
+// and the dumps of their flight recorders, if PyTorch has any, into DIR/gGENERATION-recorder-NNNN.
 //
 // The holder starts it (agent/stack_taker.h), for any workload: the ranks need not answer. Files
 // are written when the processes run again, because a directory may not answer.
 //
-// For each file of stacks a line on stdout: "rank 3 in FUNCTION (MODULE)". Before them, where that
-// is so, that recorders are asked (common/base/stack_files.h); after them, which dumped.
+// For each file of stacks it prints a line on stdout: "rank 3 in FUNCTION (MODULE)". If it triggers
+// recorders, a line before them says so (common/base/stack_files.h), and one after them names the
+// dumps.
 #include <unistd.h>
 
 #include <cstdio>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is written of one rank: its process and what that started itself, each thread with its name,
-// what the kernel says of it, and its frames. Threads with the same frames, of a pool say, are told
-// together. Pure text; who looks and when is main.cc's.
+// The text for one rank: its process and its children, each thread with its name, its state in the
+// kernel, and its frames. Threads with the same frames, for example of a pool, are listed together.
+// Pure text; main.cc decides which ranks to read, and when.
 #pragma once
 
 #include <sys/types.h>
@@ -38,9 +38,9 @@ struct RankStacks {
 
 std::string to_text(const RankStacks& rank, int64_t wall_ms);
 
-// Of the worker's main thread: the innermost frame that has a name and, where that is in the C
-// library, the innermost that is not: "poll (libc.so.6) < wait (libx.so)". Else what the kernel
-// says of that thread, or why nothing is known.
+// For the worker's main thread: the innermost frame that has a name and, if that is in the C
+// library, the innermost frame outside it: "poll (libc.so.6) < wait (libx.so)". Else the kernel's
+// state of that thread, or the reason why nothing is known.
 std::string telling_frame(const RankStacks& rank);
 
 // Names that belong to older hangs than the kept ones.

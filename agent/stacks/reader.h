@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the stacks of ranks: halts all their processes, reads, and lets them go. What is left to
-// read after kReadLimitMs is given up.
+// Reads the stacks of ranks: halts all their processes, reads, and lets them go. Reading stops
+// after kReadLimitMs.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace hpctl::stacks {
 
 inline constexpr int64_t kHaltLimitMs = 500;
 inline constexpr int64_t kReadLimitMs = 1'500;
-// Of a rank: a worker that is a shell has the program as its child.
+// For each rank: a worker that is a shell has the program as its child.
 inline constexpr size_t kMostProcesses = 4;
 
 // Each rank has its worker's process; adds those that it started itself.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Has the flight recorders of ranks that hang dump what they recorded, where PyTorch's environment
+// Makes the flight recorders of ranks that hang write their dumps, if PyTorch's environment
 // variables enable it, and takes the dumps.
 //
-// As PyTorch has it (torch/csrc/distributed/c10d: DumpPipe in ProcessGroupNCCL.hpp,
+// PyTorch's contract (torch/csrc/distributed/c10d: DumpPipe in ProcessGroupNCCL.hpp,
 // HeartbeatMonitor in ProcessGroupNCCL.cpp, DebugInfoWriter in FlightRecorder.cpp and before 2.5 in
 // NCCLUtils.cpp):
 //   - a process whose default group is NCCL's and whose TORCH_NCCL_DEBUG_INFO_PIPE_FILE is PREFIX
@@ -13,9 +13,9 @@
 //     TORCH_NCCL_DEBUG_INFO_TEMP_FILE, or else ~/.cache/torch/comm_lib_trace_rank_ (newer) or
 //     /tmp/nccl_trace_rank_. It is written in place, so only one that reads as a whole is taken.
 //
-// What is asked for by the pipe must have been written after that; without a pipe, a dump that one
-// of the variables names is taken if the process itself can have written it. Variables that a
-// program sets for itself are not seen: /proc/PID/environ has those that it was started with.
+// A dump that the pipe triggered must be newer than the trigger. Without a pipe, a dump that one of
+// the variables names is taken if the process itself can have written it. Variables that a program
+// sets for itself are invisible: /proc/PID/environ has those that it was started with.
 #pragma once
 
 #include <sys/stat.h>
@@ -35,9 +35,9 @@ class Recorders {
   explicit Recorders(const std::vector<RankStacks>& ranks);
 
   bool are_asked() const;
-  // Until every dump is taken, or the time (CLOCK_MONOTONIC) has come: no later than
-  // the limit of common/base/stack_files.h after they were asked. Ranks of which one was written
-  // into `directory`.
+  // Waits until every dump is taken, or until the time (CLOCK_MONOTONIC) has come: no later than
+  // the limit of common/base/stack_files.h after the trigger. Returns the ranks with a dump in
+  // `directory`.
   std::vector<int32_t> take(const std::string& directory);
 
  private:

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tracer: halts processes for a moment, so that their stacks can be read, and lets them go again.
 //
-// By PTRACE_SEIZE and PTRACE_INTERRUPT, which send no signal: whatever happens to this process, its
-// end included, a thread that it had halted runs on, and a process that was stopped (SIGSTOP)
-// before stays so. All processes are halted before the first is looked at: they are seen at one
-// moment, and none runs away because another one was let go.
+// By PTRACE_SEIZE and PTRACE_INTERRUPT, which send no signal. If this process ends for any reason,
+// a thread that it had halted runs on, and a process that was stopped (SIGSTOP) before stays so.
+// All processes are halted before the first is read: they are seen at one moment, and none runs
+// away because another one was let go.
 //
-// A thread that waits uninterruptibly in the kernel does not halt; what the kernel tells of it is
+// A thread that waits uninterruptibly in the kernel does not halt; the kernel's state of it is
 // known nevertheless.
 #pragma once
 
@@ -37,8 +37,8 @@ class Tracer {
   Tracer& operator=(const Tracer&) = delete;
   ~Tracer() { let_go(); }
 
-  // Begins to halt every thread of the process. Threads are told of also where that is not
-  // permitted: `trouble` then says why.
+  // Begins to halt every thread of the process. Threads are listed even without permission to halt
+  // them: `trouble` then says why.
   std::vector<Thread> seize(pid_t pid, std::string& trouble);
   // Until all have halted, or the time (CLOCK_MONOTONIC) has come.
   void await_halts(int64_t until_ms);

@@ -23,7 +23,7 @@ int add_address(Dwfl_Frame* frame, void* argument) {
   Dwarf_Addr pc = 0;
   bool is_activation = false;
   if (!dwfl_frame_pc(frame, &pc, &is_activation)) return DWARF_CB_ABORT;
-  // What a caller does is the call before the address that it returns to.
+  // A caller's place is the call before its return address.
   addresses.push_back(is_activation ? pc : pc - 1);
   return addresses.size() < kMostFrames ? DWARF_CB_OK : DWARF_CB_ABORT;
 }

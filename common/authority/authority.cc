@@ -20,7 +20,7 @@ constexpr mode_t kPublic = 0644;
 constexpr size_t kMostAuthorities = 2;
 constexpr int kMostSteps = 8;  // more than can be due
 
-// Whatever the umask is; nobody else reads it in between.
+// Independent of the umask; no other process reads it in between.
 Outcome replace(const std::string& path, const std::string& text, mode_t mode) {
   HP_TRY_ASSIGN(TemporaryFile file, TemporaryFile::create(path));
   if (::fchmod(file.fd(), mode) != 0) return errno_error("cannot set the mode of " + file.name());

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The authority of a head node, and how another one takes its place without anybody being locked
-// out. A directory has it:
+// The authority of a head node, and its replacement by another one without locking out any caller.
+// It lies in a directory:
 //
 //   DIR/authority.json  0600  keys and certificates, the oldest first, and since when they are what
 //   DIR/bundle.pem      0644  the certificates, for callers: copied to wherever they are
 //   DIR/lock            0600
 //
-// Rotation. A new key and certificate are made (1), the bundle has both (2), and the moment from
-// which the new one signs is written down, the time that the operator needs to carry the bundle
-// everywhere later (3). Until then the old one signs. When the last leaf of the old one has run
-// out, its key is forgotten (4) and its certificate leaves the bundle (5). Each of these is one
-// file that is replaced as a whole; advance() finds out from the files which of them is due, so
-// whoever dies between two has done no harm: the next call goes on. The bundle is always a superset
-// of who signs.
+// Rotation. A new key and certificate are made (1), and the bundle has both (2). Then the file
+// records when the new one will sign, late enough for the operator to copy the bundle everywhere
+// (3). Until then the old one signs. When the last leaf of the old one has expired, its key is
+// deleted (4) and its certificate leaves the bundle (5). Each of these steps replaces one file as a
+// whole. advance() finds out from the files which step is due, so a crash between two steps does no
+// harm: the next call goes on. The bundle always contains every authority that signs.
 //
 // Times are seconds since the Unix epoch, and arguments. One thread; processes exclude each other
 // by DIR/lock.
@@ -47,7 +46,8 @@ struct AuthorityState {
 
   bool is_rotating() const { return authorities.size() > 1; }
   const Authority& newest() const { return authorities.back(); }
-  // Who signs at that time: the new one from its moment on, or where the old one counts no more.
+  // The authority that signs at that time: the new one from its moment on, or if the old one has
+  // expired.
   const Authority& signer(int64_t now_s) const;
   // When the first one goes; nullopt = it is the only one, or that is not written down yet.
   std::optional<int64_t> leaves_s() const;
@@ -78,7 +78,8 @@ class AuthorityDirectory {
                               int64_t spread_s, Wait wait = Wait::kForOthers) const;
   // Does what is due first, one replaced file; false = nothing was.
   Result<bool> advance_once(int64_t now_s, Wait wait) const;
-  // All that is due. kAlreadyExists: somebody else is at it, and is not waited for.
+  // Does all steps that are due. kAlreadyExists: another process is doing it; this call does not
+  // wait.
   Outcome advance(int64_t now_s, Wait wait) const;
 
  private:

@@ -25,8 +25,8 @@ namespace {
 constexpr size_t kNameBytes = 24;  // of a node, in a common name of at most 64
 constexpr size_t kTagDigits = 8;
 
-// What may stand in a name of X509 and in a list of x509v3_config(5), where a comma would begin
-// another entry.
+// The characters allowed in a name of X509 and in a list of x509v3_config(5), where a comma would
+// begin another entry.
 bool is_host(const std::string& name) {
   return !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '-' || c == '.' || c == '_';

@@ -19,9 +19,9 @@ namespace hpctl {
 inline constexpr int64_t kDaySeconds = 86'400;
 inline constexpr char kClusterName[] = "cluster.hpctl";
 
-// A leaf is short-lived, because nobody is told that one is not to count any more.
+// A leaf is short-lived, because there is no revocation.
 inline constexpr int64_t kLeafSeconds = kDaySeconds;
-// How far a caller's clock may be behind the head's. (MUNGE wants them within minutes anyway.)
+// How far a caller's clock may be behind the head's. (MUNGE requires minutes anyway.)
 inline constexpr int64_t kBackdatedSeconds = kDaySeconds;
 
 // A key and a certificate signed by itself, from now on for `seconds`. `node` is in its name, for
@@ -43,8 +43,8 @@ struct CertificateFacts {
   std::string fingerprint;  // SHA-256 of its bytes, "AB:CD:...", as openssl x509 prints it
   bool is_authority = false;
 };
-// Of every certificate in a PEM text, in its order, at most kMaxCertificates. An error begins with
-// `where`; kInvalidArgument where there is none, or one is damaged.
+// Every certificate in a PEM text, in its order, at most kMaxCertificates. An error begins with
+// `where`; kInvalidArgument if there is none, or one is damaged.
 inline constexpr size_t kMaxCertificates = 64;
 inline constexpr size_t kMaxBundleBytes = 256U << 10;
 Result<std::vector<CertificateFacts>> read_certificates(const std::string& text,

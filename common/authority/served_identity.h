@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The key and certificate that a server shows at present. Who renews it puts another one there; a
-// server looks at the beginning of each handshake, so connections that there are go on. Any thread.
+// The key and certificate that a server shows at present. A renewal replaces them; a server reads
+// them at the beginning of each handshake, so existing connections go on. Any thread.
 #pragma once
 
 #include <memory>

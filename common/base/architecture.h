@@ -2,9 +2,8 @@
 // The registry of the built-in trainer's architectures: one line each. The name is the word of
 // job.yaml (workload.train.model.arch), the folder in trainer/arch and the namespace of the code in
 // it; `forward` is the namespace of its forward pass, which architectures may share.
-// trainer/arch/registry.cc and model.cc expand the same list, so that a name without its code does
-// not link. What else stands in the line is what a job file is checked against, far from the
-// trainer.
+// trainer/arch/registry.cc and model.cc expand the same list, so a name without its code does not
+// link. The rest of the line is for the check of a job file, which happens far from the trainer.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The beginning of a state arena (trainer/state/state_arena.h), which holder and worker share: what
-// is sealed in it can be read without LibTorch, when the worker has died.
+// The beginning of a state arena (trainer/state/state_arena.h), which holder and worker share.
+// After the worker has died, the seals can be read without LibTorch.
 //
 // Bytes, native endianness:
 //
@@ -10,7 +10,8 @@
 //   ...    notes of the other slots
 //   ...    the states themselves: of the slots that are in use
 //
-// Slots 0 to kOwnSlots - 1 are this rank's own; those behind them keep copies of another rank's.
+// Slots 0 to kOwnSlots - 1 are this rank's own. The slots after them keep copies of another rank's
+// states.
 #pragma once
 
 #include <atomic>
@@ -54,7 +55,7 @@ struct ArenaHeader {
 static_assert(offsetof(ArenaHeader, slots) == 64);
 static_assert(sizeof(ArenaHeader) <= kArenaHeaderBytes);
 
-// Of an arena whose worker has died or idles. Empty where there is none, and where the state is not
+// For an arena whose worker has died or idles. Empty if there is no arena, and if the state is not
 // in it (a GPU's).
 ArenaSeals read_seals(int arena_fd);
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training step that was not applied, because its loss or gradient norm was unfit, and what the
-// job's stability policy did about it: the words of the worker (rank 0 speaks for all, who decided
-// alike), carried by the agent to the controller. Numbers are stored and sent; never renumber.
+// A training step that was not applied because its loss or gradient norm was bad, and the reaction
+// of the job's stability policy, in the words of the worker. Rank 0 reports for all ranks, which
+// decided alike, and the agent carries the report to the controller. Numbers are stored and sent;
+// never renumber.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@ namespace hpctl {
 
 enum class BadStepFinding : uint32_t { kNotFinite = 1, kLossSpike = 2, kGradientSpike = 3 };
 
-// What executing the step once more showed.
+// The result of executing the step once more.
 enum class BadStepVerdict : uint32_t {
   kNotRepeated = 0,
   kSameResult = 1,   // the data or the software

@@ -24,7 +24,7 @@ class Builder final : public json::json_sax_t {
   bool boolean(bool value) override { return add(value) != nullptr; }
   bool number_integer(number_integer_t value) override { return add(value) != nullptr; }
   bool number_unsigned(number_unsigned_t value) override { return add(value) != nullptr; }
-  // Among them whole numbers beyond 64 bits, which nobody gets as whole ones (common/base/json.h).
+  // Including integers beyond 64 bits, which are never returned as integers (common/base/json.h).
   bool number_float(number_float_t value, const string_t& /*text*/) override {
     return add(value) != nullptr;
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one way in for JSON that somebody else wrote: files of users and of other programs, records
-// on shared disks, messages. A document is refused while it is read once it is larger, deeper or
-// made of more values than its reader needs; nothing beyond the limits is ever built. (What is
-// built is copied, compared and printed by recursion, so depth costs stack, and a byte can become a
-// value of sixteen.)
+// The only parser for JSON from outside: files of users and of other programs, records on shared
+// disks, messages. It refuses a document, while reading it, once the document is larger, deeper or
+// made of more values than its reader needs, and builds nothing beyond the limits. (Values are
+// copied, compared and printed by recursion, so depth costs stack, and a byte can become a value of
+// sixteen.)
 #pragma once
 
 #include <cstddef>
@@ -26,9 +26,8 @@ nlohmann::json parse_json(std::string_view text, const JsonLimits& limits = {});
 // As json::parse(text, nullptr, false): a discarded value instead.
 nlohmann::json parse_json_or_discard(std::string_view text, const JsonLimits& limits = {});
 
-// What `e` says, which somebody met who read `document`. Of a number that is not the whole one
-// which was wanted also where it is, as in "/nodes/0/pid: expected a whole number from 0 to …;
-// found 2.5".
+// The text of `e`, thrown while reading `document`. For a number that is not a whole number, also
+// its place, as in "/nodes/0/pid: expected a whole number from 0 to …; found 2.5".
 std::string problem_in(const nlohmann::json& document, const nlohmann::json::exception& e);
 
 }  // namespace hpctl

@@ -100,7 +100,7 @@ uint32_t crc32c_joined(uint32_t begin, uint32_t end, uint64_t size) {
   return end ^ multiply(followed_by(size), begin);
 }
 
-// What was added is taken away by adding it again.
+// Adding the same bytes again removes them.
 uint32_t crc32c_of_end(uint32_t begin, uint32_t whole, uint64_t size) {
   return crc32c_joined(begin, whole, size);
 }

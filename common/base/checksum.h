@@ -13,9 +13,11 @@ namespace hpctl {
 
 // Extends `crc` (0 to begin) over `size` bytes. Uses the SSE4.2 instruction where the CPU has it.
 uint32_t crc32c(const void* data, size_t size, uint32_t crc = 0);
-// Of the last `size` bytes alone, from the checksums of all bytes and of those before the last.
+// The checksum of the last `size` bytes alone, from the checksums of all bytes and of the bytes
+// before the last `size`.
 uint32_t crc32c_of_end(uint32_t begin, uint32_t whole, uint64_t size);
-// Of bytes that follow each other, from the checksums of those before the last `size` and of these.
+// The checksum of adjacent bytes, from the checksum of the bytes before the last `size` and the
+// checksum of the last `size`.
 uint32_t crc32c_joined(uint32_t begin, uint32_t end, uint64_t size);
 
 class Sha256 {

@@ -16,7 +16,7 @@ int64_t read_clock(clockid_t id) {
 
 constexpr int64_t kLastWallMs = 253'402'300'799'999;  // of the year 9999
 
-// Milliseconds of at most three digits behind the point, which `text` is moved behind.
+// Milliseconds of at most three digits after the point; `text` is moved past them.
 int64_t take_fraction(const char*& text) {
   int64_t milliseconds = 0;
   for (int64_t unit = 100; unit > 0 && *text >= '0' && *text <= '9'; unit /= 10) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What srun is told so that Pyxis (github.com/NVIDIA/pyxis) starts a node's agent in a container.
+// The options that make srun start a node's agent in a container by Pyxis
+// (github.com/NVIDIA/pyxis).
 #pragma once
 
 #include <string>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few functions of the CUDA runtime that we need, found at run time: every
-// build compiles this, and a machine without CUDA runs it. Declarations are ours; names, numbers
-// and meaning are those of the CUDA Runtime API reference. A process that has loaded a CUDA
-// LibTorch gets that very library.
+// The few functions of the CUDA runtime that we need, found at run time: every build compiles this,
+// and a machine without CUDA runs it. Declarations are ours; names, numbers and meaning come from
+// the CUDA Runtime API reference. A process that has loaded a CUDA LibTorch gets that very library.
 //
 // A release of CUDA may lack a name. The function is then one that fails with kAbsent, so only what
 // calls it goes without, and the log names it once.

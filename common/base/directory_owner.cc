@@ -49,7 +49,7 @@ Result<DirectoryOwner> parse_owner(const std::string& path, const std::string& t
                    "; if no job uses the directory, submit with --take-directory"};
 }
 
-// Of a directory without owner.json.
+// For a directory without owner.json.
 Result<std::optional<DirectoryOwner>> owner_by_records(const std::string& checkpoint_dir) {
   HP_TRY_ASSIGN(const auto records, read_lineage(checkpoint_dir));
   if (records.empty()) return std::optional<DirectoryOwner>();

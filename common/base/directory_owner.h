@@ -5,10 +5,11 @@
 //                        rename when the owner has ended, or with --take-directory
 //   DIR/owner-next.json  while it is being replaced; created exclusively, so one job replaces it
 //
-// The file has no heartbeat: whether the owner lives is asked (controller/leadership/ask_owner.h),
-// and an owner that cannot be asked counts as alive. In a directory of an older release the owner
-// is the job of the newest generation record. The file lies in the directory, so a symlink to the
-// directory leads to the same owner. docs/formats.md gives the bytes.
+// The file has no heartbeat: a claim asks whether the owner is alive
+// (controller/leadership/ask_owner.h), and an owner that does not answer counts as alive. In a
+// directory of an older release the owner is the job of the newest generation record. The file lies
+// in the directory, so a symlink to the directory leads to the same owner. docs/formats.md gives
+// the bytes.
 //
 // Everything here may block where the file system does. An error of the file system is returned as
 // it is; only ENOENT means that a file is absent.
@@ -59,7 +60,7 @@ using AskOwner = std::function<OwnerAnswer(const JobIdentity&)>;
 // nullopt: no job has used the directory, or there is none.
 Result<std::optional<DirectoryOwner>> read_directory_owner(const std::string& checkpoint_dir);
 
-// What a claim changed.
+// The effect of a claim.
 struct DirectoryClaim {
   std::optional<JobIdentity> former;  // whom this job follows, now or by an earlier claim
   bool taken = false;                 // with --take-directory
@@ -67,7 +68,7 @@ struct DirectoryClaim {
   std::string before;                 // then: text of the file before; "" = there was none
 };
 
-// What is done about an owner that has not ended, as far as is known.
+// The reaction to an owner that has not ended, as far as is known.
 enum class LivingOwner {
   kRefuse,
   kTakeUnreachable,  // taken from one that cannot be asked; one that lives is refused
@@ -75,13 +76,13 @@ enum class LivingOwner {
 };
 
 // Makes `self` the owner; the directory is created. Repeating it changes nothing.
-// kFailedPrecondition: another job owns it and lives; kUnavailable: that job cannot be asked. The
+// kFailedPrecondition: another job owns it and lives; kUnavailable: that job does not answer. The
 // error names the owner and the remedy.
 Result<DirectoryClaim> claim_directory(const std::string& checkpoint_dir, const JobIdentity& self,
                                        const AskOwner& ask,
                                        LivingOwner living = LivingOwner::kRefuse);
 
-// Whether `self` could claim it now, with the errors of claim_directory(). Changes nothing.
+// Checks whether `self` could claim it now, with the errors of claim_directory(). Changes nothing.
 Outcome check_claim(const std::string& checkpoint_dir, const JobIdentity& self,
                     const AskOwner& ask);
 

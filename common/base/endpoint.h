@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which controller a job of a cluster has: JOBDIR/controllers/K.json, K = 1, 2, ...
+// The controllers of a job on a cluster: JOBDIR/controllers/K.json, K = 1, 2, ...
 // (docs/formats.md).
 //
 // A record is created exclusively and whole (temporary, fsync, link, fsync directory), so of two
 // controllers that want to be the K-th one gets it. The highest K is the controller: agents and
-// hpctl follow it, and a controller that sees a higher K stands back. Records are never changed or
+// hpctl follow it, and a controller that sees a higher K yields. Records are never changed or
 // removed while the job lives. Free functions; safe from any thread; they do I/O on a shared file
 // system and may block.
 #pragma once
@@ -21,14 +21,14 @@ namespace hpctl {
 struct ControllerRecord {
   uint64_t epoch = 0;   // K
   std::string address;  // "IP:PORT" of its TCP listener
-  // PEM: whoever answers there must prove that it has the key of this (common/base/tls_identity.h).
-  // "" = of a release that had none: nobody connects to it.
+  // PEM: the peer at this address must prove that it has its key (common/base/tls_identity.h). "" =
+  // of a release without certificates: agents never connect to it.
   std::string certificate;
   std::string node;
   uint64_t pid = 0;
   std::string boot_id;          // of the machine
   int64_t started_wall_ms = 0;  // label
-  // What a successor needs to go on: all nodes of the job, those that train first.
+  // All nodes of the job, nodes with ranks first: a successor needs them.
   std::vector<std::string> nodes;
   std::string scheduler;       // "slurm" | "none"
   uint64_t restart_count = 0;  // of the Slurm job: how often it was requeued before

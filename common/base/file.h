@@ -56,14 +56,14 @@ Outcome remove_tree(const std::string& path);
 // be there for others.
 Result<bool> path_exists(const std::string& path);
 
-// Likewise, but "no" is proven: the directory that should hold the entry was opened anew, and its
-// listing does not have it. An NFS client may answer a lookup of a name from a stale cache; it
-// asks the server when a directory is opened. kStorage where lookup and listing disagree: wait, and
-// ask again.
+// The same, but "no" is proven: the directory of the entry was opened again, and its listing does
+// not have the entry. An NFS client may answer a lookup of a name from a stale cache; it queries
+// the server when a directory is opened. kStorage if lookup and listing disagree: wait, and ask
+// again.
 Result<bool> entry_exists(const std::string& path);
 
-// Whether this process can reach it now: for files of this machine and for hints, never to decide
-// that something shared is gone.
+// Returns whether this process can reach it now: for local files and for hints, never to decide
+// that a shared file is gone.
 bool is_accessible(const std::string& path);
 
 // Takes an exclusive flock on `path` (created 0600 when missing) without waiting; the lock lasts

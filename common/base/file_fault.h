@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which part of a stored file a process could not use. A worker says so in fields, and another
-// reader reads only that part again; the words beside them are for people.
+// The part of a stored file that a process could not use. A worker reports it in fields, and
+// another reader reads only that part again; the words beside them are for people.
 #pragma once
 
 #include <cstdint>

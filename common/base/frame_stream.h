@@ -6,11 +6,11 @@
 // what has arrived. One thread.
 //
 // Two ends that share a secret can prove it to each other (authenticate()). The secret does not
-// cross the wire: the end that dialled begins with 32 random bytes, from which and the secret both
+// cross the wire. The end that dialled begins with 32 random bytes. From these and the secret both
 // make a key for either direction, and every packet carries an HMAC-SHA-256 of its number and its
-// bytes. Who does not know the secret can make no packet, change none and leave none out, and a
-// packet that is received proves its sender. What is said can be read by others, and played back to
-// the accepting end from its beginning, which peer_nonce() shows.
+// bytes. Without the secret, a peer can make no packet, change none and leave none out, so a packet
+// that arrives proves its sender. Others can read the packets, and play them back to the accepting
+// end from the beginning, which peer_nonce() shows.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ class FrameStream {
   Result<std::optional<std::string>> receive();
 
  private:
-  // Of an authenticated stream.
+  // State of an authenticated stream.
   struct Proof {
     std::string secret;  // until there are keys
     Side side;

@@ -9,7 +9,7 @@ namespace hpctl {
 
 inline constexpr std::string_view kGitLfsStart = "version https://git-lfs";
 
-// Of a file that begins with that.
+// Remedy for a file that begins with that prefix.
 inline constexpr char kGitLfsRemedy[] =
     "a pointer of Git LFS, not the file itself; run `git lfs pull` where it was cloned";
 

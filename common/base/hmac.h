@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // HMAC-SHA-256 (FIPS 180-4, RFC 2104) without a library, for the shim of a Slurm step, which is
-// linked statically and started in every task. Whoever has libcrypto anyway uses checksum.h for
-// digests.
+// linked statically and started in every task. Programs with libcrypto use checksum.h for digests.
 #pragma once
 
 #include <string>

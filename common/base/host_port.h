@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// HostPort: where somebody listens, as options, files and people say it:
+// HostPort: an address to listen at or to connect to, as options, files and people write it:
 //
 //   n1:7300    192.0.2.1:80    [2001:db8::1]:80    127.0.0.1:0
 //
 // The host is a name, an address of IPv4, or one of IPv6, which brackets keep apart from the port.
-// The text is cut here alone; whether there is such a host, nobody looks (socket_address.h has
-// addresses in numbers, for sockets).
+// Only this file splits the text. It does not check that the host exists (socket_address.h has
+// numeric addresses, for sockets).
 //
-// And CallPeer: the other end of a call, as gRPC names it.
+// CallPeer is the other end of a call, as gRPC names it.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,9 @@ struct HostPort {
   std::string host;   // as it stands before a port: IPv6 in its brackets
   uint16_t port = 0;  // 0, to listen on: any free one
 
-  // kInvalidArgument, which shows the text and what was expected, where there is no host or no port
-  // from 0 to 65535, or an address of IPv6 has no brackets. What else a host may not contain is the
-  // caller's to say.
+  // kInvalidArgument if there is no host or no port from 0 to 65535, or if an address of IPv6 has
+  // no brackets; the error shows the text and the expected form. The caller checks all other limits
+  // of a host.
   static Result<HostPort> parse(std::string_view text);
 
   std::string text() const { return with_port(port); }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a SageMaker HyperPod node says about itself: the files under /opt/ml/config, the mark that
-// it is one, and, on any EC2 machine, the DMI table. No network, no metadata service.
+// A SageMaker HyperPod node's description of itself: the files under /opt/ml/config, the marker of
+// HyperPod, and, on any EC2 machine, the DMI table. No network, no metadata service.
 //
 // The files belong to a service that changes them as it likes: unknown keys are ignored, missing or
-// null parts are empty, and one that cannot be understood is an error to be told, never a reason to
-// lose a job. Every path hangs under $HPCTL_SYSROOT, so that each node of a test cluster has its
-// own.
+// null parts are empty, and an unreadable file is an error to report, never a reason to lose a job.
+// Every path hangs under $HPCTL_SYSROOT, so each node of a test cluster has its own files.
 #pragma once
 
 #include <string>
@@ -47,7 +46,7 @@ const HyperpodInstance* find_instance(const HyperpodCluster& cluster,
                                       const std::vector<std::string>& addresses,
                                       const std::string& instance_id);
 
-// Which machine this is, from the best source that knows.
+// The identity of this machine, from the best source available.
 struct MachineIdentity {
   // resource_config.json, else the DMI asset tag of an EC2 machine, else $HPCTL_INSTANCE_ID, else
   // "".

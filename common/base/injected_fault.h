@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults that `hpctl chaos` brings about on purpose, under the names that a plan and the history
-// have for them. What a fault is stands in one table, kFaults, with a row for each; the questions
-// below it are answered from there.
+// Faults that `hpctl chaos` injects, under the names that a plan and the history use. One table,
+// kFaults, describes each fault in one row; the functions below read that table.
 #pragma once
 
 #include <array>
@@ -57,7 +56,7 @@ inline constexpr int64_t kCollectiveDelayMs = 100;
 // Whom it befalls.
 enum class FaultVictim { kWorker, kAgent, kHolder, kController };
 
-// What shows in the history that it was found.
+// The sign in the history that the fault was found.
 enum class FaultSign {
   kRecovery,           // training stops, and a recovery begins
   kDamagedCheckpoint,  // likewise, and a checkpoint is found to be damaged
@@ -70,7 +69,7 @@ enum class FaultSign {
   kNothing,
 };
 
-// Whether somebody is to be blamed for what follows.
+// Whether the history must blame a rank or a node.
 enum class FaultBlame {
   kDue,      // the victim
   kAllowed,  // the victim, its node, or nobody
@@ -138,14 +137,13 @@ inline constexpr auto kFaults = [] {
       // Its steps' passes take kSlowTimes as long, for kSlowMs and kSlowSteps at least.
       {kSlowWorker, "slow-worker", V::kWorker, 0, S::kStraggler, B::kAllowed,
        "slow computing for a while", kSlowMs, kSlowSteps},
-      // What agent and controller say to each other arrives kDelayMs later, for kDelaysLastMs.
+      // Messages between agent and controller arrive kDelayMs later, for kDelaysLastMs.
       {kDelayMessages, "delay-messages", V::kAgent, 0, S::kLimit, B::kAllowed,
        "a delay of its messages for a while", kDelaysLastMs + kDelayMs},
       // Nothing of it arrives for kLossMs; then the connection breaks.
       {kLoseMessages, "lose-messages", V::kAgent, 0, S::kReconnection, B::kAllowed,
        "a loss of its messages for a while"},
-      // What its collectives send and receive goes on its way kCollectiveDelayMs later, for
-      // kDelaysLastMs.
+      // Messages of its collectives leave and arrive kCollectiveDelayMs later, for kDelaysLastMs.
       {kDelayCollectives, "delay-collectives", V::kWorker, 0, S::kLimit, B::kAllowed,
        "a delay of what its collectives send and receive, for a while", kDelaysLastMs},
       // Nothing of it arrives any more, and no connection breaks.
@@ -183,7 +181,7 @@ constexpr auto words_of(InjectedFault) {
   return words;
 }
 
-// What it is done to.
+// The kind of target.
 enum class FaultTarget { kRank, kNode, kController };
 constexpr FaultTarget target_of(InjectedFault fault) {
   const FaultVictim victim = traits_of(fault).victim;
@@ -191,7 +189,7 @@ constexpr FaultTarget target_of(InjectedFault fault) {
   return victim == FaultVictim::kWorker ? FaultTarget::kRank : FaultTarget::kNode;
 }
 
-// The process brings it about, because it is told to; the others come from outside.
+// The process injects it into itself, on an order; other faults come from outside.
 constexpr bool is_told_to_trainer(InjectedFault fault) {
   return traits_of(fault).victim == FaultVictim::kWorker && traits_of(fault).signal == 0;
 }
@@ -209,8 +207,8 @@ constexpr bool fails_directory(InjectedFault fault) {
   return fault == InjectedFault::kCorruptCheckpoint || fault == InjectedFault::kStorageAway;
 }
 
-// Training stops by it, and its cause is to be found. Of the others training does not notice any
-// but NaN, which stops it where the job's policy for unfit steps has it so.
+// Training stops, and hpctl must find the cause. Training does not notice the other faults, except
+// NaN, which stops it if the job's policy for bad steps says so.
 constexpr bool stops_training(InjectedFault fault) {
   return traits_of(fault).sign == FaultSign::kRecovery ||
          traits_of(fault).sign == FaultSign::kDamagedCheckpoint;
@@ -221,7 +219,7 @@ constexpr bool goes_unnoticed(InjectedFault fault) {
   return traits_of(fault).sign >= FaultSign::kStraggler;
 }
 
-// What is said of a job that may not be attacked.
+// The error for a job that does not allow faults.
 inline constexpr const char* kAllowsNoChaos =
     "may not be attacked: its job.yaml does not say debug: {chaos: true}; submit it again with "
     "that";

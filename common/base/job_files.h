@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the controller and the agents of a job of a cluster find in its directory, besides the
+// Files in the directory of a job on a cluster, for its controller and agents, besides the
 // controllers' records (common/base/endpoint.h) and the status files (docs/formats.md). All nodes
 // of the job see it. `hpctl submit` writes the first three.
 //
 //   JOBDIR/job.json   the job's spec with "uid" and "submit_key"
 //   JOBDIR/cluster    ClusterName of the Slurm that the job was submitted to, and a newline
 //   JOBDIR/token      64 hexadecimal digits and a newline, mode 0600
-//   JOBDIR/verdict    exit code of the job and its restart count; durable before any node is told
-//                     to end
-//   JOBDIR/environment  of the batch script, NAME=VALUE each with a NUL behind it; only where the
+//   JOBDIR/verdict    exit code of the job and its restart count; durable before any node gets the
+//                     order to end
+//   JOBDIR/environment  of the batch script, NAME=VALUE each followed by a NUL; only if the
 //                     controller runs outside of the job
 #pragma once
 
@@ -38,7 +38,7 @@ inline constexpr int kVerdictFinished = 0;
 inline constexpr int kVerdictFailed = 1;
 inline constexpr int kVerdictFailedForGood = 93;  // a requeue would fail in the same way
 
-// How often the Slurm job was requeued before: SLURM_RESTART_COUNT; 0 without Slurm.
+// How often the Slurm job has been requeued: SLURM_RESTART_COUNT; 0 without Slurm.
 uint64_t restart_count();
 
 // Our environment, for nodes of the job that are started from outside: these have the variable
@@ -54,8 +54,8 @@ Result<bool> write_verdict(
     const std::string& job_dir, int verdict, uint64_t restart_count,
     const IsOurs& is_ours = [] { return true; });
 std::string verdict_path(const std::string& job_dir);
-// The verdict of a job that needs no controller any more: it ended in this life, or it ended such
-// that a requeue must not run it again. nullopt = it goes on: a failure before a requeue is over.
+// The verdict of a job that needs no controller any more: it ended in this session, or a requeue
+// must not run it again. nullopt = it goes on: a failure before a requeue no longer counts.
 Result<std::optional<int>> standing_verdict(const std::string& job_dir, uint64_t restart_count);
 
 }  // namespace hpctl

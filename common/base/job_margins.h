@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a job has left before the next fault ends it, and for how long it has stood: what a summary
-// of a job needs beside its state, so that one look tells whether somebody should look closer
+// The margins of a job until the next fault ends it, and how long it has made no progress. A
+// summary has them beside the job's state, so one look shows whether the job needs attention
 // (common/watch). Made by the job's controller; travels as JobMargins of the wire contract.
 #pragma once
 

@@ -135,7 +135,7 @@ void check_standby_imports(const JobSpec& spec, SpecChecks& checks) {
         key, "expected names as `import` takes them, such as torch.distributed, found " + module);
     return;
   }
-  // What a script's first line says is not asked here: it may be on the nodes alone.
+  // A script's first line is not checked here: the script may be on the nodes alone.
   if (!python_command(spec.command) && !may_be_script(spec.command)) {
     checks.fail(key,
                 "only a workload.command that starts with python (python train.py, python -m x, "

@@ -18,7 +18,7 @@
 
 namespace hpctl {
 
-// How closely the newest checkpoint is read again before an older one is deleted.
+// How thoroughly the newest checkpoint is read again before an older one is deleted.
 enum class VerifyDepth { kSizes, kSample, kFull };
 constexpr auto words_of(VerifyDepth) {
   return std::to_array<const char*>({"sizes", "sample", "full"});
@@ -42,7 +42,7 @@ struct CheckpointSpec {
   MirrorSpec mirror;
 };
 
-// What may be done about a lost node that does not come back when it is launched again, in order of
+// Reactions to a lost node that does not come back when it is launched again, in order of
 // preference (recovery.on_node_loss).
 inline constexpr const char* kOnNodeLossSpare = "spare";    // an idle node takes its ranks, at once
 inline constexpr const char* kOnNodeLossShrink = "shrink";  // go on without it, down to nodes.min
@@ -55,7 +55,7 @@ struct SnapshotSpec {
   int64_t replicas = 1;     // 0 = none
 };
 
-// What is done about ranks that compute slower than the others (controller/core/straggler.h).
+// The reaction to ranks that compute slower than the others (controller/core/straggler.h).
 enum class StragglerPolicy { kOff, kWarn, kEvict };
 constexpr auto words_of(StragglerPolicy) {
   return std::to_array<const char*>({"off", "warn", "evict"});
@@ -69,8 +69,7 @@ struct RecoverySpec {
   int64_t hang_timeout_ms = 0;
   int64_t grace_ms = 1000;  // between SIGTERM and SIGKILL to the survivors of a command
   int64_t standbys = 1;     // of the built-in trainer, on each node
-  // Of a command that is Python: modules that a standby for each rank has imported; none = no
-  // standbys.
+  // For a Python command: modules that a standby for each rank has imported; none = no standbys.
   std::vector<std::string> standby_imports;
   SnapshotSpec snapshot;
   StragglerPolicy straggler = StragglerPolicy::kWarn;
@@ -83,7 +82,7 @@ struct ContainerSpec {
   std::vector<std::string> mounts;  // "SOURCE:TARGET[:FLAGS]"
 };
 
-// What the Slurm backend asks Slurm for. "" = not asked for.
+// The options that the Slurm backend passes to Slurm. "" = not passed.
 struct SlurmSpec {
   std::string partition;
   std::string account;
@@ -100,7 +99,7 @@ struct SlurmSpec {
   bool requeue_at_limit = false;  // saved first; else the time limit ends the job
   ContainerSpec container;
   int64_t cpus_per_task = 0;  // of each worker; 0 = one without exclusive, else not asked for
-  // How long before the time limit the job is told to end (slurm.signal: B:TERM@SECONDS).
+  // How long before the time limit the job gets the signal to end (slurm.signal: B:TERM@SECONDS).
   int64_t warning_seconds = 60;
   // As sbatch takes them, by the option of the same name.
   std::string dependency;
@@ -117,8 +116,8 @@ struct SlurmSpec {
 // extra.
 std::vector<std::string> sbatch_options(const SlurmSpec& slurm);
 
-// How the program of workload.command is run (env.kind and env.path). `auto` is replaced when the
-// job is submitted (common/rpc/python_environment.h).
+// How the program of workload.command is run (env.kind and env.path). Submission replaces `auto`
+// (common/rpc/python_environment.h).
 struct EnvironmentSpec {
   std::string kind = "auto";  // auto | venv | uv | container | none
   std::string path;           // of the virtual environment or the uv project
@@ -137,8 +136,8 @@ struct HealthSpec {
 // Of one check; a little more than the time that Slurm gives a HealthCheckProgram.
 inline constexpr int64_t kPreflightTimeoutMs = 60'000;
 
-// What the plan chose, when the job was submitted, for the keys that job.yaml leaves to `auto`. The
-// values themselves are in the spec, and stay whatever becomes of the job.
+// A choice of the plan at submission, for a key that job.yaml leaves to `auto`. The value itself is
+// in the spec, and does not change later.
 struct ChosenValue {
   std::string key;  // dotted path in job.yaml
   std::string value;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job in one row of a list: what `hpctl ps`, `hpctl top` and the cluster controller know of each
-// of very many jobs. Of its nodes the names, of its ranks the number. Made of a JobView
-// (controller/publish/status_files.h) by the job's controller or of its record, and told by
+// A job in one row of a list, for `hpctl ps`, `hpctl top` and the cluster controller, which handle
+// very many jobs. It has the names of the nodes and the number of ranks. Made of a JobView
+// (controller/publish/status_files.h) by the job's controller or of its record, and sent as
 // JobSummary of the wire contract (common/rpc/job_summary_wire.h). Pure.
 #pragma once
 
@@ -23,8 +23,8 @@ struct JobSummary {
   JobId job;
   std::string name;
   std::string state;  // PENDING ...; "" = not known
-  // When the rest was so, by the clock of whoever says it; 0 = nothing of it is known: the
-  // controller is of an older release, or has not answered yet.
+  // The time of the rest, by the clock of its source; 0 = the rest is unknown: the controller is of
+  // an older release, or has not answered yet.
   int64_t taken_wall_ms = 0;
   std::string owner;  // uid as text
   uint64_t generation = 0;
@@ -56,7 +56,7 @@ inline TimeAccount account_of(const JobSummary& summary) {
                     summary.tells_steps());
 }
 
-// As `hpctl goodput` has it; nullopt before the first step, and where none is told.
+// As `hpctl goodput` has it; nullopt before the first step, and without reported steps.
 inline std::optional<double> goodput_of(const JobSummary& summary) {
   return summary.is_told() ? goodput_of(account_of(summary)) : std::nullopt;
 }

@@ -2,13 +2,13 @@
 // The JSON library, with whole numbers read strictly. The library itself converts what it finds as
 // C does: 2.5 becomes 2, -1 an unsigned number of 64 ones, 1e30 whatever the processor makes of it.
 // So a damaged number would be taken for a sound one. With this header get<>(), get_to(), value(),
-// and the members of lists, maps and NLOHMANN_DEFINE_TYPE… that are of a whole type take a whole
-// number that the type holds, and throw NotWhole for anything else: 3.0 and 1e3 too, which no
-// writer of whole numbers writes.
+// and integer members of lists, maps and NLOHMANN_DEFINE_TYPE… accept an integer that the type
+// holds, and throw NotWhole for anything else. That includes 3.0 and 1e3, which no writer of
+// integers writes.
 //
-// Everybody includes the library through this header (tools/check_layout): a program in which some
-// files saw the library alone would have two definitions of the same function. Include from .cc
-// files where that will do: the library is heavy.
+// All sources include the library through this header (tools/check_layout): a program with files
+// that saw the library alone would have two definitions of the same function. Include it from .cc
+// files if possible: the library is heavy.
 #pragma once
 // A guard besides, as this header is precompiled: ccache gives a precompiled header to a checkout
 // in which the file differs in its comments alone, and #pragma once then takes it for another file.
@@ -43,7 +43,7 @@ class NotWhole final : public nlohmann::json::exception {
 template <typename T>
 concept WholeType = std::integral<T> && !std::same_as<T, bool>;
 
-// The number, if it is a whole one and T holds it. Json: that of the library, ordered or not.
+// The number, if it is an integer that T holds. Json: the library's type, ordered or not.
 template <WholeType T, typename Json>
 std::optional<T> whole_number(const Json& value) {
   if (const auto* number = value.template get_ptr<const uint64_t*>()) {
@@ -57,7 +57,7 @@ std::optional<T> whole_number(const Json& value) {
 
 }  // namespace hpctl
 
-// How the library reads and writes a T.
+// The library reads and writes a T through this.
 template <hpctl::WholeType T>
 struct nlohmann::adl_serializer<T, void> {
   template <typename Json>

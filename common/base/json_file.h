@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A JSON document in a file that the user got from elsewhere, such as a model's. Such files are cut
-// short by copies and downloads, so what is wrong with one is said in words of ours, with the place
-// and the remedy: the library's name what its grammar expects.
+// A JSON document in a file that the user got from elsewhere, such as a model's. Copies and
+// downloads often truncate such files, so errors are in our own words, with the place and the
+// remedy; the library's errors name what its grammar expects.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@
 
 namespace hpctl {
 
-// What the file `path` holds as `text`. kInvalidArgument, as in "t.json:3: the file ends inside the
-// document, after 70 bytes: it was cut short; get it again".
+// The document in `text`, the content of the file `path`. kInvalidArgument, as in "t.json:3: the
+// file ends inside the document, after 70 bytes: it was cut short; get it again".
 Result<nlohmann::json> json_of_file(std::string_view text, const std::string& path,
                                     const JsonLimits& limits = {});
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the parts of a job may take before something is done about it (limits of job.yaml). What
-// the job leaves open its backend says: a program starts at once on this machine, a container image
-// is imported for minutes.
+// How long the parts of a job may take before hpctl reacts (limits of job.yaml). The backend
+// supplies the values that the job leaves open: a program starts at once on this machine, a
+// container image is imported for minutes.
 //
-// A limit is for what answers and is slow. What does not answer is found by heartbeats, long
-// before.
+// A limit is for a process that answers and is slow. Heartbeats find a process that does not answer
+// long before.
 #pragma once
 
 #include <array>

@@ -201,8 +201,8 @@ bool valid_by_lineage(const CheckpointRef& checkpoint, const std::vector<Generat
     if (record.generation == checkpoint.generation) return checkpoint.step >= record.start_step;
     if (record.start_step < checkpoint.step) return false;
   }
-  // An import is older than every generation. The chain that began with it goes on from it until
-  // it has a checkpoint of its own.
+  // An import is older than every generation. The chain that began with it resumes from it until it
+  // has its own checkpoint.
   return chain.back().checkpoint == checkpoint.name();
 }
 

@@ -27,8 +27,8 @@ struct GenerationMember {
   std::string instance_id;
 };
 
-// What a successor must know of a node, as long as it is the same instance: that it must not be
-// given ranks, or (`by` empty) only that it was rebooted lately.
+// A successor needs this about a node, as long as it is the same instance: that it must not get
+// ranks, or (`by` empty) only that it was rebooted lately.
 struct QuarantinedNode {
   std::string node;
   std::string instance_id;
@@ -37,8 +37,8 @@ struct QuarantinedNode {
   bool hardware = false;
   int64_t since_wall_ms = 0;
   int64_t until_wall_ms = 0;  // 0 = until released
-  // Since then the cluster is asked to replace or reboot it; 0 = not. Where the job was requeued
-  // and has the node again, that has happened.
+  // Since when the cluster has had a request to replace or reboot it; 0 = no request. If the job
+  // was requeued and has the node again, that has happened.
   int64_t recovery_wall_ms = 0;
   bool reboot = false;           // of hardware: a reboot is wanted
   int64_t rebooted_wall_ms = 0;  // when its newest reboot was asked for; 0 = none lately
@@ -63,8 +63,8 @@ struct GenerationRecord {
   std::string job_uuid;  // made at submit; "" in records of releases before it
 };
 
-// Whether the job recorded that generation. Numbers of jobs repeat: those of other homes, and of
-// clusters that count anew.
+// Returns whether the job recorded that generation. Job numbers repeat in other homes, and on
+// clusters that start counting again.
 bool is_recorded_by(const GenerationRecord& record, uint64_t job, const std::string& job_uuid);
 bool of_same_job(const GenerationRecord& a, const GenerationRecord& b);
 
@@ -112,7 +112,7 @@ bool valid_by_lineage(const CheckpointRef& checkpoint, const std::vector<Generat
 // directory, and that is valid by lineage; "" = they know of none. It need not be there any more.
 std::string find_known_commit(const std::vector<GenerationRecord>& chain);
 
-// Whether the checkpoint is committed. "No" is proven by a listing (entry_exists() in file.h).
+// Returns whether the checkpoint is committed. A listing proves "no" (entry_exists() in file.h).
 Result<bool> has_manifest(const std::string& step_dir);
 
 // Checkpoints with a manifest in DIR, ascending by (step, generation), unfiltered.

@@ -8,18 +8,18 @@
 //                                             keeper: starts another writer when one dies
 //
 // Neither end of the parent blocks. The writer keeps up to kLogQueueBytes while the file server
-// does not answer. Behind that, the parent's own log drops lines and counts them (log.h). For
+// does not answer. Beyond that, the parent's own log drops lines and counts them (log.h). For
 // pieces the parent waits for 100 ms in each second at most, which slows down a program that prints
-// faster than the disk writes. Then it drops pieces and counts them. Each log says how much is
-// missing when it goes on.
+// faster than the disk writes. Then it drops pieces and counts them. When a log goes on, it records
+// how much is missing.
 //
-// What the parent wrote before an abort is in the pipe, and the writer writes it.
+// Lines that the parent wrote before an abort are in the pipe, and the writer writes them.
 //
 // Both processes are forked without exec: a writer can be started while the program's own file is
 // on the file server that does not answer. The keeper has one thread and does nothing but wait, so
 // it can fork whatever threads the parent has by then. They keep none of the parent's other
 // descriptors. They end when the parent, and every process that has its stderr, has ended and all
-// is written. A writer that is stuck in the kernel is left behind.
+// is written. A writer that is stuck in the kernel is abandoned.
 //
 // One thread, and start() only while the process has no other.
 #pragma once

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel says of memory and of its OOM killer: of the memory cgroup of this process, v2 or
-// v1, where it is mounted as usual, else of the machine.
+// The kernel's counters of memory and of its OOM killer: for the memory cgroup of this process, v2
+// or v1, if it is mounted as usual, else for the machine.
 //
-// A process that the OOM killer ends dies of SIGKILL, like one that somebody has ended; only
-// counters tell. The kernel counts before it sends the signal (mm/oom_kill.c), so whoever has seen
+// A process that the OOM killer ends dies of SIGKILL, like any killed process; only counters show
+// the difference. The kernel counts before it sends the signal (mm/oom_kill.c), so an observer of
 // the death sees the count: `oom_kill` in memory.events (v2) or memory.oom_control (v1), of victims
 // in that cgroup, and in /proc/vmstat, of all of the machine.
 #pragma once
@@ -22,9 +22,9 @@ class OomKills {
  public:
   explicit OomKills(std::string root = "");
 
-  // What has been counted so far explains nothing that comes.
+  // Counts up to now explain no later death.
   void forget();
-  // The kernel has ended one more process than was asked about.
+  // Returns whether the kernel has ended one more process than this was called for.
   bool take_one();
   // "the kernel's OOM killer has ended a process here; its cgroup's memory limit is 8192 MiB"
   std::string describe() const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text as a file in memory, for whoever takes a descriptor and no pipe: it may be read again, at
-// any pace or not at all, and holds nobody up.
+// Text as a file in memory, for a reader that takes a descriptor and no pipe. The reader may read
+// it again, at any pace or not at all, and blocks no writer.
 #pragma once
 
 #include <string>

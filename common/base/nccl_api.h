@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // NCCL, found at run time: every build compiles this, and a machine without NCCL runs it. The
-// declarations are ours; names, numbers, layout and meaning are those of NCCL's user guide and
-// nccl.h (2.18 to 2.31). Where the real headers are installed, the build compares them
+// declarations are ours; names, numbers, layout and meaning come from NCCL's user guide and nccl.h
+// (2.18 to 2.31). Where the real headers are installed, the build compares them
 // (tests/unit/trainer/nccl_headers_check.cc).
 #pragma once
 
@@ -65,8 +65,8 @@ Result<const Api*> load();
 
 // "2.21.5"
 std::string version_text(int version);
-// What the bits of a sum depend on: the version, and what NCCL is told about the way, and so the
-// order, in which it adds; else it chooses itself. "none" where there is no NCCL.
+// The inputs that the bits of a sum depend on: the version, and the settings that fix the order of
+// addition; without them NCCL chooses. "none" without NCCL.
 std::string label();
 
 }  // namespace hpctl::nccl

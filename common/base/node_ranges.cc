@@ -45,7 +45,7 @@ struct Number {
   auto operator<=>(const Number&) const = default;
 };
 
-// "1-64" or "70", beginning at numbers[at], which is moved behind it.
+// "1-64" or "70", beginning at numbers[at]; `at` is moved past it.
 std::string next_range(const std::vector<Number>& numbers, size_t& at) {
   const Number first = numbers[at];
   Number last = first;

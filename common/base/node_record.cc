@@ -46,7 +46,7 @@ constexpr std::array<Kind, 8> kKinds = {{
 
 const Kind& traits_of(NodeRecordKind kind) { return kKinds.at(static_cast<size_t>(kind)); }
 
-// What one job, or one person's checks, say of a machine.
+// The evidence of one job, or of one user's checks, against a machine.
 struct Account {
   double verdict = 0;
   double rest = 0;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What speaks against a machine across jobs, and the lemon score that follows (decision 1605).
+// Evidence against a machine across jobs, and its lemon score (decision 1605).
 //
-// A lemon passes the checks at the start of each job and breaks jobs nevertheless. One job cannot
-// tell it from bad luck or a bad program; several can. So controllers write down whom they blamed:
+// A lemon passes the checks at the start of each job and still breaks jobs. One job cannot
+// distinguish it from bad luck or a bad program; several can. So controllers record the nodes that
+// they blame:
 //
 //   HPCTL_HOME/node-records/JOB.jsonl     a record per line, by the controllers of that job
 //   HPCTL_HOME/node-records/checks-YYYY-MM.jsonl  by `hpctl nodes check`
@@ -10,16 +11,19 @@
 // The score of a machine is a sum of points, each halved every kLemonHalfLifeMs since its record:
 //
 //   hardware, check-failed   4    a verdict on the machine itself
-//   lost, hang               2    the machine was blamed; the network or the program may be at
-//   fault slow, unfit              1    it held the others up; a hook or check failed without a
-//   verdict worker                   0.5  a worker on it ended by itself
+//   lost, hang               2    the machine was blamed; the network or the program may be the
+//                                 cause
+//   slow, unfit              1    it slowed the others down; a hook or check failed without a
+//                                 verdict
+//   worker                   0.5  a worker on it ended by itself
 //
-// One job says of one machine at most what its gravest record says where that is a verdict, else 2:
-// a program that crashes every hour does not make a lemon of a node. check-passed takes back all
-// before it. A machine is its instance id; where that is not known, the name of its node.
+// One job counts against one machine with its gravest record if that is a verdict, else with at
+// most 2 points, so a program that crashes every hour does not make a lemon of a node. check-passed
+// cancels all records before it. A machine is its instance id, or the name of its node if the id is
+// unknown.
 //
 // Rules and text are pure; append_node_records() and remove_old_node_records() do I/O, and may
-// block where the file system does; who reads is in node_record_files.h. Free functions; safe from
+// block if the file system does. The reader is in node_record_files.h. Free functions; safe from
 // any thread.
 #pragma once
 
@@ -82,9 +86,9 @@ const LemonScore* find_lemon_score(const std::vector<LemonScore>& scores, const 
 
 // Scores so much later.
 std::vector<LemonScore> faded(std::vector<LemonScore> scores, int64_t after_ms);
-// Of each machine the higher of both, highest first.
+// The higher of both scores for each machine, highest first.
 std::vector<LemonScore> higher_scores(std::vector<LemonScore> a, std::vector<LemonScore> b);
-// Of each machine the record that weighs most, of `most` machines those of the gravest.
+// The record that weighs most for each machine, for at most `most` machines, the gravest first.
 std::vector<NodeRecord> gravest_records(std::vector<NodeRecord> records, size_t most);
 
 // A line without its end; the inverse of what was written. nullopt: not such a line.
@@ -96,7 +100,7 @@ std::string node_records_directory(const HomePaths& paths);
 // `file` without its directory: "17.jsonl". One write per call, so that lines stay whole.
 Outcome append_node_records(const std::string& directory, const std::string& file,
                             const std::vector<NodeRecord>& records);
-// Files that nobody has written to for kNodeRecordsKeptMs.
+// Removes files without a write for kNodeRecordsKeptMs.
 void remove_old_node_records(const std::string& directory, int64_t now_wall_ms);
 
 }  // namespace hpctl

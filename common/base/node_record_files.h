@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The records of a directory (node_record.h), read again and again: who looks twice reads only what
-// has changed in between. 200 controllers of one home look once a minute each, and of thousands of
-// files a few have changed.
+// The records of a directory (node_record.h), read again and again; a second look reads only the
+// changes in between. 200 controllers of one home look once a minute each, and only a few of
+// thousands of files have changed.
 //
-// Each look lists the directory and asks for the attributes of its files, which a network file
-// system sends along with the list. A file is as it was where device, inode, size, mtime and ctime
-// are: an append changes the size, a file that was renamed over it has another inode, one that was
-// overwritten another ctime. The attributes are taken before the file is read, so what changes
-// while it is read is read once more. A network file system that keeps attributes for a while
-// (acregmax of NFS: a minute) shows a change at the look after.
+// Each look lists the directory and reads the attributes of its files, which a network file system
+// sends along with the list. A file is unchanged if device, inode, size, mtime and ctime are: an
+// append changes the size, a file that was renamed over it has another inode, an overwritten one
+// another ctime. The attributes are taken before the file is read, so a change during the read
+// causes one more read. A network file system that caches attributes for a while (acregmax of NFS:
+// a minute) shows a change at the look after.
 //
-// Blocks where the file system does. Not for several threads at once.
+// Blocks if the file system does. Not for several threads at once.
 #pragma once
 
 #include <sys/stat.h>
@@ -28,21 +28,21 @@ class NodeRecordFiles {
  public:
   static constexpr size_t kMaxFiles = 4'096;
   static constexpr size_t kMaxFileBytes = 1U << 20;
-  // Of the newest jobs so much is kept in memory, by the size of the files; the files of others are
+  // The size of the files of the newest jobs that are kept in memory; the files of other jobs are
   // read at each look.
   static constexpr size_t kMaxKeptBytes = 16U << 20;
 
   explicit NodeRecordFiles(std::string directory) : directory_(std::move(directory)) {}
 
-  // Of all jobs. What cannot be read is left out: a score is never a reason to stop. At most
-  // kMaxFiles, those of the newest jobs, of at most kMaxFileBytes each.
+  // The records of all jobs. Unreadable files are left out: a score is never a reason to stop. At
+  // most kMaxFiles, from the newest jobs, of at most kMaxFileBytes each.
   std::vector<NodeRecord> look();
 
   // So many files the last look has opened.
   size_t opened() const { return opened_; }
 
  private:
-  // What tells that a file is still the same.
+  // Equal if the file is unchanged.
   struct Identity {
     explicit Identity(const struct stat& status);
     bool operator==(const Identity&) const = default;

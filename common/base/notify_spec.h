@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is told of what happens to a job (notify of job.yaml; docs/notifications.md has what they
-// get).
+// Who gets notifications about a job (notify of job.yaml; docs/notifications.md describes them).
 #pragma once
 
 #include <array>
@@ -12,7 +11,7 @@
 
 namespace hpctl {
 
-// What a notification may be about.
+// The events that a notification may be about.
 enum class NoticeKind { kRecovery, kFailure, kQuarantine, kFinished, kCritical };
 constexpr auto words_of(NoticeKind) {
   return std::to_array<const char*>({"recovery", "failure", "quarantine", "finished", "critical"});

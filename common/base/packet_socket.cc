@@ -94,8 +94,8 @@ Result<std::optional<Packet>> PacketSocket::receive() {
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
   ssize_t n = 0;
-  // Of a peer that is gone and had not read everything the kernel says ECONNRESET first, once, and
-  // then has what that peer had sent.
+  // For a peer that ended without reading everything, the kernel first returns ECONNRESET, once,
+  // and then the data that the peer had sent.
   do {
     n = ::recvmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   } while (n < 0 && (errno == EINTR || errno == ECONNRESET));

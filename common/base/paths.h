@@ -47,7 +47,7 @@ class HomePaths {
   std::string rank_log(JobId id, Rank rank) const {
     return job_logs(id) + "/rank-" + to_string(rank) + ".log";
   }
-  // Of ranks that hung, one file each; see agent/stacks/main.cc.
+  // Stacks of ranks that hung, one file each; see agent/stacks/main.cc.
   std::string job_stacks(JobId id) const { return job(id) + "/stacks"; }
   std::string default_checkpoints(JobId id) const { return job(id) + "/checkpoints"; }
   std::string rendezvous(JobId id, Generation g) const {
@@ -70,7 +70,7 @@ class HomePaths {
   std::string node_;  // "" = a home with many jobs
 };
 
-// Of a cluster controller, where --state-dir does not say another.
+// The state directory of a cluster controller without --state-dir.
 inline constexpr char kClusterStateDir[] = "/var/lib/hpctl";
 
 // $HPCTL_HOME, else $HOME/.hpctl; an error says to set HPCTL_HOME.

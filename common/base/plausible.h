@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The greatest numbers that hpctl believes from a worker's page, an agent or a file. A greater one
-// is damage or malice, and whoever reads it says so instead of counting with it. Below them there
-// is room for one more, for a sum, and for nanoseconds in a signed number.
+// The greatest numbers that hpctl believes from a worker's progress block, an agent or a file. A
+// greater one is damage or malice, and its reader reports it and does not use it. Below these
+// limits there is room for one more, for a sum, and for nanoseconds in a signed number.
 #pragma once
 
 #include <cstdint>

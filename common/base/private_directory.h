@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A user's own directory on a node's local disk, where anybody may make one first.
+// A user's own directory on a node's local disk, in a place where any user may create one first.
 #pragma once
 
 #include <string>

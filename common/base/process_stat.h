@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel says of a process in /proc/PID/stat and /proc/PID/smaps_rollup.
+// The kernel's data about a process, from /proc/PID/stat and /proc/PID/smaps_rollup.
 #pragma once
 
 #include <sys/types.h>
@@ -19,8 +19,8 @@ std::string process_stat(pid_t pid, int field);
 // it can be waited for: a peer may complain of its death before its parent can see it.
 bool is_exiting(pid_t pid);
 
-// Bytes of the process's memory, what it shares with others divided by their number (Pss), so that
-// those of several processes add up; 0 = not known. The kernel walks all its pages: 2 to 3 ms
+// Bytes of the process's memory, with shared memory divided by the number of its users (Pss), so
+// the values of several processes add up; 0 = unknown. The kernel walks all its pages: 2 to 3 ms
 // for 180 MiB.
 uint64_t proportional_memory(pid_t pid);
 

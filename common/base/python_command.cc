@@ -51,7 +51,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(0, text.find_last_not_of(kBlanks) + 1);  // npos + 1 is 0
 }
 
-// What env(1) makes of the words after its -S, where nothing is quoted, escaped or replaced.
+// How env(1) splits the words after its -S, without quotes, escapes or variables.
 std::vector<std::string> split_plainly(std::string_view text) {
   if (text.find_first_of("'\"\\$#") != std::string_view::npos) return {};
   std::istringstream in{std::string(text)};
@@ -107,7 +107,7 @@ class Reader {
       if (!main) return std::nullopt;
       if (*main == Main::kModule && value_.empty()) return std::nullopt;
       if (*main != Main::kNotYet) {
-        // What stood before -m or -c in the same word is still an option: python -um x.
+        // Letters before -m or -c in the same word are still options: python -um x.
         if (const std::string alone = word.substr(0, options_end_); alone.size() > 1) {
           result_.interpreter.push_back(alone);
         }

@@ -14,7 +14,7 @@
 
 namespace hpctl {
 
-// What Python runs as __main__.
+// The form of the code that Python runs as __main__.
 enum class PythonMain { kScript, kModule, kCode };
 constexpr auto words_of(PythonMain) {
   return std::to_array<const char*>({"script", "module", "code"});
@@ -32,7 +32,7 @@ struct PythonCommand {
 // here. Python is the first word, or stands after the first "--", as in `uv run -- python x.py`.
 std::optional<PythonCommand> python_command(const std::vector<std::string>& command);
 
-// Whether the program of `command` may be a script: it is a path.
+// Returns whether the program of `command` may be a script, that is, a path.
 bool may_be_script(const std::vector<std::string>& command);
 // The same of a script, from its first line (without the newline), as the kernel and env(1) read
 // it:
@@ -45,10 +45,10 @@ std::optional<PythonCommand> python_command_by(const std::string& first_line,
 std::optional<PythonCommand> python_command_in(const std::string& directory,
                                                const std::vector<std::string>& command);
 
-// Whether `name` is one that `import` takes: identifiers with dots between.
+// Returns whether `import` accepts `name`: identifiers with dots between.
 bool is_module_name(const std::string& name);
 
-// Of what a Python that stands by imports.
+// The limit of modules that a standby Python imports.
 inline constexpr size_t kMostStandbyImports = 32;
 
 }  // namespace hpctl

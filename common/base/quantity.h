@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How durations, time limits and sizes are written in job files, arguments and variables.
+// The notation of durations, time limits and sizes in job files, arguments and variables.
 #pragma once
 
 #include <cstdint>

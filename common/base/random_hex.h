@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names and secrets nobody can guess. Any thread.
+// Names and secrets that cannot be guessed. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ std::optional<std::string> from_hex(std::string_view digits);
 // So many bytes (at most 256) of the kernel's randomness, as lower-case hexadecimal digits.
 Result<std::string> random_hex(size_t bytes);
 
-// Of a submission: a retry with the same key is the same job.
+// The key of a submission: a retry with the same key is the same job.
 inline Result<std::string> random_key() { return random_hex(16); }
 
 }  // namespace hpctl

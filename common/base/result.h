@@ -14,7 +14,7 @@
 
 namespace hpctl {
 
-// What the caller should do, in the sense of the absl code of the same name.
+// The caller's right reaction, in the sense of the absl code of the same name.
 enum class ErrorCode {
   kInvalidArgument,     // the input is wrong; a retry cannot help
   kNotFound,            // the named thing is not there
@@ -33,8 +33,8 @@ struct Error {
   std::string message;
 };
 
-// What a network file system answers while its server or its mount is in trouble. It may pass, and
-// says nothing about what is stored.
+// Errors of a network file system while its server or its mount is down. They may be transient, and
+// say nothing about the stored data.
 inline bool is_storage_errno(int err) {
   switch (err) {
     case EIO:

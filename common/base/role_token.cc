@@ -17,7 +17,7 @@ std::string with_mac(const std::string& secret, const std::string& text) {
   return text + "." + to_hex(hmac_sha256(secret, "hpctl token " + text));
 }
 
-// The number that `text` begins with, and a dot or the end behind it; both are taken off.
+// The number at the beginning of `text`, followed by a dot or the end; both are taken off.
 template <typename Number>
 std::optional<Number> take_number(std::string_view& text) {
   Number number = 0;

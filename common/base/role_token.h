@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokens of one job, by which its controller tells agents from people, and people from each
-// other (docs/security.md). All are made of one secret, 64 hexadecimal digits, so that no further
-// file has to be kept and none is missing in a job of an older release:
+// The tokens of one job, by which its controller distinguishes agents from users, and users from
+// each other (docs/security.md). All are derived from one secret, 64 hexadecimal digits, so there
+// is no further file to keep, and none is missing in a job of an older release:
 //
-//   SECRET                      its owner; JOBDIR/token, or what a cluster controller gave out
+//   SECRET                      its owner; JOBDIR/token, or the cluster controller's for it
 //   agent.MAC                   an agent
-//   reader.UID.UNTIL.MAC        somebody who may look
-//   operator.UID.UNTIL.MAC      somebody who may look and give orders about nodes
+//   reader.UID.UNTIL.MAC        a user with read access
+//   operator.UID.UNTIL.MAC      a user with read access who may give orders about nodes
 //
-// MAC is HMAC-SHA-256 under the secret of "hpctl token " and what stands before the last dot, in
-// hexadecimal digits: whoever has one of these tokens can make no other, nor change whose it is or
-// until when it counts. UNTIL is in seconds since the Unix epoch; 0 = as long as the secret does.
+// MAC is HMAC-SHA-256 under the secret of "hpctl token " and the text before the last dot, in
+// hexadecimal digits. The bearer of one of these tokens can make no other, and cannot change its
+// user or its expiry. UNTIL is in seconds since the Unix epoch; 0 = as long as the secret does.
 #pragma once
 
 #include <sys/types.h>

@@ -8,15 +8,14 @@
 
 namespace hpctl {
 
-// An arena has no more: of its own rank's states, and of those that it keeps for another rank
-// (common/base/snapshot_peers.h).
+// The number of slots of an arena: for its own rank's states, and for the states that it keeps for
+// another rank (common/base/snapshot_peers.h).
 inline constexpr size_t kOwnSlots = 4;
 inline constexpr size_t kCopySlots = 2;
 inline constexpr size_t kArenaSlots = kOwnSlots + kCopySlots;
 
-// Ranks whose seals are equal hold parts of one state: the digest is of all that the coming steps
-// depend on beside the state itself (data order, skip list, loss scale), which is the same on all
-// ranks.
+// Ranks with equal seals hold parts of one state. The digest covers all other inputs of the next
+// steps (data order, skip list, loss scale), which are the same on all ranks.
 struct Seal {
   uint64_t step = 0;  // completed
   uint64_t digest = 0;
@@ -24,7 +23,7 @@ struct Seal {
   bool operator==(const Seal&) const = default;
 };
 
-// What one arena has, newest first. Every state is divided into `parts`.
+// The seals of one arena, newest first. Every state is divided into `parts`.
 struct ArenaSeals {
   std::vector<Seal> own;
   std::vector<Seal> copies;

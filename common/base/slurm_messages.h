@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What hpctl and hpslurm (slurm-plugins/hpslurm) say to each other about Slurm, without a line of
-// Slurm's own headers: hpslurm is compiled on each cluster, everything else once. Strings that are
-// empty and numbers that are 0 mean "not given" in requests and "unknown" in answers. Host lists
-// ("n[0-3],n7") travel as Slurm writes them where Slurm gets them back, expanded where we read
-// them.
+// The messages between hpctl and hpslurm (slurm-plugins/hpslurm) about Slurm, without a line of
+// Slurm's own headers: hpslurm is compiled on each cluster, everything else once. Empty strings and
+// numbers that are 0 mean "not given" in requests and "unknown" in answers. Host lists
+// ("n[0-3],n7") travel as Slurm writes them if Slurm gets them back, expanded if we read them.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +43,8 @@ struct SlurmSubmission {
   uint32_t warning_seconds = 0;
   bool requeue = true;
   bool no_kill = true;  // the allocation survives the loss of a node
-  // Further options, as sbatch takes them. Where there are any the script is given to sbatch, which
-  // reads what is asked for from the #SBATCH lines of the script.
+  // Further options, as sbatch takes them. With any, the script goes to sbatch, which reads the
+  // options from the #SBATCH lines of the script.
   std::vector<std::string> options;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What job.yaml may ask of Slurm. Options beyond hpctl's own keys are sbatch's; those that would
-// take from under hpctl what it sets itself are refused by name.
+// The Slurm keys of job.yaml. Options beyond hpctl's own keys are sbatch's; options that would
+// override hpctl's own settings are refused by name.
 #include <algorithm>
 #include <array>
 #include <string_view>

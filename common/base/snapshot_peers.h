@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which ranks keep copies of each other's states (recovery.snapshot): what is in a node's memory
-// survives the node where another one has it as well.
+// Which ranks keep copies of each other's states (recovery.snapshot): the state in a node's memory
+// survives the node if another node has a copy.
 //
-// Nodes form pairs, and three of them a ring where their number is odd; the ranks of a group are
-// those with the same place on its nodes. A member's copy is with the next one. A node's partner is
-// half of the nodes away: schedulers number nodes along the network's tree, so the two are behind
-// different switches wherever there is more than one.
+// Nodes form pairs, and three of them a ring if their number is odd; the ranks of a group have the
+// same place on their nodes. The next member keeps a member's copy. A node's partner is half of the
+// nodes away: schedulers number nodes along the network's tree, so the two are under different
+// switches if there is more than one.
 #pragma once
 
 #include <cstdint>

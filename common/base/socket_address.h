@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SocketAddress: an address of IPv4 or IPv6 and a port, in numbers; no name is ever looked up. What
-// "IP:PORT" means is said here alone.
+// SocketAddress: an address of IPv4 or IPv6 and a port, in numbers; no name is ever looked up. Only
+// this file parses "IP:PORT".
 #pragma once
 
 #include <netinet/in.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The environment as srun reads it. srun takes every SRUN_* and most SLURM_* variables for options,
-// as if they stood on its command line (srun(1), INPUT ENVIRONMENT VARIABLES). hpctl's own steps
-// get none of them: the person who submitted the job, or the step around a program, set them for
-// other steps. Variables that only tell a job about itself stay.
+// like options on its command line (srun(1), INPUT ENVIRONMENT VARIABLES). hpctl's own steps get
+// none of them: the submitter of the job, or the step around a program, set them for other steps.
+// Variables that only describe a job stay.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the files are named that hpstacks writes of ranks that hang: "g3-rank0007.txt", the stacks,
-// and "g3-recorder-0007", what PyTorch's flight recorder dumped. And what hpstacks and who starts
-// it have agreed on.
+// The names of the files that hpstacks writes for ranks that hang: "g3-rank0007.txt", the stacks,
+// and "g3-recorder-0007", the dump of PyTorch's flight recorder. Also the contract between hpstacks
+// and the process that starts it.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace hpctl {
 
-// rank: a number, or "*" for those of several ranks.
+// rank: a number, or "*" for several ranks.
 inline std::string padded_rank(const std::string& rank) {
   return (rank == "*" ? "" : std::string(4 - std::min<size_t>(4, rank.size()), '0')) + rank;
 }
@@ -27,8 +27,8 @@ inline std::string recorder_file(uint64_t generation, const std::string& rank) {
 // Stacks are written within this time. hpstacks itself gives up reading sooner; this is for a file
 // system that does not answer.
 inline constexpr int64_t kStacksLimitMs = 2'000;
-// The first line that hpstacks says where it asks flight recorders: it then has this time more.
-// PyTorch looks once a second whether it is asked, and symbolizes frames before it writes.
+// hpstacks prints this line first if it triggers flight recorders: it then has this time more.
+// PyTorch checks for a trigger once a second, and symbolizes frames before it writes.
 inline constexpr std::string_view kRecordersAreAsked = "flight recorders are asked\n";
 inline constexpr int64_t kRecordersLimitMs = 3'000;
 // HPCTL_STACKS_LIMIT in the environment: so many ms in place of each of the two, where a machine is

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker measured in its last step, for the metrics of the controller: from the progress
-// page through heartbeats; soft, never stored. 0 = unknown.
+// The measurements of a worker's last step, for the metrics of the controller: from the progress
+// block through heartbeats; soft, never stored. 0 = unknown.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@ struct StepFigures {
   uint64_t communication_wait_ns = 0;
   uint64_t saves_without_room = 0;  // in a row, as of now: storage is full, or away
   uint64_t saves_out_of_space = 0;  // of these, the newest in a row that found the disk full
-  // Of the step under way, in a row: samples that could not be read, or the ledger not written, for
-  // storage. The rank tries again; 0 = it does not wait for storage.
+  // Consecutive storage failures of the current step: samples that could not be read, or a ledger
+  // that could not be written. The rank tries again; 0 = it does not wait for storage.
   uint64_t storage_failures = 0;
-  // Of all steps of the generation so far: for samples, and for checkpoints (to copy the state, and
-  // for a save that was under way).
+  // Waits in all steps of the generation so far: for samples, and for checkpoints (to copy the
+  // state, and for an unfinished save).
   uint64_t data_waits_ns = 0;
   uint64_t save_waits_ns = 0;
   // The newest step of which each rank's part is in the memory of two nodes

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the shim of a task (agent/shim) and the controller of its step (controller/step) say to each
-// other over one TCP connection per task. One frame (common/base/frame_stream.h) is one message: u8
-// kind, then the fields in the order of the struct. Both ends have the step's token and prove it to
-// each other before a message counts; it does not cross the wire.
+// The messages between the shim of a task (agent/shim) and the controller of its step
+// (controller/step), over one TCP connection per task. One frame (common/base/frame_stream.h) is
+// one message: u8 kind, then the fields in the order of the struct. Both ends have the step's token
+// and prove it to each other before a message counts; it does not cross the wire.
 //
 //   shim                          controller
 //   Hello                  ->
-//                          <-     Welcome           within kAnswerPatienceMs, else the shim does
-//                          without
-//                          <-     Start{1}          once every task of the step has said Hello
+//                          <-     Welcome           within kAnswerPatienceMs, else the shim goes on
+//                                                   without a controller
+//                          <-     Start{1}          once every task of the step has sent Hello
 //   Started                ->
-//   Progress, Progress…    ->                       once its program has told a step
+//   Progress, Progress…    ->                       once its program has reported a step
 //   Exited{1}              ->                       of any task
 //                          <-     Stop{1}           to every task
 //   Stopped{1}             ->
 //                          <-     Start{2}          a new generation; or Finish
-//   Stopped{N}             ->                       where Finish asked for stacks, and some are
+//   Stopped{N}             ->                       if Finish asked for stacks, and there are some
 //
-// Release may come at any time: the controller stands back, the task goes on as without the plugin.
+// Release may come at any time: the controller gives up control, and the task goes on as without
+// the plugin.
 #pragma once
 
 #include <cstdint>
@@ -64,7 +65,7 @@ struct StartFailed {
   uint64_t generation = 0;
   std::string reason;
 };
-// What the program has told of itself (agent/progress_file.h), again and again, also unchanged.
+// The reports of the program (agent/progress_file.h), again and again, also unchanged.
 struct Progress {
   uint64_t generation = 0;
   uint64_t pid = 0;

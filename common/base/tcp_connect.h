@@ -16,7 +16,7 @@ struct TcpAttempt {
   int error = 0;
 };
 TcpAttempt begin_tcp(const SocketAddress& peer);
-// What the answer was, once there is one: 0, or an errno.
+// The answer, once there is one: 0, or an errno.
 int tcp_answer_on(int socket);
 
 // A connection that is made. kUnavailable where the peer has not answered until the deadline

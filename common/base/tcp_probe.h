@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether something listens at an address: a TCP connection over which nothing is said. What comes
-// back tells a process that is gone (refused, by a machine that is there) from a machine that is.
+// Whether a process listens at an address: a TCP connection that carries no data. The answer
+// distinguishes a process that is gone (refused, by a machine that is up) from a machine that is
+// gone.
 #pragma once
 
 #include <chrono>

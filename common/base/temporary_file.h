@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file that gets its name only when all of it is on disk: written under a temporary name in the
-// same directory, synced, renamed or linked, its directory synced. After a crash at any
-// instruction the name has the old content (or none) or the new one. Destroyed before that, the
-// temporary is removed. The temporary's name is unique among the writers of a directory, also those
-// of other hosts that share it. One thread.
+// same directory, synced, renamed or linked, its directory synced. After a crash at any instruction
+// the name has the old content (or none) or the new one. If it is destroyed before that, the
+// temporary is removed. The temporary's name is unique among the writers of a directory, also among
+// writers on other hosts that share it. One thread.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The account of a job's time, as people and metrics are told it: parts whose sum is all of it.
+// The account of a job's time, for people and metrics: parts whose sum is all of it.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace hpctl {
 
-// From one wall time to a later one. nullopt if either is 0: nobody knows that time. 0 if the clock
+// From one wall time to a later one. nullopt if either is 0, which means unknown. 0 if the clock
 // went back meanwhile.
 inline std::optional<int64_t> elapsed_ms(int64_t from_wall_ms, int64_t to_wall_ms) {
   if (from_wall_ms == 0 || to_wall_ms == 0) return std::nullopt;
@@ -23,7 +23,7 @@ struct TimeAccount {
   int64_t wall_ms = 0;
   TimeSpent spent;
   int64_t training_ms = 0;  // the rest
-  // Of a command that tells none nobody knows what it did twice, so there is no share of training.
+  // A command that reports no steps may have repeated some, so there is no share of training.
   bool tells_steps = false;
 
   int64_t since_first_step_ms() const { return wall_ms - spent.start_ms; }
@@ -41,7 +41,7 @@ inline TimeAccount account_of(const TimeSpent& spent, int64_t wall_ms, bool tell
   return account;
 }
 
-// Share of training in so much of the time; nullopt before the first step, and where none is told.
+// Share of training in this much time; nullopt before the first step, and without reported steps.
 inline std::optional<double> training_share(const TimeAccount& account, int64_t of_ms) {
   if (!account.tells_steps || account.training_ms <= 0 || of_ms <= 0) return std::nullopt;
   return static_cast<double>(account.training_ms) / static_cast<double>(of_ms);

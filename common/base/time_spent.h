@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the time of a job's life went that was not training, in milliseconds. The parts exclude
-// each other; what is left of the time since its submission was training, or whatever its program
-// does. A job's ranks train and stand still together, so a part is that of each rank; the waits of
-// a step differ from rank to rank, and count by their mean.
+// The time of a job's life that was not training, in milliseconds, by part. The parts exclude each
+// other; the rest of the time since its submission was training, or the work of its program. A
+// job's ranks train and wait together, so a part holds for each rank; the waits of a step differ
+// from rank to rank, and count by their mean.
 #pragma once
 
 #include <cstdint>
 
 namespace hpctl {
 
-// What the built-in trainer waited for between its steps.
+// Waits of the built-in trainer between its steps.
 struct StepWaits {
   int64_t checkpoint_ms = 0;  // to copy what is saved, and for a save that was under way
   int64_t data_ms = 0;        // for samples

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// With what one controller proves on TCP who it is: a key that never leaves its process, and a
-// certificate of it, signed by itself, that the others find where only the job's owner can write
+// The identity of one controller on TCP: a key that never leaves its process, and a self-signed
+// certificate. The others find the certificate where only the job's owner can write
 // (controllers/K.json) or in an answer that MUNGE sealed. They trust this one certificate and no
 // other, so neither its name nor its dates mean anything.
 #pragma once

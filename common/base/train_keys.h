@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every key below workload.train, one row each: where its value lies in the spec, which values it
-// may have, what it means. check_train() enforces the row, and job.yaml is read, written and
-// documented by it (common/rpc/train_yaml_keys.cc), so that no second list of keys can differ.
-// A relation between keys is a check of its own (train_spec.cc).
+// Every key below workload.train, one row each: where its value lies in the spec, its allowed
+// values, its meaning. check_train() enforces the row, and job.yaml is read, written and documented
+// by it (common/rpc/train_yaml_keys.cc), so no second list of keys can differ. A relation between
+// keys is a separate check (train_spec.cc).
 #pragma once
 
 #include <cstdint>
@@ -53,11 +53,11 @@ struct TrainKey {
   // In documents: "required", "of the preset"; "" = the default of the field, if there is one.
   std::string_view initial = {};
   std::string_view meaning;
-  // For a section or a form of its own; else the field tells it.
+  // For a section or a special form; otherwise the field determines it.
   std::string_view type = {};
   // Where it says more than limits or words do.
   std::string_view range = {};
-  // Of a key that may be `auto`, which is then its default: whether it is.
+  // Whether the key is `auto`, for a key that may be; `auto` is then its default.
   bool AutoKeys::*automatic = nullptr;
 };
 

@@ -274,7 +274,8 @@ void check_master(const TrainSpec& t, SpecChecks& checks) {
   }
 }
 
-// What no LibTorch does. What only some do, the trainer finds out (trainer/arch/gpu_attention.h).
+// Values that no LibTorch supports. The trainer finds those that only some do
+// (trainer/arch/gpu_attention.h).
 void check_gpu(const TrainSpec& t, SpecChecks& checks) {
   const std::string at = "workload.train.gpu.attention";
   const GpuAttention attention = t.gpu.attention;

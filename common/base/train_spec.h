@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the built-in trainer is asked to do: workload.train of job.yaml. The fields bear the names
-// of their keys; docs/job-yaml.md tells what each means, and which values a release accepts.
+// The specification of a run of the built-in trainer: workload.train of job.yaml. The fields bear
+// the names of their keys; docs/job-yaml.md gives their meaning, and the values that a release
+// accepts.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +47,7 @@ enum class Offload { kActivations, kOptimizer, kParameters };
 constexpr auto words_of(Offload) {
   return std::to_array<const char*>({"activations", "optimizer", "parameters"});
 }
-// Kernels of attention on a GPU: PyTorch's SDPBackend, but for products, which are our own.
+// Kernels of attention on a GPU: PyTorch's SDPBackend, except products, which are our own.
 enum class GpuAttention { kAuto, kFlash, kCudnn, kProducts };
 constexpr auto words_of(GpuAttention) {
   return std::to_array<const char*>({"auto", "flash", "cudnn", "products"});
@@ -55,10 +56,10 @@ enum class BadStepPolicy { kStop, kSkip, kRollback };
 constexpr auto words_of(BadStepPolicy) {
   return std::to_array<const char*>({"stop", "skip", "rollback"});
 }
-// What a line of JSON, or a document, of the data is.
+// The content of a line of JSON, or of a document, of the data.
 enum class DataFormat { kText, kSft, kChat };
 constexpr auto words_of(DataFormat) { return std::to_array<const char*>({"text", "sft", "chat"}); }
-// How the messages of a conversation become one text.
+// The template that turns the messages of a conversation into one text.
 enum class ChatTemplate { kNone, kChatml, kLlama3 };
 constexpr auto words_of(ChatTemplate) {
   return std::to_array<const char*>({"none", "chatml", "llama3"});
@@ -100,8 +101,8 @@ struct ModelSpec {
 
   // Width of a head.
   int64_t head_size() const { return head_dim > 0 || heads < 1 ? head_dim : dim / heads; }
-  // Whether some token of a sequence of `seq_len` does not attend to all before it: the model has a
-  // window, and the sequence is longer than that.
+  // Returns whether some token of a sequence of `seq_len` does not attend to all tokens before it:
+  // the model has a window, and the sequence is longer than the window.
   bool is_windowed(int64_t seq_len) const { return sliding_window > 0 && sliding_window < seq_len; }
   // Keys that a token of such a sequence attends to, at most, its own included.
   int64_t window(int64_t seq_len) const { return is_windowed(seq_len) ? sliding_window : seq_len; }
@@ -198,14 +199,14 @@ struct LossScaleSpec {
   int64_t min = 1;
 };
 
-// Which tensors a worker keeps, recomputes or moves to host memory.
+// The tensors that a worker keeps, recomputes or moves to host memory.
 struct MemorySpec {
   Checkpointing activation_checkpointing = Checkpointing::kNone;
   int64_t every = 2;  // selective: every k-th block
   std::vector<Offload> offload;
 };
 
-// How a GPU computes; of no effect on a CPU (docs/decisions/1405-gpu-keys.md).
+// Settings of computation on a GPU; without effect on a CPU (docs/decisions/1405-gpu-keys.md).
 struct GpuSpec {
   GpuAttention attention = GpuAttention::kAuto;
   bool deterministic = true;  // the same bits each time
@@ -213,7 +214,7 @@ struct GpuSpec {
   bool operator==(const GpuSpec&) const = default;
 };
 
-// What is done about a loss or gradient norm that is not finite or far from its recent values.
+// The reaction to a loss or gradient norm that is not finite or far from its recent values.
 struct StabilitySpec {
   BadStepPolicy policy = BadStepPolicy::kStop;  // for values that are not finite
   bool spikes = false;                          // the same for finite outliers

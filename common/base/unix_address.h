@@ -26,9 +26,9 @@ class UnixAddress {
   sockaddr_un address_{};
 };
 
-// Why nobody would answer at `path`, an errno of socket() or connect(); 0 = somebody listens there,
-// which may have too much to do, or the path is too long to be asked. Does not wait; whoever
-// listens sees a connection that ends at once.
+// The reason why no process would answer at `path`, an errno of socket() or connect(). 0 = a
+// process listens there, which may be overloaded, or the path is too long to try. Does not wait;
+// the listener sees a connection that ends at once.
 int unix_listener_trouble(const std::string& path);
 
 }  // namespace hpctl

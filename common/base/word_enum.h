@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Enumerations that people write as words. Beside such an enumeration stands words_of(), which
-// gives the words in the order of the enumerators; everything else follows from it: job.yaml and
-// JSON read a word once, at the edge, and whoever prints the value prints the word again.
+// gives the words in the order of the enumerators. Everything else follows from it: job.yaml and
+// JSON read a word once, at the edge, and code that prints the value prints the word again.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker finds when it starts, and what its exit code says: the contract between holder and
-// worker. Plain numbers and a shared-memory layout, so that neither side needs the other's library.
+// The contract between holder and worker: the environment of a new worker, and the meaning of its
+// exit code. Plain numbers and a shared-memory layout, so neither side needs the other's library.
 //
 // Descriptors  3 workload: memfd with one JSON document (common/base/workload.h), position 0;
 //                empty for a standby of the built-in trainer, which waits for one (6)
@@ -31,8 +31,8 @@ inline constexpr int kControlFd = 6;
 inline constexpr int kExitFinished = 0;
 // Wrong configuration or data: a restart cannot help.
 inline constexpr int kExitDoNotRestart = 93;
-// The checkpoint named in the workload is damaged: choose an older one. Of a generation from
-// memory: that will not do, start from a checkpoint.
+// The checkpoint named in the workload is damaged: choose an older one. In a generation from
+// memory: that state cannot be used, start from a checkpoint.
 inline constexpr int kExitCheckpointDamaged = 94;
 // A collective failed because a peer went away: a consequence, never the cause.
 inline constexpr int kExitPeerLost = 95;
@@ -98,7 +98,7 @@ struct ProgressPage {
   std::atomic<uint32_t> grad_norm_bits;      // fp32 bits
   std::atomic<uint32_t> message_length;      // bytes valid in message; stored last (release)
   char message[kProgressMessageBytes];       // why the worker is about to exit; one line
-  // Of the last step, of this rank: common/base/step_figures.h.
+  // For the last step of this rank: common/base/step_figures.h.
   std::atomic<uint32_t> learning_rate_bits;  // fp32 bits, as the next four
   std::atomic<uint32_t> flops_bits;
   std::atomic<uint32_t> flops_causal_bits;
@@ -118,13 +118,13 @@ struct ProgressPage {
   // but them and collectives. Not while data is read, state is updated or saved, or in an
   // evaluation.
   std::atomic<uint32_t> computing;
-  // Of this rank, of all steps of the generation so far: common/base/step_figures.h.
+  // For this rank, over all steps of the generation so far: common/base/step_figures.h.
   std::atomic<uint64_t> data_waits_ns;
   std::atomic<uint64_t> save_waits_ns;
   std::atomic<uint64_t> snapshot_step;       // likewise
   std::atomic<uint64_t> saves_out_of_space;  // likewise
   std::atomic<uint64_t> storage_failures;    // likewise
-  // What `message` is about, if it is about a file: common/base/file_fault.h. Stored before it.
+  // The file that `message` is about, if any: common/base/file_fault.h. Stored before `message`.
   std::atomic<uint64_t> fault_offset;
   std::atomic<uint64_t> fault_bytes;
   std::atomic<int32_t> fault_error;

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker of the built-in trainer and its holder's side say to each other over a
+// The messages between a worker of the built-in trainer and its holder's side, over a
 // SOCK_SEQPACKET pair, whose worker's end is descriptor kControlFd (worker_abi.h). One packet is
 // one message (packet_variant.h).
 //
 // A worker process is an incarnation; it can take part in many generations, one after another:
 //
-//   worker  Ready                          the engine is loaded, messages are heard from now on
+//   worker  Ready                          the engine is loaded, messages are read from now on
 //   worker  Joined{1}                      peers met, state loaded: the first step begins
-//   worker  PeerLost{1}                    where it sees that before it is told; it waits then
+//   worker  PeerLost{1}                    if it loses a peer before any order; it waits then
 //   node    Abort{1}                       while it trains, or waits
 //   worker  Aborted{1}                     training has halted, no peer waits for this rank
-//   node    Take{kProgressFd} + page       a generation has a page of its own
+//   node    Take{kProgressFd} + memfd      each generation has its own progress block
 //   node    Join{2} + workload as memfd    after every rank has answered or is gone
 //   worker  Joined{2}
 //   node    Finish                         instead of a Join
 //
-// Connections to peers stay open from PeerLost or Aborted to Join, so that a rank that has not been
-// told yet does not take one that has for dead.
+// Connections to peers stay open from PeerLost or Aborted to Join, so a rank without an order yet
+// does not take a rank that has one for dead.
 //
-// A standby is a worker that was started with an empty workload: it loads the engine, says Ready,
-// and waits for its first Join; before it comes Take{kArenaFd} with the arena of its local rank.
-// While it waits it is asked now and then whether it still could: Ping{n}, Pong{n}.
+// A standby is a worker that was started with an empty workload: it loads the engine, sends Ready,
+// and waits for its first Join. Take{kArenaFd} with the arena of its local rank comes before the
+// Join. The holder checks from time to time that it could still join: Ping{n}, Pong{n}.
 #pragma once
 
 #include <cstddef>
@@ -67,12 +67,12 @@ struct Ready {};
 struct Joined {
   uint64_t generation = 0;
 };
-// What the next generation may start from is sealed in its arena (arena_header.h).
+// The state that the next generation may start from is sealed in its arena (arena_header.h).
 struct Aborted {
   uint64_t generation = 0;
 };
-// A collective failed because a peer went away, and nobody has ordered an Abort: kExitPeerLost of
-// a worker that has nobody to wait for. Why is on the progress page, as last words.
+// A collective failed because a peer went away, before any Abort. A worker without a control socket
+// exits with kExitPeerLost instead. The reason is in the progress block, as last words.
 struct PeerLost {
   uint64_t generation = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a process came to its part in a generation. Sent and stored; never renumber.
+// How a process got its rank in a generation. Sent and stored; never renumber.
 #pragma once
 
 #include <cstdint>

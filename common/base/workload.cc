@@ -38,7 +38,7 @@ Result<Workload> workload_from_json(const std::string& text) {
   try {
     document = parse_json(text);
     auto workload = document.get<Workload>();
-    // Where somebody else writes it, as under srun --auto-resume: all ranks count as one node's.
+    // If another program writes it, as under srun --auto-resume: all ranks count as one node's.
     workload.workers_per_node = document.value("workers_per_node", workload.world_size);
     workload.snapshot = document.value("snapshot", SnapshotSpec{});
     workload.storage_limit_ms = document.value("storage_limit_ms", workload.storage_limit_ms);

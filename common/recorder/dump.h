@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank's flight recorder had recorded: the process groups it belongs to, and its newest
+// The content of one rank's flight recorder: the process groups it belongs to, and its newest
 // operations in the order in which it called them.
 //
-// The document is that of FlightRecorder::dump() (pickle) and dump_json() in PyTorch's
+// The document comes from FlightRecorder::dump() (pickle) and dump_json() in PyTorch's
 // torch/csrc/distributed/c10d, formats 2.0 (TraceUtils.h of commit 009798f), 2.4
 // (FlightRecorder.cpp of 00f0e2f) and 2.10 (FlightRecorderDetail.hpp of 1189309): "version",
-// "pg_config" {name: {"name", "desc", "ranks": "[0, 1]"}}, "entries"
-// [{"record_id", "process_group": [name, desc], "collective_seq_id", "profiling_name":
-// "nccl:all_reduce", "input_sizes", "input_dtypes", "output_sizes", "output_dtypes", "state",
-// "is_p2p", "frames"}]. Which collectives count how is in
-// torch/distributed/flight_recorder/components/types.py.
+// "pg_config" {name: {"name", "desc", "ranks": "[0, 1]"}}, "entries" [{"record_id",
+// "process_group": [name, desc], "collective_seq_id", "profiling_name": "nccl:all_reduce",
+// "input_sizes", "input_dtypes", "output_sizes", "output_dtypes", "state", "is_p2p", "frames"}].
+// Which collectives count how is in torch/distributed/flight_recorder/components/types.py.
 #pragma once
 
 #include <cstdint>

@@ -245,7 +245,8 @@ class Reader {
       return fail("memoises nothing");
     }
     if (!charge(stack_.back())) return;
-    // PyTorch memoises whole values. What is filled later would be read as if it were empty.
+    // PyTorch memoises whole values. A value that is filled later would be read as if it were
+    // empty.
     memo_.insert_or_assign(id, std::pair(stack_.back(), is_new_container_));
   }
   void get(int64_t id) {

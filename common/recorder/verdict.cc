@@ -17,7 +17,7 @@ std::string verb(const Ranks& ranks, const char* one, const char* several) {
   return ranks.size() == 1 ? one : several;
 }
 
-// Of the parts of a coalesced call no end is recorded, only of the whole, which follows them.
+// No end is recorded for the parts of a coalesced call, only for the whole, which follows them.
 bool is_completed(const Calls& calls) {
   const Operation& last = *calls.back();
   return last.name.find("coalesced") != std::string::npos
@@ -40,7 +40,7 @@ bool is_even(const std::string& name) {
   return even.contains(name);
 }
 
-// What must be the same on all ranks, as a text to compare.
+// The properties that must be the same on all ranks, as a text to compare.
 std::string shape_of(const Calls& calls) {
   std::string text;
   for (const Operation* call : calls) {
@@ -159,7 +159,7 @@ class Judge {
   }
 
  private:
-  // What tells most comes first; where all wait, they wait for what another group is short of.
+  // The strongest proof comes first; if all wait, they wait for a part that another group lacks.
   enum Order { kMismatch, kAbsence, kLateness, kAllWait };
 
   // The first collective up to the stuck one that ranks called differently.
@@ -254,7 +254,7 @@ class Judge {
     }
   }
 
-  // In a group in which somebody is absent, or may be, or called something else.
+  // In a group with a rank that is absent, or may be, or called another operation.
   bool waits_for_somebody(int32_t rank) const {
     return std::any_of(views_.begin(), views_.end(), [&](const View& view) {
       return view.waiting.contains(rank) &&

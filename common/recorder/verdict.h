@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who holds the others up, by what the flight recorders of a job's ranks had recorded. Pure.
+// The ranks that the others wait for, by the flight recorders of a job's ranks. Pure.
 //
-// Of each process group the first collective is looked for that somebody began and did not
-// complete. Then, in words and in the order of what they prove:
-//   - ranks that called something else there or before (another collective, type of data, number of
-//     elements) than most: what follows cannot match;
-//   - ranks that have not begun it, and whose absence nothing explains: they do not wait themselves
-//     in a group in which somebody is absent;
-//   - ranks that have not completed it when as many others have: their device or its links.
-// The first of these that there are are blamed.
-// Where most ranks are absent, where ranks wait for each other in a circle, or where all have begun
-// the same and none has completed it, nobody is blamed, and it is said why.
+// For each process group, the first collective is found that some rank began and did not complete.
+// Then these ranks are named, in the order of the strength of the proof:
+// - ranks that called something else there or before (another collective, type of data, number of
+//   elements) than most: later collectives cannot match;
+// - ranks that have not begun it, with an unexplained absence: they do not wait themselves in a
+//   group with an absent rank;
+// - ranks that have not completed it when as many others have: their device or its links.
 //
-// What is not known is not guessed: a rank without a dump is named and never blamed.
+// The first of these sets that is not empty gets the blame. If most ranks are absent, if ranks wait
+// for each other in a circle, or if all have begun the same and none has completed it, no rank is
+// blamed, and the text gives the reason.
+//
+// Unknown facts are not guessed: a rank without a dump is named and never blamed.
 #pragma once
 
 #include <cstdint>

@@ -58,7 +58,7 @@ struct Turn {
   system_clock::time_point answered;
 };
 
-// Who is to be asked next, with its share of the time that is left.
+// The next service to call, with its share of the time that is left.
 class Turns {
  public:
   Turns(const std::string& cluster, milliseconds timeout)
@@ -121,13 +121,13 @@ Result<v1::ClusterJobs> ask(const Turn& turn, const Question& question) {
   return open_answer(answer, question.nonce, whose);
 }
 
-// Another one would say the same, or must not be asked for it.
+// Another service would answer the same, or must not be called for it.
 bool is_final(ErrorCode code) {
   return code == ErrorCode::kAlreadyExists || code == ErrorCode::kResourceExhausted ||
          code == ErrorCode::kInvalidArgument;
 }
 
-// Of the first that does not fail, else the last error with what all of them say.
+// The first answer that does not fail, else the last error with the texts of all.
 Result<v1::ClusterJobs> first_answer(const std::string& cluster, const Question& question,
                                      milliseconds timeout) {
   Error error{ErrorCode::kInvalidArgument, "there is no address of a cluster controller"};
@@ -149,7 +149,7 @@ Result<Question> question_for_jobs() {
   return Question{&v1::Cluster::Stub::ListJobs, question.SerializeAsString(), question.nonce()};
 }
 
-// Of each of the list, in its order, with a nonce of its own.
+// From each of the list, in its order, with a separate nonce.
 std::vector<ClusterListing> ask_each(const std::string& cluster, milliseconds timeout,
                                      Method method, v1::ClusterQuestion question) {
   std::vector<ClusterListing> listings;
@@ -189,7 +189,7 @@ Result<v1::ClusterJobs> ask_for_summaries(const Turn& turn) {
   return all;
 }
 
-// What a name stands for, each "IP:PORT"; none where it stands for nothing.
+// The addresses of a name, each "IP:PORT"; none if it has none.
 std::vector<std::string> addresses_in_numbers(const std::string& address) {
   std::vector<std::string> numbers;
   const auto there = HostPort::parse(address);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The caller's side of the cluster controllers (proto/hpctl/v1/cluster.proto): who asks is shown by
-// a MUNGE credential, who answers as well, and where an authority is configured by its certificate
-// before anything is said (common/rpc/cluster_trust.h). Any thread; blocks at most for the time
-// limit and what munged takes (common/rpc/munge.h).
+// The caller's side of the cluster controllers (proto/hpctl/v1/cluster.proto). MUNGE credentials
+// identify the caller and the service. If an authority is configured, the service also proves
+// itself by its certificate before any request (common/rpc/cluster_trust.h). Any thread; blocks at
+// most for the time limit and the time that munged takes (common/rpc/munge.h).
 //
-// `cluster` is a list, "HOST:PORT,HOST:PORT": one per head node, in the order in which they are
-// asked. One that cannot be reached, or cannot do what is asked, is passed over for the next; the
-// time limit is for all. That two of them are asked about one job does no harm: its directory
-// decides which controller counts (decision 1516).
+// `cluster` is a list, "HOST:PORT,HOST:PORT": one per head node, in the order of the calls. A call
+// skips a service that cannot be reached, or cannot serve it, for the next; the time limit is for
+// all. Two services may get a request about one job without harm: its directory decides which
+// controller counts (decision 1516).
 #pragma once
 
 #include <chrono>
@@ -20,14 +20,15 @@
 
 namespace hpctl {
 
-// The job's controller, started if none runs there. `admission` without its nonce.
-// kAlreadyExists: the job has a controller elsewhere, which answers. kResourceExhausted: the first
-// that answered has too much to do; the next is not asked, for a limit is a limit.
+// The job's controller, started if none runs there. `admission` without its nonce. kAlreadyExists:
+// the job has a controller elsewhere, which answers. kResourceExhausted: the first service that
+// answered is overloaded; the next gets no request, because a limit is a limit.
 Result<v1::ClusterJob> admit_to_cluster(const std::string& cluster, v1::Admission admission,
                                         std::chrono::milliseconds timeout);
 
-// Whether the machine of one of the list takes connections there, as it does also where the process
-// has no turn for them, or is stopped. Blocks for `patience`, besides the look-up of names.
+// Returns whether the machine of one of the list accepts connections there, which it also does for
+// a process that gets no CPU time, or is stopped. Blocks for `patience`, besides the look-up of
+// names.
 bool cluster_takes_connections(const std::string& cluster, std::chrono::milliseconds patience);
 
 // The caller's jobs at the first that answers. Also the question whether one serves this user.
@@ -43,20 +44,19 @@ std::vector<v1::ClusterJobs> list_jobs_of_each(const std::string& cluster,
 std::vector<Result<v1::ClusterJobs>> open_job_at_each(const std::string& cluster, JobId job,
                                                       std::chrono::milliseconds timeout);
 
-// What every job does that the caller may see, and how those ended that did within the last hour
-// (summary.ended_wall_ms), of one of the list. `jobs` is in order of uid and
-// job, without addresses and tokens; of a service of an older release the caller's, without
-// summaries.
+// From one of the list: every job that the caller may see, including jobs that ended within the
+// last hour (summary.ended_wall_ms). `jobs` is in order of uid and job, without addresses and
+// tokens. A service of an older release returns the caller's jobs, without summaries.
 struct ClusterListing {
   std::string address;
   Result<v1::ClusterJobs> jobs;
 };
-// Of each of the list, in its order.
+// From each of the list, in its order.
 std::vector<ClusterListing> list_summaries(const std::string& cluster,
                                            std::chrono::milliseconds timeout);
 
-// What the jobs of all users say against machines (`lemons`), at each of the list, in its order.
-// kFailedPrecondition: it is of a release that knows none.
+// The evidence of all users' jobs against machines (`lemons`), at each of the list, in its order.
+// kFailedPrecondition: its release knows none.
 std::vector<ClusterListing> list_fleet_lemons(const std::string& cluster,
                                               std::chrono::milliseconds timeout);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a caller is told of the cluster controllers: the environment, else /etc/hpctl/cluster.conf
+// The caller's configuration for cluster controllers: the environment, else /etc/hpctl/cluster.conf
 // (under $HPCTL_SYSROOT), a line of NAME=VALUE each, comments begin with #:
 //
-//   HPCTL_CLUSTER=HOST:PORT,HOST:PORT    where they are
-//   HPCTL_CLUSTER_CA=FILE                whose certificates they must show
+//   HPCTL_CLUSTER=HOST:PORT,HOST:PORT    their addresses
+//   HPCTL_CLUSTER_CA=FILE                the certificates of their authorities
 //
 // kInvalidArgument names file and line. Any thread.
 #pragma once
@@ -22,8 +22,8 @@ inline constexpr size_t kMaxClusterAddresses = 4;
 Result<std::string> cluster_address();
 std::vector<std::string> split_addresses(const std::string& list);
 
-// An absolute path; "" = MUNGE alone shows who answers. An empty HPCTL_CLUSTER_CA in the
-// environment says nothing: what the file says holds, so that nobody loses it by mistake.
+// An absolute path; "" = MUNGE alone identifies the service. An empty HPCTL_CLUSTER_CA in the
+// environment counts as unset: the file's value holds, so it is not lost by mistake.
 Result<std::string> cluster_ca();
 
 }  // namespace hpctl

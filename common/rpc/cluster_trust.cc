@@ -30,7 +30,7 @@ constexpr char kCopy[] = "copy the head node's bundle (hpctl ca show says where 
 
 std::string day_of(int64_t seconds) { return format_wall_ms(seconds * 1'000).substr(0, 19) + "Z"; }
 
-// Its verification is asked for later, and does not end the handshake.
+// Its verification is checked later, and does not end the handshake.
 TlsContext context_with(const std::string& bundle) {
   TlsContext context(SSL_CTX_new(TLS_client_method()), SSL_CTX_free);
   if (context == nullptr) return context;
@@ -113,7 +113,7 @@ struct Shown {
   std::string certificate;
 };
 
-// What the other side shows to one more connection; nullopt = none is made.
+// The certificate that the peer shows to one more connection; nullopt = no connection.
 std::optional<Shown> look_at(const std::string& address, const std::string& bundle,
                              system_clock::time_point deadline) {
   const WithoutSigpipe guard;

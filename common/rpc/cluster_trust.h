@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// By what a caller knows that it speaks to a cluster controller. Without a bundle of certificates
-// (cluster_ca() of cluster_conf.h) the connection is plain, and the answer's MUNGE credential shows
-// it: of root of any machine that has munged's key. With one nothing is said before the other side
-// has shown by TLS a certificate that an authority of the bundle signed; there is no way back to
-// plain TCP, whatever the other side says or does not say. The bundle is read for each call, so
-// that a new one counts at once. Any thread.
+// How a caller identifies a cluster controller. Without a bundle of certificates (cluster_ca() of
+// cluster_conf.h) the connection is plain, and the answer's MUNGE credential identifies the
+// service: it comes from root of some machine that has munged's key. With a bundle, the caller
+// sends nothing before the other side has shown by TLS a certificate that an authority of the
+// bundle signed. There is no fall-back to plain TCP, whatever the other side does. The bundle is
+// read for each call, so a new one counts at once. Any thread.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -28,9 +28,9 @@ class ClusterTrust {
   // Lazy: nothing is connected yet. `address` "HOST:PORT".
   std::shared_ptr<grpc::Channel> channel_to(const std::string& address) const;
 
-  // Why a connection to it comes to nothing, as the rest of a sentence that begins with whose it
-  // is: another connection is made to find out, which blocks until `deadline` at most, besides the
-  // look-up of a name. nullopt: it is not for what it shows, or speaks.
+  // Why a connection to it fails, as the rest of a sentence that begins with its name. It makes
+  // another connection to find out, which blocks until `deadline` at most, besides the look-up of a
+  // name. nullopt: neither its certificate nor its protocol is the reason.
   std::optional<std::string> why_refused(const std::string& address,
                                          std::chrono::system_clock::time_point deadline) const;
 

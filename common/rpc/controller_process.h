@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finding the controller of an HPCTL_HOME, and starting one where none answers.
+// Finding the controller of an HPCTL_HOME, and starting one if none answers.
 //
 // hpcontroller is started as `hpcontroller --detach --ready-fd 3 --home HOME`: it forks before it
-// has any thread, the caller reaps the first process at once, and the controller proper is a
-// session leader's child that belongs to nobody. It writes kControllerReady to the pipe when it
-// serves, kAnotherControllerRuns when it found the lock held, and closes the pipe without a byte
-// when it gave up. Racing starters are harmless: all but one controller end at the lock file, and
-// their starters then wait for the winner.
+// has any thread, the caller reaps the first process at once, and the controller proper is the
+// orphaned child of a session leader. It writes kControllerReady to the pipe when it serves,
+// kAnotherControllerRuns when it found the lock held, and closes the pipe without a byte when it
+// gave up. Racing starters are harmless: all but one controller end at the lock file, and their
+// starters then wait for the winner.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -32,8 +32,8 @@ std::shared_ptr<grpc::Channel> connect_controller(const HomePaths& paths);
 // kUnavailable when no controller answers GetVersion before the deadline. With `wait` an absent
 // controller is waited for, otherwise it is an answer at once.
 absl::Status ping_controller(grpc::Channel& channel, SteadyTime deadline, bool wait);
-// Whether a call failed because who listens there did not prove by TLS to be the controller; then
-// nothing of the call has left this process. gRPC has no code for it, only words.
+// Returns whether a call failed because the peer did not prove by TLS that it is the controller;
+// then nothing of the call has left this process. gRPC has no code for it, only words.
 bool is_unproven(const absl::Status& status);
 
 // A channel on which a controller has answered. Starts one when none does; `program` "" = the

@@ -29,7 +29,8 @@ bool mentions_munge(const std::string& text) {
   return text.find("unge") != std::string::npos;  // "Munge encode failed", "munged", "auth/munge"
 }
 
-// What a well-formed answer holds; every other answer is an error of the same kind as no answer.
+// The content of a well-formed answer; every other answer is an error of the same kind as no
+// answer.
 Result<json> decode(const std::string& text) {
   const json answer = parse_json_or_discard(text);
   if (answer.is_object() && answer.contains("result")) return answer.at("result");

@@ -3,8 +3,8 @@
 //
 // libslurm may end its process (a bad configuration is a fatal error there) and its calls may block
 // for as long as slurmctld or munged do not answer. So every call has a deadline, and an hpslurm
-// that died, hung or answered nonsense is killed and started anew for the next call. What libslurm
-// wrote to its stderr becomes part of the error: cause and remedy in one line.
+// that died, hung or answered nonsense is killed and restarted for the next call. The stderr of
+// libslurm becomes part of the error: cause and remedy in one line.
 //
 // Codes: kUnavailable   slurmctld or munged does not answer, deadline passed: try again later
 //        kInternal      this machine has no hpslurm (says how to get it), or no configuration of
@@ -51,9 +51,9 @@ class SlurmClient {
   // Asks slurmctld for a sign of life.
   Outcome ping();
 
-  // `submission.comment` must be unique. While slurmctld does not answer it is asked again, a
-  // bounded number of times; where an answer may have been lost, the job is looked for by its
-  // comment before another is submitted, so one call never leaves two jobs behind.
+  // `submission.comment` must be unique. While slurmctld does not answer, the call tries again a
+  // bounded number of times. If an answer may have been lost, it looks for the job by its comment
+  // before it submits another, so one call never leaves two jobs behind.
   Result<JobId> submit(const SlurmSubmission& submission);
 
   // Jobs that have been gone for longer than Slurm's MinJobAge are kNotFound.
@@ -70,9 +70,9 @@ class SlurmClient {
   Outcome complete(JobId id, int exit_code);
   // To all steps; with `batch_script` to the batch shell only.
   Outcome signal(JobId id, int signal, bool batch_script = false);
-  // Same id, output appended. Only when the job's restart count still is `expected_restarts`, else
-  // kFailedPrecondition: a requeue that was done is not done again. `exclude` is added to the job's
-  // excluded nodes before it can start anew.
+  // Same id, output appended. Only if the job's restart count still is `expected_restarts`, else
+  // kFailedPrecondition: a completed requeue is not repeated. `exclude` is added to the job's
+  // excluded nodes before it can start again.
   Outcome requeue(JobId id, uint32_t expected_restarts, const std::vector<std::string>& exclude);
   // Shrinks a running job to these nodes.
   Outcome keep_nodes(JobId id, const std::vector<std::string>& nodes);

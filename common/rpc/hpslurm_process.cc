@@ -69,8 +69,8 @@ Result<std::string> HpslurmProcess::exchange(const std::string& request, int64_t
   auto answer =
       sent.ok() ? read_frame(socket_.get(), deadline_ms) : Result<std::string>(sent.error());
   if (answer.ok()) {
-    // What it said so far is not about the next call. Not emptied before a call: the first one may
-    // find it dead already, and then these words are the reason.
+    // Its output so far does not belong to the next call. It is not emptied before a call: the
+    // first one may find it dead already, and then these words are the reason.
     if (::ftruncate(errors_.get(), 0) != 0) return errno_error("cannot empty hpslurm's stderr");
     return answer;
   }

@@ -24,7 +24,7 @@ class HpslurmProcess {
   // always kUnavailable and says how it ended.
   Result<std::string> exchange(const std::string& request, int64_t deadline_ms);
 
-  // What it wrote to stderr since the last request, as one line, shortened at the front.
+  // Its stderr since the last request, as one line, shortened at the front.
   std::string last_words() const;
 
  private:

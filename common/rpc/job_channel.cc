@@ -80,7 +80,7 @@ Result<std::shared_ptr<grpc::Channel>> connect_address(const std::string& addres
                                                        const std::string& certificate,
                                                        const std::string& token, int attempt_ms,
                                                        int keepalive_ms) {
-  // Without a root of ours gRPC would trust those of the machine.
+  // Without our root, gRPC would trust the machine's roots.
   if (!certificate.starts_with(kCertificateBegins)) {
     return Error{ErrorCode::kFailedPrecondition,
                  "the controller at " + address +

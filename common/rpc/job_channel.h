@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way to the controller of one job over TCP. Before anything is sent the peer must prove by TLS
-// that it is the controller whose certificate we were given, and that certificate alone is trusted:
-// who took over the port of a dead controller learns nothing and is not obeyed. Every call then
-// carries a token of the job (common/base/role_token.h); the channel pings its peer, so that a
-// controller whose node has vanished, or that stands still, is noticed within seconds and not when
-// TCP gives up.
+// The channel to the controller of one job over TCP. Before the channel sends anything, the peer
+// must prove by TLS that it is the controller whose certificate we have, and that certificate alone
+// is trusted: a process that took over the port of a dead controller learns nothing and is not
+// obeyed. Every call then carries a token of the job (common/base/role_token.h). The channel pings
+// its peer, so it notices a vanished or stopped controller within seconds and not when TCP gives
+// up.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -27,15 +27,15 @@ inline constexpr char kBearer[] = "Bearer ";
 // connection on which nothing is answered for kKeepaliveTimeoutMs, its ping or what else it sent.
 inline constexpr int kKeepaliveMs = 2'000;
 inline constexpr int kKeepaliveTimeoutMs = 2'000;
-// The agents of a large job ping so seldom that all of them are kPingsPerSecond together, within
-// kLongestKeepaliveMs. That the controller's machine is gone they know by then all the same: their
-// beats are not acknowledged. A process that stands still they notice so much later.
+// The agents of a large job ping so rarely that all of them together send kPingsPerSecond, within
+// kLongestKeepaliveMs. They still notice a lost machine of the controller quickly, because it does
+// not acknowledge their heartbeats. They notice a stopped process that much later.
 inline constexpr int kPingsPerSecond = 100;
 inline constexpr int kLongestKeepaliveMs = 10'000;
 int keepalive_ms_of_agents(size_t nodes);
 
-// How long one attempt to connect may take, TLS included: the other side may be busy, and to a node
-// that is off nothing answers.
+// How long one attempt to connect may take, TLS included: the other side may be busy, and a node
+// that is off does not answer.
 inline constexpr int kAttemptMs = 2'000;
 
 // gRPC prints a line for every handshake that fails: a stranger could fill a log with them, and who

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JobSummary on the wire. What comes in is made plausible: text is cut, numbers beyond what a job
-// reaches are cut off, so that whoever shows or counts it need not ask who said it. Pure.
+// JobSummary on the wire. Input is made plausible: text is cut, and numbers that no job reaches are
+// cut off, so code that shows or counts it need not know its sender. Pure.
 #pragma once
 
 #include "common/base/job_margins.h"

@@ -138,7 +138,7 @@ class JobYamlReader {
   void read_key(const JobYamlKey& key, const Entry& entry) {
     const std::string path(key.path);
     const bool is_section = key.kind == KeyKind::kSection && !entry.value.IsScalar();
-    // What is wrong with a value is shown at the value.
+    // A problem of a value is shown at the value.
     const bool has_value = entry.value.IsScalar() && entry.value.Mark().line >= 0;
     places_[path] = Place{has_value ? entry.value.Mark() : entry.key_mark, is_section};
     YamlValue value(entry.value, entry.key_mark, path, directory_, problems_);
@@ -184,8 +184,8 @@ class JobYamlReader {
     problems_.insert(problems_.end(), found.begin(), found.end());
   }
 
-  // The line of the key, or, for a key that is not in the file, of the section where it is missing.
-  // Of a section that is missing as a whole, only the section is reported.
+  // The line of the key, or, for a missing key, of the section where it should be. For a section
+  // that is missing as a whole, only the section is reported.
   JobYamlProblem locate(const SpecProblem& problem) const {
     std::string key = problem.key;
     std::string present = problem.key;

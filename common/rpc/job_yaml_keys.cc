@@ -240,7 +240,7 @@ constexpr JobYamlKey kKeysBeforeTrain[] = {
      [](JobSpec& s) { s.train.emplace().automatic = AutoKeys::all(); }},
 };
 
-// After those of workload.train.
+// The keys after workload.train.
 constexpr JobYamlKey kKeysAfterTrain[] = {
     {"checkpoint", kSection, "section", "", "", "State that survives every node.", nullptr},
     {"checkpoint.dir", kValue, "path", "", "",

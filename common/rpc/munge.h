@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// MUNGE credentials: a text that says which user of the cluster made it, with a payload that only
+// MUNGE credentials: a text that proves which user of the cluster made it, with a payload that only
 // munged's key can read or change. libmunge (functions and numbers: munge.h, munge(3),
-// munge_ctx(3)) is loaded where it is used and never linked: hpctl runs on machines that have none.
+// munge_ctx(3)) is loaded where it is used and never linked: hpctl runs on machines without it.
 //
-// munged's socket is $HPCTL_MUNGE_SOCKET, else the one that libmunge was built with. It is tried
-// before each call, since libmunge would wait for a munged that is not there; one that accepts
-// and does not answer costs what libmunge's own time limits are, some seconds.
+// munged's socket is $HPCTL_MUNGE_SOCKET, else libmunge's default. It is tried before each call,
+// since libmunge would wait for an absent munged. A munged that accepts and does not answer costs
+// libmunge's own time limits, some seconds.
 //
 // Any thread.
 #pragma once

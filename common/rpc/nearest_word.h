@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// "Did you mean ...?": the known word closest to what somebody typed.
+// "Did you mean ...?": the known word closest to the user's input.
 #pragma once
 
 #include <optional>

@@ -10,10 +10,11 @@
 
 namespace hpctl {
 
-// Replaces kind `auto` by what is there, in this order: a container (slurm.container.image), a
-// virtual environment (.venv), a uv project (pyproject.toml), none; and completes `path`. `auto` is
-// `none` for workload.train, which needs no Python. `directory` is that of the job file.
-// What was asked for and is not there is a problem of the key env.
+// Replaces kind `auto` by the first that exists, in this order: a container
+// (slurm.container.image), a virtual environment (.venv), a uv project (pyproject.toml), none; and
+// completes `path`. `auto` is `none` for workload.train, which needs no Python. `directory` is the
+// directory of the job file. A requested environment that does not exist is a problem of the key
+// env.
 std::optional<SpecProblem> choose_environment(JobSpec& spec, const std::string& directory);
 
 }  // namespace hpctl

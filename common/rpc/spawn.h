@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts a program in a session of its own, with posix_spawn: no code of ours runs between fork and
-// exec, and a failed exec is an error of the call.
+// Starts a program in a new session, with posix_spawn: no code of ours runs between fork and exec,
+// and a failed exec is an error of the call.
 #pragma once
 
 #include <sys/types.h>

@@ -80,7 +80,7 @@ ErrorCode error_code(const absl::Status& status) {
   }
 }
 
-// absl and gRPC number the canonical codes alike. What a caller wrote may be quoted, and others
+// absl and gRPC number the canonical codes alike. The text may quote a caller's input, and others
 // read it, on terminals and in the audit log.
 grpc::Status to_grpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;

@@ -24,8 +24,8 @@ absl::StatusOr<T> to_absl(Result<T> result) {
   return std::move(result).value();
 }
 
-// The kind of an error that came over the wire. Who was not reached in time, or gave up, is
-// unavailable; what we never send is internal.
+// The kind of an error that came over the wire. A peer that was not reached in time, or gave up, is
+// unavailable; a code that we never send is internal.
 ErrorCode error_code(const absl::Status& status);
 
 // Its message is lines of printable text of at most 4 KiB.

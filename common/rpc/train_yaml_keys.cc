@@ -78,7 +78,7 @@ void read_reset_at_documents(YamlValue& value, JobSpec& spec) {
   if (reset) spec.train->data.mask = DocumentMask::kDocuments;
 }
 
-// Values of a form of their own; all others are read as the type of their field.
+// Values with a special form; all others are read as the type of their field.
 struct OwnForm {
   std::string_view path;
   void (*read)(YamlValue& value, JobSpec& spec);

@@ -30,7 +30,7 @@ struct Text {
   }
 };
 
-// Values of a form of their own.
+// Values with a special form.
 struct OwnText {
   std::string_view path;
   void (*put)(YAML::Emitter& out, const TrainSpec& t);

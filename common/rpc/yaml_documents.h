@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many documents a YAML text holds, in bounded time and memory.
+// The number of documents in a YAML text, in bounded time and memory.
 #pragma once
 
 #include <yaml-cpp/yaml.h>

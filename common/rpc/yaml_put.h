@@ -30,7 +30,7 @@ inline void put(YAML::Emitter& out, const char* key, double value) {
   out << YAML::Key << key << YAML::Value << shortest(value);
 }
 
-// Of a field that is there: as put_train() writes it, without quotes.
+// For a field that is present: as put_train() writes it, without quotes.
 std::string field_text(const TrainField& field, const TrainSpec& train);
 // The train section, with every default written out.
 void put_train(YAML::Emitter& out, const TrainSpec& train);

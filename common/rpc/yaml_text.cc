@@ -12,7 +12,7 @@
 namespace hpctl {
 namespace {
 
-// What yaml-cpp's messages mean to somebody who looks at the file.
+// The meaning of yaml-cpp's messages for the author of the file.
 std::string explain_syntax(const std::string& message) {
   struct Explanation {
     const char* found;

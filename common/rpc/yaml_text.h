@@ -20,8 +20,8 @@ struct YamlKind {
   const char* help;   // "hpctl submit --help", which shows an example
 };
 
-// Calls `read` with the document. What is wrong with the text as a whole is returned; then what
-// `read` has made is worth nothing.
+// Calls `read` with the document. Returns the problem of the text as a whole, if any; then the
+// result of `read` is worth nothing.
 std::optional<JobYamlProblem> read_yaml(std::string_view text, const YamlKind& kind,
                                         const std::function<void(const YAML::Node&)>& read);
 

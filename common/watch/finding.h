@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Something about a job that somebody should know, in words: `hpctl watch`, the status page,
-// notifications and the metric hpctl_job_finding say the same. Kinds and severities are words that
-// programs may rely on (docs/cli.md has them all).
+// A fact about a job that needs attention, in words. `hpctl watch`, the status page, notifications
+// and the metric hpctl_job_finding use the same ones. Programs may rely on the words of kinds and
+// severities (docs/cli.md has them all).
 #pragma once
 
 #include <array>
@@ -62,7 +62,7 @@ inline constexpr const char* kRunbook = "file:///usr/share/doc/hpctl/runbook.md"
 // The section about it: kRunbook + "#hpctljobfailed".
 std::string runbook_of(FindingKind kind);
 
-// What makes two findings the same one, whatever their words.
+// Two findings with the same key are the same one, whatever their words.
 inline auto key_of(const Finding& f) { return std::tie(f.owner, f.job, f.kind, f.node); }
 
 }  // namespace hpctl

@@ -22,8 +22,8 @@ class GoodputWindow {
     int64_t of_ms = 0;   // kLeastMs to about kWindowMs
   };
 
-  // Of a job that lives for no longer than the window: since its first step, from the first call
-  // on. Of an older one: since the first call, at most the window.
+  // For a job younger than the window: since its first step, from the first call on. For an older
+  // one: since the first call, at most the window.
   std::optional<Share> look(const TimeAccount& account) {
     const Totals now{account.since_first_step_ms() - account.spent.suspended_ms,
                      account.training_ms};

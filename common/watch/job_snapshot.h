@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a watcher knows of one job at one moment: its summary, and what only a view of it has
-// (snapshot_of() of controller/publish/status_files.h). Pure.
+// A watcher's data about one job at one moment: its summary, and the fields that only a view of it
+// has (snapshot_of() of controller/publish/status_files.h). Pure.
 #pragma once
 
 #include <cmath>

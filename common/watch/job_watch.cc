@@ -14,7 +14,7 @@ namespace {
 bool is_on_nodes(const JobSummary& job) {
   return job.state == "RUNNING" || job.state == "RECOVERING";
 }
-// Where somebody has to answer for it: one of which nothing is known has just been there.
+// Whether a controller should answer for it: a job without any known state existed a moment ago.
 bool has_controller(const JobSummary& job) {
   return job.state.empty() || is_on_nodes(job) || job.state == "STARTING" ||
          job.state == "STOPPING";
@@ -147,7 +147,7 @@ void JobWatch::add_standstill(const JobSnapshot& snapshot) {
   }
 }
 
-// Of one job it is one of the two: a job that waits does not train.
+// A job has at most one of the two: a job that waits does not train.
 void JobWatch::add_storage(const JobSnapshot& snapshot) {
   const JobSummary& job = snapshot.summary;
   if (!job.margins || !is_on_nodes(job)) return;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Detectors: from snapshots of a job, one after the other, what is to be told about it now. Most
-// need one snapshot only, since it says how long what it says has been so (JobMargins); the others
-// compare it with earlier ones, of which a watch keeps a bounded number. Thresholds are those of
-// the alerts in deploy/prometheus/hpctl-rules.yml where there is such an alert. Pure: time is
-// `now_ms`, a wall clock; where it falls, the latest it was counts on. One thread.
+// Detectors: they turn consecutive snapshots of a job into its current findings. Most need only one
+// snapshot, since it says how long its facts have held (JobMargins). The others compare it with
+// earlier ones, of which a watch keeps a bounded number. Thresholds are equal to those in
+// deploy/prometheus/hpctl-rules.yml if there is such an alert. Pure: time is `now_ms`, a wall
+// clock; if it goes back, the latest time counts on. One thread.
 #pragma once
 
 #include <cstdint>
@@ -72,7 +72,7 @@ class JobWatch {
   int64_t orphaned_since_ms_ = 0;  // 0 = no rank is
 };
 
-// Of one look at many jobs.
+// The changes in one look at many jobs.
 struct WatchChanges {
   std::vector<Finding> begun;  // or of another severity than before
   std::vector<Finding> ended;  // as they were last

@@ -28,8 +28,8 @@ Result<UniqueFd> listen_on(const SocketAddress& address) {
   if (!fd.valid()) return errno_error("cannot create a socket");
   // Connections of a controller before us may linger; another that listens is not shared with.
   set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-  // What is accepted inherits these: nothing waits for more to send, and a peer whose machine has
-  // vanished amid what we send it is given up as one that answers no ping.
+  // Accepted sockets inherit these: written data leave at once, and a peer whose machine vanished
+  // during a write is given up like one that answers no ping.
   set_option(fd.get(), IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, kServerPingMs);
   if (::bind(fd.get(), address.get(), address.size()) != 0 || ::listen(fd.get(), SOMAXCONN) != 0) {

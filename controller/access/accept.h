@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the controller's doors have in common.
+// Code that all listeners of the controller share.
 #pragma once
 
 #include <sys/socket.h>
@@ -10,9 +10,9 @@
 
 namespace hpctl {
 
-// A TCP socket that listens, non-blocking. What is accepted sends at once what is written, and
-// fails where its peer's machine has vanished amid that. kUnavailable: the address is not of this
-// machine, or the port is in use.
+// A TCP socket that listens, non-blocking. Accepted connections send written data at once, and fail
+// if the peer's machine vanishes meanwhile. kUnavailable: the address is not of this machine, or
+// the port is in use.
 Result<UniqueFd> listen_on(const SocketAddress& address);
 
 // The next connection of `listener`, both non-blocking; invalid where none is there any more.

@@ -20,7 +20,7 @@ struct AuditEntry {
   std::string arguments;     // in short; as the caller said them
   std::string outcome;       // "OK", "PERMISSION_DENIED", ...
   std::string why;           // it was not "OK"
-  // Refused before anybody looked at what was asked: of these there may be a flood.
+  // Refused before the request was examined: there may be a flood of these.
   bool is_refused_call = false;
 };
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is on the other side of a call. Over the local socket it is who the kernel says
-// (local_listener.h). Over TCP it is nobody, unless the call carries a token of the job
-// (common/base/role_token.h). There may be two secrets that count, the one of the job's directory
-// and the one that its cluster controller gave out. The two ways are told apart by gRPC's name of
-// the peer, "fd:N" for what we accepted ourselves and "ipv4:..." for what gRPC did. What the caller
-// may do is the gate's to say (gate.h).
+// The caller of a call. Over the local socket, the kernel names it (local_listener.h). Over TCP the
+// caller is unknown, unless the call carries a token of the job (common/base/role_token.h). Two
+// secrets may be valid, the one of the job's directory and the one that its cluster controller gave
+// out. gRPC's name of the peer distinguishes the two ways: "fd:N" for connections that we accepted
+// ourselves and "ipv4:..." for those that gRPC accepted. The gate decides what the caller may do
+// (gate.h).
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -33,11 +33,11 @@ class Authenticator {
       : secrets_(std::move(secrets)), owner_(owner), older_agents_(older_agents) {}
 
   PeerUids& local() { return local_; }
-  // Of TCP: over when a call has come, whoever made it.
+  // For TCP: a handshake is over when a call has come, from any caller.
   Handshakes& handshakes() { return handshakes_; }
-  // Agents that know no tokens of their own may come (rules.h).
+  // Agents without their own tokens may connect (rules.h).
   bool older_agents() const { return older_agents_; }
-  // Any thread, once for each call. nullopt = nobody whom we know.
+  // Any thread, once for each call. nullopt = an unknown caller.
   std::optional<Caller> of(const grpc::ServerContextBase& context) const;
 
  private:

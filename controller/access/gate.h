@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place where a call is let in: every handler begins with enter(), which asks who calls
-// (authenticator.h) and whether the table lets such a one call this (rules.h), and writes down who
-// was refused. access_rules_test calls every method of the contract as every role.
+// The one place that admits a call. Every handler begins with enter(), which finds the caller
+// (authenticator.h), checks the table for its role (rules.h), and records refused callers.
+// access_rules_test calls every method of the contract as every role.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -15,7 +15,7 @@
 
 namespace hpctl {
 
-// Whoever is let in, or why nobody is.
+// The admitted caller, or the reason for the refusal.
 struct Entry {
   std::optional<Caller> caller;
   grpc::Status refusal;
@@ -35,11 +35,11 @@ class Gate {
   Entry enter(const grpc::ServerContextBase& context, Rpc rpc) const;
   // Another user's process at the local socket, which heard nothing. Any thread.
   void refused_connection(uid_t uid, pid_t pid) const;
-  // A stream that was let in is closed for what was said on it. Any thread.
+  // An admitted stream is closed because of a message on it. Any thread.
   void refused_stream(const Caller& caller, Rpc rpc, uint64_t job,
                       const grpc::Status& status) const;
-  // How a call that was let in has ended: written down where the table says so, and where it was
-  // about what is not the caller's. Any thread.
+  // The end of an admitted call. It is recorded if the table says so, and if the call was about an
+  // object of another user. Any thread.
   void ended(const Caller& caller, Rpc rpc, uint64_t job, std::string arguments,
              const grpc::Status& status) const;
 

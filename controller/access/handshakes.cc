@@ -9,7 +9,7 @@
 
 namespace hpctl {
 
-// Without a descriptor for it nobody is woken, and who waits for room looks after kPatience.
+// Without a descriptor for it no thread is woken, and waiting ones look after kPatience.
 Handshakes::Handshakes() : room_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
 void Handshakes::begin(uint16_t port, Clock::time_point now) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many connections may be amid their handshake at once. Where all agents of a large job come in
-// the same moment, the processors are busy with handshakes for seconds. Were all begun at once, all
-// would end at the end, those that their agents have given up included, and a peer that is
-// connected would wait for its turn so long that it takes us for dead. So few are begun, in the
-// order in which they came, and each is done within a fraction of a second; the others wait in the
-// kernel, where they cost nothing.
+// The limit of connections that may be in their handshake at once. When all agents of a large job
+// come at the same moment, the processors are busy with handshakes for seconds. If all began at
+// once, all would end at the end, including those that their agents have given up. A connected peer
+// would wait for its turn so long that it takes us for dead. So few begin at once, in the order of
+// arrival, and each is done within a fraction of a second. The others wait in the kernel, where
+// they cost nothing.
 //
-// A handshake is over when a call has come over its connection. One of which none comes, of a
-// stranger or of a peer that has gone, counts for kPatience and no longer: it delays the others and
-// does not hold them up.
+// A handshake is over when a call has come over its connection. A connection without a call, from a
+// stranger or from a peer that has gone, counts for kPatience and no longer: it delays the others
+// and does not block them.
 #pragma once
 
 #include <chrono>
@@ -32,7 +32,7 @@ class Handshakes {
 
   Handshakes();
 
-  // A peer is told by its port. gRPC writes its address in ways that differ with the release and
+  // The port identifies a peer. gRPC writes its address in ways that differ with the release and
   // the family, but the port is always the number at the end; of two machines that come from the
   // same port at the same time one may count for the other.
   void begin(uint16_t port, Clock::time_point now);

@@ -92,7 +92,7 @@ Outcome LocalListener::bind() {
   return Ok{};
 }
 
-// Who tidies /tmp takes our file along, and then nobody could ever reach us, or take our place. A
+// A cleaner of /tmp removes our file too, and then no process could ever reach us, or replace us. A
 // file that is not ours is left alone: it is a successor's.
 void LocalListener::restore() {
   if (inode_at(path_)) return;

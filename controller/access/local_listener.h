@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The controller's door for the programs of its own machine: a Unix socket in a 0700 directory. We
-// accept ourselves, ask the kernel who is on the other side (SO_PEERCRED), and hand the connection
-// on only when that is the controller's own uid or root. Other machines come by TLS
+// The controller's listener for the programs of its own machine: a Unix socket in a 0700 directory.
+// We accept ourselves, ask the kernel for the peer (SO_PEERCRED), and hand the connection on only
+// if the peer is the controller's own uid or root. Other machines come by TLS
 // (docs/decisions/0405).
 #pragma once
 
@@ -46,9 +46,8 @@ class LocalListener {
   using PrepareDirectory = std::function<Outcome()>;
 
   // Binds `path` (a stale socket file is replaced: the caller holds the home's lock) with mode 0600
-  // and begins to accept. kInvalidArgument when the path is longer than a socket address holds. A
-  // socket file that somebody removes, with its directory or without, is there again after a
-  // second.
+  // and begins to accept. kInvalidArgument if the path is longer than a socket address holds. If
+  // the socket file is removed, with its directory or without, it is there again after a second.
   static Result<std::unique_ptr<LocalListener>> open(const std::string& path,
                                                      PrepareDirectory prepare, Accepted accepted,
                                                      Refused refused);
@@ -78,7 +77,7 @@ class LocalListener {
   std::thread thread_;
 };
 
-// Whether a process of `peer` may talk to a controller of `own`.
+// Returns whether a process of `peer` may talk to a controller of `own`.
 constexpr bool may_connect(uid_t peer, uid_t own) { return peer == own || peer == 0; }
 
 }  // namespace hpctl

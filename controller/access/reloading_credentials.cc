@@ -24,7 +24,7 @@ class ReloadingCredentials final : public grpc::ServerCredentials {
   ReloadingCredentials(const ReloadingCredentials&) = delete;
   ReloadingCredentials& operator=(const ReloadingCredentials&) = delete;
 
-  // Who calls is shown by what is in the call.
+  // The content of a call identifies the caller.
   void SetAuthMetadataProcessor(const std::shared_ptr<grpc::AuthMetadataProcessor>&) override {}
 
  private:
@@ -42,7 +42,7 @@ class ReloadingCredentials final : public grpc::ServerCredentials {
     const std::lock_guard lock(mutex_);
     if (now == fetched_) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
     const grpc_ssl_pem_key_cert_pair pair{now->private_key.c_str(), now->certificate.c_str()};
-    // gRPC insists on authorities of clients here, none of whom is asked for a certificate.
+    // gRPC insists on authorities of clients here, although no client must show a certificate.
     config = grpc_ssl_server_certificate_config_create(pair.cert_chain, &pair, 1);
     if (config == nullptr) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_FAIL;
     fetched_ = std::move(now);

@@ -12,8 +12,8 @@
 
 namespace hpctl {
 
-// For one port of one server, which does not keep it: whoever asks for it does, as he keeps
-// `served`, until the server is gone.
+// For one port of one server, which does not keep it: the caller keeps it, and `served`, until the
+// server is gone.
 std::shared_ptr<grpc::ServerCredentials> reloading_credentials(const ServedIdentity& served);
 
 }  // namespace hpctl

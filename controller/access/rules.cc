@@ -31,7 +31,7 @@ constexpr std::array<AccessRule, kRpcs> kRules = {{
     {Rpc::kRecoverNode, "Controller.RecoverNode", kOrderNodes, true},
     {Rpc::kInject, "Controller.Inject", kOwn, true},
     {Rpc::kOpenPage, "Controller.OpenPage", kOwn, true},
-    // What agents report is in the history of the job.
+    // The reports of agents are in the history of the job.
     {Rpc::kConnect, "AgentLink.Connect", roles(Role::kAgent, Role::kLocal), false},
     // Whose job it is, is looked at there as well (service.h).
     {Rpc::kClusterAdmit, "Cluster.Admit", kEverybody, true},
@@ -39,7 +39,7 @@ constexpr std::array<AccessRule, kRpcs> kRules = {{
     {Rpc::kClusterOpenJob, "Cluster.OpenJob", kAppointed, true},
     {Rpc::kClusterJudgeNode, "Cluster.JudgeNode",
      roles(Role::kAppointedOperator, Role::kAdministrator), true},
-    // What is on it is chosen by whose session it is (fleet_answers.h).
+    // The owner of the session decides its content (fleet_answers.h).
     {Rpc::kClusterOpenPage, "Cluster.OpenPage", kEverybody, true},
 }};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may call what: one table with a row for every call of the wire contract, which gate.h
-// enforces for all of them. A call without a row does not build, or fails access_rules_test.
+// The permissions: one table with a row for every call of the wire contract, which gate.h enforces
+// for all of them. A call without a row does not build, or fails access_rules_test.
 #pragma once
 
 #include <array>
@@ -57,8 +57,8 @@ struct AccessRule {
   Rpc rpc;
   const char* method;  // in the wire contract, without "hpctl.v1."
   uint32_t roles;      // bits, by Role
-  // It changes something, or opens a way: who called it is written down (AuditEntry). Of the others
-  // only who was refused.
+  // It changes something, or opens a connection: every caller is recorded (AuditEntry). For other
+  // calls, only refused callers are.
   bool is_audited;
 };
 

@@ -6,9 +6,9 @@
 namespace hpctl {
 namespace {
 
-// gRPC keeps buffers of each connection of the size that it may need next: a slice that it reads
-// into, which grows from 8 KiB to 64 by itself, and one that it encrypts from, 16 KiB. What agents
-// and clients send and get is small, and there may be thousands of them.
+// gRPC keeps buffers for each connection of the size that it may need next: a slice that it reads
+// into, which grows from 8 KiB to 64 by itself, and one that it encrypts from, 16 KiB. Messages of
+// agents and clients are small, and there may be thousands of connections.
 constexpr int kReadChunkBytes = 8 * 1024;
 constexpr int kTlsFrameBytes = 2 * 1024;
 

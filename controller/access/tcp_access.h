@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The TCP side of a job's controller, and what a stranger can cost it: whoever is on the cluster's
-// network may connect. Without the token a call is answered at once and nothing is kept of it
-// (authenticator.h); a connection that does nothing is closed, messages and calls per connection
-// are bounded, and pings find out who is gone.
+// The TCP side of a job's controller, and its limits for strangers: any process on the cluster's
+// network may connect. A call without the token is answered at once and leaves no state
+// (authenticator.h); idle connections are closed, messages and calls per connection are bounded,
+// and pings find peers that are gone.
 #pragma once
 
 #include <grpcpp/security/server_credentials.h>

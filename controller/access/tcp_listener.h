@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The door of a job's controller for other machines. We accept ourselves and hand on to gRPC, which
-// proves by TLS who we are and would take everybody at once: here no more come in at a time than
-// handshakes.h allows, and who has hung up while it waited costs nothing.
+// The listener of a job's controller for other machines. We accept ourselves and hand on to gRPC,
+// which proves our identity by TLS and would accept all connections at once. Here no more come in
+// at a time than handshakes.h allows, and a peer that hung up while it waited costs nothing.
 #pragma once
 
 #include <functional>
@@ -32,7 +32,7 @@ class TcpListener {
   uint16_t port() const { return port_; }
   // Once.
   void start(Accepted accepted);
-  // Accepts no more. Who waits is hung up on when the listener is destroyed.
+  // Accepts no more. Waiting connections are closed when the listener is destroyed.
   void stop();
 
  private:

@@ -39,7 +39,7 @@ v1::ControllerMessage make_refusal(uint64_t job, const std::string& reason) {
   return message;
 }
 
-// What the node's agent has still to do, oldest first: found by the index, because all agents of a
+// The open actions of the node's agent, oldest first: the index finds them, because all agents of a
 // job may come at once and the outbox has an order for each of them.
 std::set<ActionId> open_orders(const core::State& state, const core::NodeKey& node) {
   std::set<ActionId> orders;
@@ -112,7 +112,7 @@ void AgentLink::received(AgentSession& session, const v1::AgentMessage& message)
   }
 }
 
-// It is written down like a call that was refused: whoever holds an agent's token may flood.
+// It is recorded like a refused call: the bearer of an agent's token may flood.
 void AgentLink::refuse(AgentSession& session, const std::string& problem) const {
   const AgentSession::Identity& who = session.identity();
   if (!who.boot_id.empty()) {
@@ -275,7 +275,7 @@ void AgentLink::heartbeat(const AgentSession& session, const v1::Heartbeat& hear
   if (transition) loop_.post(*transition);
 }
 
-// What a node with ranks has for itself is not news to the core.
+// The standbys of a node with ranks are not relevant to the core.
 void AgentLink::tell_ready(const AgentSession::Identity& who) {
   loop_.post([who](const core::State& state) -> std::optional<core::EventBody> {
     const auto row = state.nodes.find(who.node);
@@ -286,7 +286,7 @@ void AgentLink::tell_ready(const AgentSession::Identity& who) {
   });
 }
 
-// What the core should know before it judges.
+// The core needs this before it judges.
 void AgentLink::tell_progress(JobId job) {
   if (const auto news = progress_.news(job)) loop_.post(*news);
 }

@@ -30,8 +30,8 @@ namespace hpctl {
 class AgentLink final
     : public v1::AgentLink::WithRawCallbackMethod_Connect<v1::AgentLink::Service> {
  public:
-  // Whether earlier jobs speak against a node and its instance so that it gets ranks last. Any
-  // thread.
+  // Returns whether earlier jobs blamed a node and its instance so much that it gets ranks last.
+  // Any thread.
   using IsLemon = std::function<bool(const std::string& node, const std::string& instance)>;
 
   AgentLink(const HomePaths& paths, const Gate& gate, OwnerLoop& loop, Liveness& liveness,
@@ -44,20 +44,21 @@ class AgentLink final
   // Owner thread. Sends the action if its agent is connected. Precondition: agent_of(action).
   void perform(const core::Action& action, const core::State& state);
 
-  // Owner thread. The order of an event FaultInjected, for the agent of that node. Where there is
-  // no stream any more, the history is told that it did not happen.
+  // Owner thread. The order of an event FaultInjected, for the agent of that node. If there is no
+  // stream any more, the history records that it did not happen.
   void inject(const core::NodeKey& node, const v1::InjectFault& order);
 
-  // Owner thread. The job trains, anew: its nodes without ranks stand by, as those do that come
-  // later.
+  // Owner thread. The job trains again: its nodes without ranks prepare standbys, and so do nodes
+  // that come later.
   void trains(JobId job, const core::State& state);
   // Owner thread. Likewise of one node, if it is one of them; a repetition changes nothing.
   void stand_by(const core::NodeKey& node, const core::State& state);
 
-  // Owner thread. Of its agents that know it; those that come later are told as well.
+  // Owner thread. For its agents that know it; agents that come later get it as well.
   void order_beats(core::BeatOrder order);
 
-  // Owner thread. No node of the job is told to end between the two: something comes before that.
+  // Owner thread. Between the two, no node of the job gets the order to end: another step comes
+  // first.
   void hold_ends(JobId job) { held_.insert(job); }
   void release_ends(JobId job, const core::State& state);
 

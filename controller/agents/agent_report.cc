@@ -201,7 +201,7 @@ std::string capability(const v1::Register& agent, const std::string& name) {
   return it == agent.capabilities().end() ? "" : bounded(it->second, kMaxNameBytes);
 }
 
-// The open action that the agent of this message was asked to perform.
+// The open action that this message's agent was ordered to perform.
 template <typename Answer>
 const core::Action* find_action(const Answer& answer, const v1::AgentMessage& message,
                                 const core::State& state) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an agent reports, as events of the core.
+// Converts an agent's reports to events of the core.
 #pragma once
 
 #include <optional>
@@ -15,8 +15,8 @@ namespace hpctl {
 std::string find_registration_problem(const v1::AgentMessage& message);
 core::AgentRegistered make_registration(const v1::AgentMessage& message);
 
-// Why a later message cannot come from a sound agent; "" = it can. Such an agent is not heard: a
-// number that no job reaches would be added to, compared with and stored.
+// The reason why a later message cannot come from a sound agent; "" = it can. Such an agent is
+// ignored: a number that no job reaches would be added, compared and stored.
 std::string find_report_problem(const v1::AgentMessage& message);
 
 // The event of a durable report, in the state it meets; nullopt when it means nothing any more (an
@@ -24,7 +24,7 @@ std::string find_report_problem(const v1::AgentMessage& message);
 std::optional<core::EventBody> make_event(const v1::AgentMessage& message,
                                           const core::State& state);
 
-// Whether it knows BeatEvery.
+// Returns whether it knows BeatEvery.
 bool beats_as_told(const v1::Register& agent);
 // "IP:PORT" where the node's holder can be probed; "" = it cannot be.
 std::string probe_address(const v1::Register& agent);

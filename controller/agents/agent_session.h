@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One stream of one agent process: reading, ordered writing, closing. What the messages mean is
-// agent_link's business. Bytes are decoded here, and not by gRPC, for which those that are no
-// message are the same as the end of the stream.
+// One stream of one agent process: reading, ordered writing, closing. agent_link interprets the
+// messages. Bytes are decoded here, and not by gRPC, which cannot distinguish invalid bytes from
+// the end of the stream.
 #pragma once
 
 #include <grpcpp/support/byte_buffer.h>
@@ -37,7 +37,8 @@ class AgentSession final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   // Any thread. Ends the stream when what was sent has left.
   void close(const grpc::Status& status);
 
-  // Who the agent says it is. Written before the first `send`, by the thread that registers it.
+  // The identity that the agent claims. Written before the first `send`, by the thread that
+  // registers it.
   struct Identity {
     core::NodeKey node;
     std::string boot_id;
@@ -46,7 +47,7 @@ class AgentSession final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   void set_identity(Identity identity) { identity_ = std::move(identity); }
   const Identity& identity() const { return identity_; }
 
-  // Whether `closed` has begun; kept by its callee under a lock of its own.
+  // Whether `closed` has begun; kept by its callee under a separate lock.
   bool is_over = false;
 
  private:

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// When each agent was last heard, and whether its holder answers: a soft table, never stored. Only
-// the transition is an event (NodeLost). What the silence of a node means the core judges
-// (controller/core/silence.h); here are the facts. A node is in the table from its agent's first
-// registration with this process until the node is given up, also while the stream is closed: the
-// core has no deadline for it then. So is, before it registers, the node of the controller that
-// this one succeeds.
+// The time of each agent's last heartbeat, and whether its holder answers: a soft table, never
+// stored. Only the transition is an event (NodeLost). The core judges the silence of a node
+// (controller/core/silence.h); this table has the facts. A node is in the table from its agent's
+// first registration with this process until the node is given up, also while the stream is closed:
+// the core has no deadline for it then. The node of the former controller is in the table even
+// before it registers.
 //
 // A holder counts as one that can be probed when it has answered once, just after its agent
-// registered: where a firewall stands between, silence of a probe says nothing.
+// registered: behind a firewall, a silent probe says nothing.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ class Liveness {
   void expect(const core::NodeKey& node, int64_t timeout_ms, int64_t now_ms,
               const std::string& probe_at);
   void heard(const core::NodeKey& node, const std::string& boot_id, int64_t now_ms);
-  // The node is asked to beat each kBeatMs, or only each `every_ms` from now on. A stream that ends
-  // asks too: the next one has to begin.
+  // The node gets the order to send heartbeats each kBeatMs, or only each `every_ms` from now on.
+  // The end of a stream counts as an order too: the next stream has to begin.
   void may_beat_seldom(const core::NodeKey& node, const std::string& boot_id, int64_t every_ms);
   void asked_to_beat(const core::NodeKey& node, const std::string& boot_id, int64_t now_ms);
   // Its stream has ended.
@@ -45,23 +45,23 @@ class Liveness {
   // The core does not count on this node any more; one whose stream is open is watched on.
   // `is_awaited`: it waits for its registration; one that is expected is watched on.
   void given_up(const core::NodeKey& node, bool is_awaited = false);
-  // Names of the job's nodes whose streams are open and that were heard within kHeardMs, and what
-  // else they were told to let pass between two beats. A stream alone says little: behind a network
-  // that is away it stays open until gRPC's keepalive ends it. Of a job that is suspended silence
-  // says nothing, and the open streams count.
+  // Names of the job's nodes with an open stream and a heartbeat within kHeardMs, plus the node's
+  // longer heartbeat interval. A stream alone says little: if the network is down, it stays open
+  // until gRPC's keepalive ends it. In a suspended job silence says nothing, and the open streams
+  // count.
   std::set<std::string> heard_nodes(JobId job, int64_t now_ms);
   // As long as an agent that finds no controller waits before it starts a successor
   // (agent/core/reconnect.h): a controller that is cut off stops its sign of life by then.
   static constexpr int64_t kHeardMs = 3'000;
   // Everybody gets a fresh deadline.
   void rearm(int64_t now_ms);
-  // The job is suspended, whoever of its nodes is still heard: none is lost before rearm().
+  // The job is suspended, even if some of its nodes still report: none is lost before rearm().
   void suspend(JobId job);
   void rearm(JobId job, int64_t now_ms);
   // Jobs whose nodes have all been silent for half their time: the scheduler may have suspended
-  // them. None of their nodes is lost until somebody answered; each job once, until it is heard of
-  // again. Half: they fall silent one after the other, and the first must not be lost before the
-  // last counts.
+  // them. None of their nodes is lost until the scheduler has answered; each job once, until one of
+  // its nodes reports again. Half: they fall silent one after the other, and the first must not be
+  // lost before the last counts.
   std::vector<JobId> take_silent_jobs(int64_t now_ms);
   // It is not suspended.
   void answered(JobId job);
@@ -76,7 +76,7 @@ class Liveness {
     std::vector<Probe> probes;         // to be made; at most kProbesAtOnce
   };
   static constexpr size_t kProbesAtOnce = 64;
-  // What is known of the training of a job, for each of its silent nodes.
+  // Facts about the training of a job, for each of its silent nodes.
   using Sight = std::function<std::map<std::string, core::SilentNode>(
       JobId job, const std::set<std::string>& silent)>;
   Findings judge(int64_t now_ms, const Sight& sight);

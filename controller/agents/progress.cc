@@ -172,7 +172,7 @@ bool ProgressTable::take(Entry& entry, const std::string& node, const RankReport
   entry.shown.save_waits_ns += now.save_waits_ns - former.save_waits_ns;
   const bool is_news = moved || is_new;
   if (is_news) entry.news_ms = now_ms;
-  // Of ranks that are compared each has to be asked as often as those that are heard of seldom.
+  // Compared ranks must be sampled as often as the ranks with a longer heartbeat interval.
   const bool is_compared = now_ms - rank->second.compared_ms >= entry.beats.seldom_ms() * 3 / 4;
   if (entry.finds_stragglers && entry.running && is_compared) {
     rank->second.compared_ms = now_ms;
@@ -347,7 +347,7 @@ std::map<std::string, core::SilentNode> ProgressTable::sight(JobId job,
     } else {
       facts->second.longest_pause_ms = 0;  // no step waits for it
     }
-    // Which ranks it has, it has not told; a step takes them all.
+    // It has not reported its ranks; a step takes them all.
     if (entry.meets && entry.rank_moved_ms) {
       facts->second.trained_ms = now_ms - *entry.rank_moved_ms;
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far each rank is, and who stands by, from heartbeats: a soft table, never stored. Three
-// transitions of it are events: the first completed step of a generation, the one that makes a loss
-// good (core/lost_time.h), and a hang. Whether ranks hang, and who is to blame for it, the core
-// judges (controller/core/hang.h); here are the facts. Clocks of hosts are never compared.
+// The progress of each rank, and the standbys, from heartbeats: a soft table, never stored. Three
+// transitions of it are events: the first completed step of a generation, the step that ends a loss
+// (core/lost_time.h), and a hang. The core judges whether ranks hang and which are to blame
+// (controller/core/hang.h); this table has the facts. Clocks of hosts are never compared.
 #pragma once
 
 #include <cmath>
@@ -53,8 +53,8 @@ bool waits_for_storage(const RankReport& report);
 struct RankProgress {
   RankReport report;
   std::string node;
-  // When its step or its collectives last changed. Of a node that beats seldom, where it is not
-  // known when between two beats that was: the earlier one.
+  // When its step or its collectives last changed. With a longer heartbeat interval the exact time
+  // is unknown, and the earlier heartbeat counts.
   int64_t moved_ms = 0;
   int64_t heard_ms = 0;     // when it was last reported
   int64_t compared_ms = 0;  // when its step was last taken to look for stragglers
@@ -99,21 +99,21 @@ class ProgressTable {
                                                    int64_t now_ms);
   // `node`: one of the job's.
   void report(JobId job, const std::string& node, StandbyReport standbys);
-  // What the core should know before it judges a lost node: the furthest step, if it is news.
+  // The core needs this before it judges a lost node: the furthest step, if it is new.
   std::optional<core::GenerationProgressed> news(JobId job);
   std::vector<core::HangDetected> take_hangs(int64_t now_ms);
-  // For each silent node: what the ranks on nodes that are heard do, and when it last trained.
+  // For each silent node: the state of the ranks on nodes that report, and when it last trained.
   std::map<std::string, core::SilentNode> sight(JobId job, const std::set<std::string>& silent,
                                                 int64_t now_ms);
-  // Whether any of its ranks was seen to move in the last `within_ms`.
+  // Returns whether any of its ranks moved in the last `within_ms`.
   bool has_moved(JobId job, Generation generation, int64_t within_ms, int64_t now_ms);
-  // Of the jobs whose nodes are to beat at another interval from now on.
+  // For the jobs whose nodes get another heartbeat interval from now on.
   std::vector<core::BeatOrder> take_beats(int64_t now_ms);
   // Nodes that hold the others up, and those that do no more.
   std::vector<core::EventBody> take_stragglers();
   // The disk of the checkpoints has become full, or has room again.
   std::vector<core::ControllerNoted> take_notes();
-  // Of each save that has found the disk full since the last call.
+  // One for each save that has found the disk full since the last call.
   std::vector<core::CheckpointRoomNeeded> take_room_needed();
   void rearm(int64_t now_ms);
   JobProgress of(JobId job);
@@ -155,10 +155,10 @@ class ProgressTable {
   static bool take(Entry& entry, const std::string& node, const RankReport& report, int64_t now_ms);
   // 0 = not known.
   static int64_t longest_pause_ms(const Entry& entry);
-  // What is known of a command by its steps, but for still_ms.
+  // Facts about a command from its steps, except still_ms.
   static void add_steps(const Entry& entry, const std::set<std::string>& silent,
                         core::SilentNode& seen);
-  // Of a rank that has begun or ended to wait for storage.
+  // For a rank that has begun or ended to wait for storage.
   static std::optional<std::string> storage_note(JobId job, Entry& entry);
   static std::vector<std::string> nodes_of(const Entry& entry);  // in the order of their ranks
   // Without the ranks, which add_ranks() copies.

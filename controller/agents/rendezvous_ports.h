@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The MASTER_PORT of the generation whose workers each job may start. Which it is stands in a file
-// (engine/checkpoint_dir_actions.h), which is read where a read may block, so that the owner thread
+// The MASTER_PORT of the generation whose workers each job may start. A file has it
+// (engine/checkpoint_dir_actions.h), which is read on a thread that may block, so the owner thread
 // only looks here.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace hpctl {
 // Any thread.
 class RendezvousPorts {
  public:
-  // Reads the file; may block. Of a job only the newest generation is kept.
+  // Reads the file; may block. For each job only the newest generation is kept.
   void learn(const HomePaths& paths, JobId job, Generation generation) {
     const uint16_t port = rendezvous_port(paths, job, generation);
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -30,7 +30,7 @@ std::string address_of(const core::State& state, const core::NodeKey& node) {
 // An agent may say anything as its address.
 std::string quoted(const std::string& address) { return json_text(nlohmann::json(address)); }
 
-// Of the node that has rank 0 in this generation.
+// The address of the node that has rank 0 in this generation.
 std::string master_address(const core::State& state, JobId job) {
   const auto slot = state.slots.find(core::SlotKey{job, Rank{0}});
   HP_CHECK(slot != state.slots.end());
@@ -77,7 +77,7 @@ std::vector<std::string> launched_command(const JobSpec& spec) {
   return command;
 }
 
-// The newest fault was that of a worker there.
+// The newest fault was of a worker there.
 bool is_suspect(const core::Job& job, const std::string& node) {
   if (job.recent_faults.empty()) return false;
   const core::Fault& newest = job.recent_faults.back();
@@ -90,7 +90,7 @@ void set_preparation(v1::Preparation& preparation, const JobSpec& spec) {
   preparation.set_hook_timeout_ms(static_cast<uint32_t>(spec.hooks.timeout_ms));
 }
 
-// What does not depend on the generation's ranks, nor on the node but for its suspicion.
+// The fields that do not depend on the generation's ranks, and on the node only by its suspicion.
 void fill_node(v1::StartWorkers& order, const core::Job& job, const HomePaths& paths) {
   for (const std::string& module : job.spec.recovery.standby_imports) {
     order.add_standby_imports(module);

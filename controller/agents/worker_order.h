@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Actions that an agent performs, as messages. A message is a function of the stored action, the
-// rows and the generation's port alone, so that a repetition after a restart of the controller says
-// the same; and made on the owner thread, so nothing is read for it.
+// rows and the generation's port alone, so a repetition after a restart of the controller is equal.
+// It is made on the owner thread, so making it reads nothing.
 //
-// What the nodes of a generation are told to start differs in very little, and the rest, with the
-// workload as JSON, is kept from one order to the next.
+// The orders for the nodes of a generation differ in very little. The rest, with the workload as
+// JSON, is kept from one order to the next.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,8 @@ class OrderMaker {
   std::string workload_after_;
 };
 
-// Whether the node has no ranks and should be ready to get some: a spare of a job that trains.
+// Returns whether the node has no ranks and should be ready to get some: a spare of a job that
+// trains.
 bool stands_by(const core::State& state, const core::NodeKey& node);
 // Precondition: stands_by(). With a standby for each rank that a node has, where workers have any.
 v1::ControllerMessage make_stand_by(const core::NodeKey& node, const core::State& state,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The history for readers: what the store keeps, and a call when there is more. Readers have a
-// read-only connection and a thread of their own: the owner thread only says which jobs have news.
+// The history for readers: the stored entries, and a call when there are more. Readers have a
+// read-only connection and a separate thread: the owner thread only says which jobs have new
+// entries.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which job a person means, and whether it is theirs.
+// Finds the job that a user means, and checks its owner.
 #pragma once
 
 #include <string>

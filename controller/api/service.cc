@@ -200,7 +200,7 @@ grpc::ServerUnaryReactor* ControllerService::order(grpc::CallbackServerContext* 
        make = std::move(order.make)](const core::State& state) -> std::optional<core::EventBody> {
         *found = find_job(state, job, caller.acts_for);
         if (!found->ok()) return std::nullopt;
-        // What its next life is to know has been written down, and it may be the queue's by now.
+        // The data for its next session have been written, and it may be in the queue by now.
         if (state.jobs.at(**found).stage == core::PlanStage::kRequeue) {
           *found = absl::UnavailableError("job " + to_string(**found) +
                                           " is being requeued; say it again when it has started");
@@ -276,7 +276,7 @@ grpc::ServerUnaryReactor* ControllerService::RecoverNode(grpc::CallbackServerCon
                          [](const core::Job&, const core::LogEntry&) {}});
 }
 
-// The event first, so that the history tells of the fault whatever it breaks.
+// The event first, so that the history has the fault whatever it breaks.
 grpc::ServerUnaryReactor* ControllerService::Inject(grpc::CallbackServerContext* context,
                                                     const v1::InjectRequest* request,
                                                     v1::InjectResponse* response) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The people's side of the controller: each call is let in by the gate (gate.h), sees the jobs of
-// its uid (root: all; by a token, those of its owner), and is answered from the state between two
-// commits.
+// The users' side of the controller: the gate admits each call (gate.h). A call sees the jobs of
+// its uid (root: all; by a token, the jobs of the token's owner), and is answered from the state
+// between two commits.
 #pragma once
 
 #include <atomic>
@@ -37,10 +37,10 @@ class ControllerService final : public v1::Controller::CallbackService {
   // The URL of a link to the status page for that uid. Any thread.
   using MakePageLink = std::function<Result<std::string>(uint32_t uid)>;
 
-  // What is known against machines. Any thread.
+  // Evidence against machines. Any thread.
   using Lemons = std::function<std::vector<LemonScore>()>;
 
-  // The list of jobs is told to somebody. Called on the owner thread.
+  // The list of jobs has been sent to a caller. Called on the owner thread.
   using Listed = std::function<void()>;
 
   ControllerService(const HomePaths& paths, ControllerIdentity identity, const Gate& gate,

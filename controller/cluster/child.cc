@@ -19,7 +19,7 @@
 namespace hpctl::cluster {
 namespace {
 
-// What belongs to the service and not to a user's process.
+// Variables that belong to the service and not to a user's process.
 constexpr std::array kOfTheService = {"NOTIFY_SOCKET",    "INVOCATION_ID",   "JOURNAL_STREAM",
                                       "SYSTEMD_EXEC_PID", "MAINPID",         "MANAGERPID",
                                       "WATCHDOG_PID",     "WATCHDOG_USEC",   "LISTEN_PID",
@@ -72,7 +72,7 @@ Outcome begin(ControllerOptions& options) {
   HP_TRY_ASSIGN(ChildOrder order, order_from_line(line));
   set_environment(order);
   options.metrics = order.metrics;  // not the service's, whose environment we had when it was read
-  // The service's page is on that port. What is no address is told when the page is opened.
+  // The service's page is on that port. A wrong address is reported when the page is opened.
   if (const auto page = HostPort::parse(options.page); page.ok()) options.page = page->with_port(0);
   options.cluster_token = std::move(order.token);
   options.older_agents = order.older_agents;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The beginning of a job's controller that the cluster controller starts: `hpcontroller --run-as
+// The start of a job's controller under the cluster controller: `hpcontroller --run-as
 // UID:GID:GROUPS --job-dir DIR --job N ...`, with the socket of child_protocol.h as its stdin.
 //
-// It becomes the job's owner before it looks at anything of his: from then on the kernel judges
-// what it may read and write, also where root may not (an NFS that maps root to nobody). Then it
-// waits for the order, checks the job's directory, and sends its output to the job's own log.
+// It becomes the job's owner before it reads any of the owner's files: from then on the kernel
+// decides what it may read and write, even if root may not (an NFS that maps root to `nobody`).
+// Then it waits for the order, checks the job's directory, and sends its output to the job's own
+// log.
 #pragma once
 
 #include "controller/options.h"

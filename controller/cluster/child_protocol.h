@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the cluster controller and a job's controller that it starts say to each other: one JSON
-// line each way, on a socket that is the child's stdin.
+// The messages between the cluster controller and a job's controller that it starts: one JSON line
+// each way, on a socket that is the child's stdin.
 //
 //   service -> child   the order, once the job's row is durable. A child whose service has died
 //                      before sees the end of the stream and ends: nothing runs that no row knows.
-//   child -> service   the report: where it serves and by what it is known, or why it does not
+//   child -> service   the report: its address and certificate, or why it does not serve
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct ChildOrder {
   uint64_t restart_count = 0;
   std::string metrics;        // HOST:PORT as --metrics; "" = none
   bool older_agents = false;  // of a release without tokens of their own may come
-  // What all users' jobs say against machines: those that are lemons now (fleet_lemons.h).
+  // Evidence of all users' jobs against machines: those that are lemons now (fleet_lemons.h).
   std::vector<LemonScore> lemons = {};
 };
 std::string to_line(const ChildOrder& order);
@@ -34,8 +34,8 @@ Result<ChildOrder> order_from_line(const std::string& line);
 struct ChildReport {
   std::string address;      // "IP:PORT"
   std::string certificate;  // PEM
-  // Of its metrics, 0 = none. A port of this machine and no address: a user's process is not to
-  // send a monitoring anywhere else.
+  // The port of its metrics, 0 = none. A port of this machine and no address: a user's process must
+  // not send a monitoring system anywhere else.
   uint16_t metrics_port = 0;
   // It takes tokens of readers and operators (common/base/role_token.h).
   bool takes_roles = false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How jobs ended whose controllers are gone, across the end of the service: STATE/ended.json,
-// replaced as a whole (docs/formats.md). Times in the file are of the wall clock, those of
-// HeardJobs of a monotonic one. What cannot be read costs the list and nothing else.
+// The end of jobs without a controller, kept across the end of the service: STATE/ended.json,
+// replaced as a whole (docs/formats.md). Times in the file are of the wall clock, times of
+// HeardJobs of a monotonic one. An unreadable file costs the list and nothing else.
 #pragma once
 
 #include <string>

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-// Of a job in the page's addresses: two users may have one of that number each.
+// The key of a job in the page's addresses: jobs of two users may have the same number.
 std::string to_page_key(const JobKey& key) {
   return std::to_string(key.uid) + "." + std::to_string(key.job);
 }
@@ -32,7 +32,7 @@ json job_row(const JobKey& key, const JobSummary& summary, int64_t heard_ms,
   return row;
 }
 
-// What its job says of a node; "" = nothing.
+// The job's note about a node; "" = none.
 const char* note_on(const JobSummary& summary, const std::string& node) {
   if (!summary.margins) return "";
   const auto has = [&](const std::vector<std::string>& nodes) {
@@ -53,8 +53,8 @@ json rows_of(std::map<std::string, NodeOfJobs>& nodes) {
   return rows;
 }
 
-// [name, which of these jobs have it, note], ascending by name; jobs that are over have none. Of
-// the first kMostNodesShown that the jobs name.
+// [name, which of these jobs have it, note], ascending by name; ended jobs have none. For the first
+// kMostNodesShown that the jobs name.
 json node_rows(const std::vector<const JobSummary*>& jobs) {
   std::map<std::string, NodeOfJobs> nodes;
   size_t named = 0;

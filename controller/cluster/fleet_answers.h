@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the cluster's status page asks for, as JSON: of each job that a uid may see what its
-// controller has said last, what is found of it, and the nodes of all of them
-// (docs/status-page.md). What only a job's own controller knows is on that one's page; here are the
-// words that lead there.
+// The data of the cluster's status page, as JSON: for each job that a uid may see, the last answer
+// of its controller and its findings, and the nodes of all of them (docs/status-page.md). Details
+// that only a job's own controller knows are on that controller's page; the JSON has the commands
+// that lead there.
 //
-// A picture of all jobs is taken once a second at most, however many look; each is shown his part
-// of it. Any thread. Errors: kNotFound (or a job that the uid may not see), kInvalidArgument.
+// A snapshot of all jobs is taken once a second at most, for any number of viewers; each gets a
+// part of it. Any thread. Errors: kNotFound (or a job that the uid may not see), kInvalidArgument.
 #pragma once
 
 #include <sys/types.h>
@@ -34,11 +34,11 @@ class FleetAnswers {
   static constexpr size_t kMostLemonsShown = 200;
   static constexpr size_t kMostNodesShown = 20'000;  // of all jobs; a user may name what he likes
 
-  // Of all users, ascending by uid and job, as list_fleet() has them; ended ones among them.
+  // For all users, ascending by uid and job, as list_fleet() has them; including ended ones.
   using Jobs = std::function<std::vector<v1::ClusterJob>()>;
-  // What jobs say against machines, highest first.
+  // Evidence of jobs against machines, highest first.
   using Lemons = std::function<std::vector<FleetLemon>()>;
-  // Whether everybody's jobs are for that user; may ask a directory service.
+  // Returns whether that user sees the jobs of all users; may ask a directory service.
   using SeesAll = std::function<bool(uid_t uid)>;
 
   // `clock` outlives this.

@@ -18,7 +18,7 @@ namespace hpctl::cluster {
 // Any thread.
 class FleetLemons {
  public:
-  // What has changed is written so often at most; an operator's check at once.
+  // The shortest interval between writes of changes; an operator's check is written at once.
   static constexpr int64_t kSaveEveryMs = 30'000;
   static constexpr size_t kMaxFileBytes = 16U << 20;
 

@@ -13,8 +13,8 @@ namespace hpctl::cluster {
 
 inline JobKey key_of(const v1::ClusterJob& job) { return {job.uid(), job.job()}; }
 
-// Those after this one, of this user or of all, ascending by uid and job, without addresses and
-// tokens. Of those that are there at most `most`.
+// The jobs after this one, of this user or of all, ascending by uid and job, without addresses and
+// tokens; at most `most`.
 std::vector<v1::ClusterJob> list_fleet(Supervisor& supervisor, const Summaries& summaries,
                                        std::optional<uid_t> whose, const JobKey& after, size_t most,
                                        bool with_ended);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the jobs' controllers have said last. Of a job that has said how it ended this stays for an
-// hour after its controller is gone, so that a scrape and an alert see it (decision 1606); of
-// others nothing stays. Pure: times are the caller's, of one monotonic clock. Not for several
-// threads at once.
+// The last answers of the jobs' controllers. The end of a job stays for an hour after its
+// controller is gone, so that a scrape and an alert see it (decision 1606); other jobs leave
+// nothing. Pure: times are the caller's, of one monotonic clock. Not for several threads at once.
 #pragma once
 
 #include <cstdint>
@@ -39,12 +38,12 @@ class HeardJobs {
   // Ended jobs, for the next service: those without a controller, oldest first, then those that
   // still have one, as if it went at `now_ms`.
   std::vector<Ended> kept(int64_t now_ms) const;
-  // What the service before this one kept. A job that still has a controller in the next retain()
-  // counts as heard: its controller may end before it is asked.
+  // Entries of the service before this one. A job that still has a controller in the next retain()
+  // counts as answered: its controller may end before the next query.
   void restore(std::vector<Ended> kept);
   // nullptr: no such job is there, or it has said nothing yet.
   const Heard* find(const JobKey& key) const;
-  // How long it has not said anything: one that never has, since it is there.
+  // The time without an answer: for a job that has never answered, since it exists.
   int64_t silent_ms(const JobKey& key, int64_t now_ms) const;
   // Those that have said how they ended, by key: also of those that are there still.
   std::vector<Heard> ended() const;

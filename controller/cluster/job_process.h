@@ -27,7 +27,7 @@ class JobProcess {
  public:
   // The process exists and waits for its order. Sets what `row` knows of it.
   static Result<JobProcess> start(const JobProcessSettings& settings, JobRow& row);
-  // The process that the row tells of, when it is alive and the same.
+  // The process of the row, if it is alive and the same.
   static std::optional<JobProcess> find(const JobRow& row);
 
   JobProcess(JobProcess&&) = default;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the cluster controller must remember of a job across its own end: STATE/jobs/UID-JOB.json,
-// replaced as a whole, durable before the job's controller is told to begin (docs/formats.md).
-// It lies on a local disk in a directory of the service alone, for it holds the job's token.
+// The cluster controller's stored data about a job: STATE/jobs/UID-JOB.json, replaced as a whole,
+// durable before the job's controller gets its order to begin (docs/formats.md). It lies on a local
+// disk in a directory of the service alone, for it holds the job's token.
 #pragma once
 
 #include <sys/types.h>

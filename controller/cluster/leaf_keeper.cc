@@ -22,7 +22,7 @@ Result<std::unique_ptr<LeafKeeper>> LeafKeeper::open(const std::string& director
 }
 
 Outcome LeafKeeper::renew(int64_t now_s) {
-  // Whoever has the lock (hpctl ca) does what is due, too.
+  // The holder of the lock (hpctl ca) takes the due steps, too.
   const Outcome advanced = directory_.advance(now_s, AuthorityDirectory::Wait::kForNobody);
   if (!advanced.ok() && advanced.error().code != ErrorCode::kAlreadyExists) {
     return advanced.error();

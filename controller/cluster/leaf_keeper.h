@@ -18,19 +18,19 @@ inline constexpr int64_t kRenewSeconds = kLeafSeconds / 3;
 
 class LeafKeeper {
  public:
-  // `names` are those of this machine, besides the one that callers ask for. An error where there
-  // is no usable authority.
+  // `names` are the names of this machine, besides the one that callers ask for. An error without a
+  // usable authority.
   static Result<std::unique_ptr<LeafKeeper>> open(const std::string& directory, LeafNames names,
                                                   int64_t now_s);
 
-  // Renews and rotates what is due. What hinders it is logged, once as long as it is the same; the
-  // leaf there is goes on being shown. Reads a file; call it about once a second.
+  // Renews and rotates as due. Errors are logged, once as long as they are the same; the present
+  // leaf stays in use. Reads a file; call it about once a second.
   void tick(int64_t now_s);
 
   // As long as this lives.
   const ServedIdentity& served() const { return served_; }
   int64_t leaf_ends_s() const { return leaf_ends_s_; }
-  // Of the newest authority's certificate: by then the next one must have taken its place.
+  // The end of the newest authority's certificate: by then the next one must have replaced it.
   int64_t authority_ends_s() const { return authority_ends_s_; }
 
  private:

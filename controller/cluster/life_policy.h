@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows the end of a job's controller. Pure.
+// The reaction to the end of a job's controller. Pure.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 
 namespace hpctl::cluster {
 
-// Whether it had nothing more to do: the job has its verdict, another controller has it, or Slurm
-// will start it again and then ask anew. nullopt = only its parent could know: then it is started
-// once more and says so itself.
+// Returns whether it had nothing more to do: the job has its verdict, another controller has it, or
+// Slurm will start it again and then request another. nullopt = only its parent could know: then it
+// is started once more and reports that itself.
 inline bool is_over(std::optional<int> exit_code) {
   if (!exit_code) return false;
   switch (*exit_code) {

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the jobs of all users say against machines, as the cluster controller combines it (decision
-// 1607). Each job's controller is a process of the job's owner, so what it says is that user's
-// word: he says what he likes, but no more than this counts:
+// The evidence of all users' jobs against machines, as the cluster controller combines it (decision
+// 1607). Each job's controller is a process of the job's owner, so its claims are that user's
+// claims. A user may claim anything, but no more than this counts:
 //
 //   of one job        as in a home (common/base/node_record.h), and at most kMostOfAJob machines
-//   of one user       at most kMostOfAUser on a machine, below kLemonScore: nobody makes a lemon
-//                     alone; and where he speaks against more than kBelievedMachines, each of his
-//                     words weighs so much less
-//   when              from when it was first heard here, whatever clock the user has
+//   of one user       at most kMostOfAUser on a machine, below kLemonScore: one user cannot make a
+//                     lemon alone; and each claim of a user against more than kBelievedMachines
+//                     weighs so much less
+//   when              from its first arrival here, whatever clock the user has
 //
-// An operator's deep check is believed: one that failed counts by itself, one that passed takes
-// back all that was heard of the machine before, and what is said again of it afterwards by the
-// same keys.
+// An operator's deep check is believed: a failed one counts by itself. A passed one cancels all
+// earlier claims about the machine, and their later repetitions with the same keys.
 //
 // Pure: times are the caller's. Bounded: kMostClaimsOfAUser, kMostClaims, the oldest go first. Not
 // for several threads at once.

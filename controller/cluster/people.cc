@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kMaxEntry = 64U << 10;  // of the group database: some have thousands of members
 constexpr size_t kMaxPeople = 1'000;
 
-// What useradd(8) takes, and the @ and \ of directory services.
+// The names that useradd(8) accepts, and the @ and \ of directory services.
 bool is_name(const std::string& text) {
   return !text.empty() && text.size() <= 256 && text.front() != '-' &&
          std::none_of(text.begin(), text.end(), [](char c) {

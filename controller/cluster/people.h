@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is appointed at the cluster controller: lists of users and groups in its configuration.
+// The users and groups in the cluster controller's configuration with a role.
 #pragma once
 
 #include <sys/types.h>
@@ -12,12 +12,12 @@
 
 namespace hpctl::cluster {
 
-// "alice,1004,%ops": names of users, uids, and groups with a % before name or number. What they
-// mean is asked of this machine each time somebody calls, so that a change of a group counts at
-// once and a directory service that is away when the service starts keeps nobody out for good.
+// "alice,1004,%ops": names of users, uids, and groups with a % before name or number. This machine
+// resolves them for each call, so a change of a group counts at once, and a directory service that
+// is down when the service starts keeps no user out for good.
 class People {
  public:
-  // "" = nobody. kInvalidArgument names `where` the list comes from.
+  // "" = no users. kInvalidArgument names `where` the list comes from.
   static Result<People> parse(const std::string& list, const std::string& where);
 
   // May wait for a directory service, unless the list is empty. `gid` is the primary group.
@@ -35,7 +35,7 @@ struct Appointed {
   People readers;
 };
 
-// What somebody is whom MUNGE has named. `self` is whom the service runs as.
+// The role of a user that MUNGE has named. `self` is the uid of the service.
 Role role_of(const Appointed& appointed, uid_t uid, gid_t gid, uid_t self);
 
 }  // namespace hpctl::cluster

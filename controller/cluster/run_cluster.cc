@@ -38,7 +38,7 @@ std::string listen_of_jobs(const std::string& listen) {
   return at.host == "0.0.0.0" ? "" : at.with_port(0);
 }
 
-// Where it is asked, and how it proves there who it is.
+// The listeners of the service, and its proof of identity.
 class Doors {
  public:
   // `keeper` null = MUNGE alone; else it outlives this.
@@ -110,13 +110,13 @@ Result<std::unique_ptr<LeafKeeper>> open_keeper(const ControllerOptions& options
   return LeafKeeper::open(options.ca_dir, names_of(options), now_s());
 }
 
-// Of the host that the service's own metrics are on.
+// On the host of the service's own metrics.
 std::string metrics_of_jobs(const std::string& metrics, uint16_t port) {
   return metrics.empty() ? "" : HostPort::parse(metrics).value().with_port(port);
 }
 
-// The service's own and those of its jobs' controllers; `metrics` "" = the service ends, and with
-// it what is known of them.
+// The targets of the service and of its jobs' controllers; `metrics` "" = the service ends, and its
+// targets go.
 void publish_targets(const ControllerOptions& options, const std::string& metrics,
                      const Supervisor::MetricsPorts& of_jobs) {
   std::map<std::string, std::string> labels = {{"hpctl_node", options.node}};

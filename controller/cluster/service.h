@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cluster controller's TCP side: who asks is what munged says, what he may is what rules.h and
-// the lists of the configuration say, what is asked is checked, and only then is the supervisor
-// concerned. Whoever is on the cluster's network may connect; without a
-// genuine credential a call costs one question to munged.
+// The cluster controller's TCP side. munged identifies the caller, rules.h and the lists of the
+// configuration give its permissions, and the request is checked; only then does the supervisor get
+// it. Any process on the cluster's network may connect; without a genuine credential a call costs
+// one query to munged.
 #pragma once
 
 #include <optional>
@@ -23,7 +23,7 @@ inline constexpr size_t kMaxPageJobs = 500;
 inline constexpr size_t kMaxPageBytes = 256U << 10;
 inline constexpr size_t kMaxLemons = 1'000;
 
-// What is wrong with it; nullopt = nothing. Pure.
+// The problem of an admission; nullopt = none. Pure.
 std::optional<std::string> find_problem(const v1::Admission& admission);
 
 // Calls come on the server's threads, a bounded number; each may wait for munged and for a job's
@@ -56,14 +56,14 @@ class ClusterService final : public v1::Cluster::Service {
                          v1::ClusterAnswer* answer) override;
 
  private:
-  // Who has made the credential of a call.
+  // The user who made the credential of a call.
   struct Asker {
     uid_t uid = 0;
     gid_t gid = 0;
     Role role = Role::kUser;
   };
-  // The asker, and the request in the credential. Whoever may not call this is refused, and that
-  // is written down: this service's gate.
+  // The asker, and the request in the credential. A caller without permission is refused and
+  // recorded: this is the service's gate.
   template <typename Request>
   Result<Asker> enter(const grpc::ServerContext& context, Rpc rpc, const v1::ClusterCall& call,
                       Request& request) const;

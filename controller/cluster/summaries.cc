@@ -82,7 +82,7 @@ void Summaries::keep() {
   if (const auto written = kept_.write(ended); !written.ok()) log_error(written.error().message);
 }
 
-// nullptr: nobody serves, or it cannot be known who answers there.
+// nullptr: no controller serves, or its identity cannot be known.
 v1::Controller::Stub* Summaries::stub_of(const JobAddress& job) {
   Peer& peer = peers_[job.key];
   if (peer.stub == nullptr || peer.address != job.address || peer.certificate != job.certificate) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every job of the cluster controller does: asked of the jobs' controllers, over the channel
-// that hpctl has too and as a reader, every kRoundMs (decision 1602). A controller that was
-// started by a service before this one is asked like any other, and one of an older release says
-// name and state.
+// The state of every job of the cluster controller: asked of the jobs' controllers every kRoundMs,
+// over hpctl's channel and as a reader (decision 1602). A controller that an earlier service
+// started gets the same query, and one of an older release answers with name and state.
 //
 // A summary comes from a process of the job's owner. It is bounded and made plausible, and counts
 // only for that job of that user. A controller that does not answer within kAnswerMs delays only
@@ -47,11 +46,11 @@ class Summaries {
 
   using ListJobs = std::function<std::vector<JobAddress>()>;
 
-  // `jobs` is called on a thread of this: those that there are, whoever serves. What one of them
-  // has said is forgotten when it is not among them any more, but how it ended (heard_jobs.h), for
-  // `metrics`, which may be null, and outlives this. Whom the jobs blame is told to `lemons`, which
-  // outlives this as well. What a service before this one has kept of how jobs ended in the file
-  // `ended` is there from the beginning.
+  // `jobs` is called on a thread of this class and returns all jobs, serving or not. The answers of
+  // a job are forgotten when it is no longer listed, except its end (heard_jobs.h), which stays for
+  // `metrics`. `metrics` may be null, and outlives this. The nodes that jobs blame go to `lemons`,
+  // which outlives this as well. The ends of jobs that an earlier service kept in the file `ended`
+  // are there from the beginning.
   Summaries(ListJobs jobs, FleetLemons& lemons, Metrics* metrics, std::string ended);
   ~Summaries();
   Summaries(const Summaries&) = delete;
@@ -60,8 +59,8 @@ class Summaries {
   void start();
   void stop();
 
-  // Any thread. Adds to `job` what its controller said last, and how long ago: where it has said
-  // nothing yet, since when it is asked.
+  // Any thread. Adds to `job` the last answer of its controller and its age; without an answer, the
+  // time since the first query.
   void describe(const JobKey& key, v1::ClusterJob& job) const;
   // Any thread. Jobs after this one that have said how they ended, of this user or of all, by key:
   // what HeardJobs keeps of those that are gone, and those that are there still.

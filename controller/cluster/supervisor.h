@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The controllers of many jobs of many users, one process each: started as their owners, watched,
-// started again when they die, found again when this service was away.
+// restarted when they die, and found again after a restart of this service.
 //
-// Order of things: a process is started and waits; its row is made durable; then it is told to
-// begin (job_row.h, child_protocol.h). So a service that dies at any point leaves no controller
-// that the next one does not find, and starts none twice. What belongs to a job, and which
-// controller of it counts, is decided in the job's directory as always (common/base/endpoint.h);
-// a mistake here costs a start, not the job.
+// Order of steps: a process is started and waits; its row is made durable; then it gets the order
+// to begin (job_row.h, child_protocol.h). So a service that dies at any point leaves no controller
+// that the next one does not find, and starts none twice. The job's directory decides, as always,
+// which files belong to a job and which controller of it counts (common/base/endpoint.h); a mistake
+// here costs a start, not the job.
 //
 // One thread waits for reports, ends and pauses; admissions come from the server's threads. The
 // mutex guards all state and is held while a process is started (a posix_spawn, one small file).
@@ -36,15 +36,16 @@ namespace hpctl::cluster {
 inline constexpr size_t kMaxJobs = 10'000;
 inline constexpr size_t kMaxJobsOfUser = 256;
 inline constexpr size_t kMaxStartingOfUser = 4;  // at once
-// The end of an appointment counts from then on at the latest; hpctl asks anew for each command.
+// The end of an appointment takes effect after this time at the latest; hpctl gets a new token for
+// each command.
 inline constexpr int64_t kTokenLastsMs = 3'600'000;
 
 class Supervisor {
  public:
-  // Of the jobs whose controllers serve metrics: on which port of this machine.
+  // The ports on this machine of the jobs whose controllers serve metrics.
   using MetricsPorts = std::map<JobKey, uint16_t>;
-  // `metrics` may be null; it is told how many jobs there are and outlives this. `tell_ports` is
-  // called on this one's thread whenever they are others, and may write a small file.
+  // `metrics` may be null; it gets the number of jobs and outlives this. `tell_ports` is called on
+  // this class's thread whenever the ports change, and may write a small file.
   Supervisor(JobProcessSettings settings, JobRows rows, Metrics* metrics,
              std::function<void(const MetricsPorts&)> tell_ports);
   ~Supervisor();  // leaves the controllers alone
@@ -60,12 +61,12 @@ class Supervisor {
   // kServeTimeoutMs, and kUnavailable then. One that was admitted before is not waited for.
   Result<v1::ClusterJob> admit(uid_t uid, gid_t gid, const v1::Admission& admission);
   std::vector<v1::ClusterJob> jobs_of(uid_t uid);
-  // Every user's job of that number, with a token for `asker` as `role`, kReader or kOperator, that
-  // counts for kTokenLastsMs. kNotFound: there is none. kFailedPrecondition: its controller is of a
-  // release that knows no such tokens.
+  // The jobs of all users with that number, each with a token for `asker` as `role`, kReader or
+  // kOperator, that is valid for kTokenLastsMs. kNotFound: there is none. kFailedPrecondition: its
+  // controller is of a release that knows no such tokens.
   Result<std::vector<v1::ClusterJob>> open(uint64_t job, uid_t asker, TokenRole role);
-  // Which there are, without what only the owner may know, in order, at most `most`: those after
-  // `after`, and of that user alone.
+  // The existing jobs, without data that only the owner may know, in order, at most `most`: those
+  // after `after`, and of that user alone.
   std::vector<v1::ClusterJob> outlines(std::optional<uid_t> uid, const JobKey& after, size_t most);
   // Of every job.
   std::vector<JobAddress> addresses();

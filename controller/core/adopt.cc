@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A controller that has none of the job's rows takes it over. The newest record of the lineage says
-// which generation there is and who its members are; the agents say what lives. Three cases:
+// A controller that has none of the job's rows takes it over. The newest record of the lineage
+// names the generation and its members; the agents report which workers are alive. Three cases:
 //   every member's workers are alive:  RUNNING, nothing was disturbed
 //   the record is there and no node has started it:  the next generation, without a restart counted
 //   a member is gone, or one of its workers:  a fault like any other
-// When the job has other nodes now (it was requeued), nobody of the generation can be alive, and
+// When the job has other nodes now (it was requeued), no worker of the generation can be alive, and
 // the next one is prepared at once.
 #include <algorithm>
 #include <set>
@@ -77,7 +77,7 @@ Job make_job(const Transition& t, const JobAdopted& e) {
   job.checkpoint = e.checkpoint;
   job.memory_of = e.memory_of;
   job.start_step = job.progress_at_restart = job.start_at_restart = e.start_step;
-  // What a generation began with in memory is on no disk.
+  // The memory that a generation began with is on no disk.
   const bool from_memory = e.memory_of != Generation{};
   job.committed_step = from_memory ? e.committed_step : std::max(e.start_step, e.committed_step);
   job.furthest_step = std::max({e.furthest_step, e.start_step, e.committed_step});
@@ -148,8 +148,8 @@ bool lacks_members(const JobAdopted& e) {
   });
 }
 
-// All agents notice within 4 s of each other that their controller is gone. Whoever is still silent
-// a while after nearly all have come is lost, most likely with the controller that it ran.
+// All agents notice within 4 s of each other that their controller is gone. A node that is still
+// silent a while after nearly all have come is lost, most likely with the controller that it ran.
 void hurry_the_rest(Transition& t, const Job& job) {
   constexpr size_t kMostSilent = 8;
   constexpr int64_t kRestMs = 5'000;
@@ -183,7 +183,7 @@ void fill_from_lineage(JobAdopted& adoption, const std::vector<GenerationRecord>
   std::sort(adoption.members.begin(), adoption.members.end());
   adoption.damaged = newest.damaged;
   adoption.former.quarantined = newest.quarantined;
-  // Whether that has been done, a record does not know.
+  // A record does not know whether that has been done.
   for (QuarantinedNode& node : adoption.former.quarantined) node.recovery_wall_ms = 0;
   adoption.restarts = newest.restarts_used;
   const auto chain = chain_of_newest(records);  // newest first
@@ -263,7 +263,8 @@ void end_meeting(Transition& t, Job& job) {
     if (node->generation_seen < job.generation) fresh.push_back(node->key.name);
   }
   if (fresh.size() == members) {
-    // Another number for it: whether something of it ran before all nodes were lost, nobody knows.
+    // Another number for it, because it is unknown whether a part of it ran before all nodes were
+    // lost.
     t.note("NeverStarted", job, name + " was recorded, and no node has started it");
     begin_waiting(t, job);
     t.facts(job.id).stop_workers = true;

@@ -42,7 +42,7 @@ bool ends_workers(const BadStepFound& e) {
   return e.outcome == BadStepOutcome::kStopped || e.outcome == BadStepOutcome::kGaveUp;
 }
 
-// What is known by now to be all ranks' was blamed on the one that was reported first.
+// A fault that turned out to be all ranks' was blamed on the first reporter.
 void absolve(Transition& t, Job& job) {
   if (job.recent_faults.empty() || job.recent_faults.back().seq != job.fault_seq) return;
   Fault& fault = job.recent_faults.back();

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kFreshMs = 3 * kBeatMs;  // older than that, what a sentinel said is no news
 
-// Of the nodes beside the sentinels.
+// The interval of the nodes beside the sentinels.
 int64_t seldom_interval_ms(size_t nodes, int64_t timeout_ms) {
   if (nodes <= kSentinelNodes) return kBeatMs;
   constexpr int64_t kLeft =

@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // How often the nodes of a job send heartbeats (decision 1521).
 //
-// What the limits for silence need to be short, beats each kBeatMs (silence.h), they need only
-// while training does not visibly go on. While it does, of a job of many nodes
+// The short limits for silence need heartbeats each kBeatMs (silence.h), but only while training
+// does not visibly go on. While it does, in a job of many nodes
 //
-//   kSentinelNodes of them, evenly among the ranks, beat each kBeatMs: what they show is enough to
-//   see that training stands still, because a step takes every rank
-//   the others beat seldom: so that all together send kBeatsPerSecond, and kBeatsPerTimeout times
-//   within heartbeat_timeout at least
+//   - kSentinelNodes of them, evenly among the ranks, beat each kBeatMs. They are enough to show
+//     that training has stopped, because a step takes every rank
+//   - the others beat seldom: all together send kBeatsPerSecond, and each at least kBeatsPerTimeout
+//     times within heartbeat_timeout
 //
-// As soon as anything else is the case, all are asked to beat each kBeatMs again, the first at
-// once:
+// In each of these cases, all are asked to beat each kBeatMs again, the first at once:
 //
-//   no generation trains, or not all of its ranks have been heard of, or the nodes are suspended
-//   each rank of a sentinel waits in a collective, and for kHurryMs none of them has moved
-//   none has moved for kQuietMs, whatever they do: hangs are judged by what all ranks say (hang.h)
-//   no sentinel is heard
+//   - no generation trains, or not all of its ranks have reported, or the nodes are suspended
+//   - each rank of a sentinel waits in a collective, and for kHurryMs none of them has moved
+//   - none has moved for kQuietMs, whatever they do: a verdict on hangs needs all ranks (hang.h)
+//   - no sentinel reports
 //
-// Of a command only the first counts, and that its next step is overdue (silence.h): it shows no
-// collectives. When for kCalmMs no pause was longer than kQuietMs they beat seldom again: to ask
-// all of them once a second costs less than if all beat often.
+// For a command only the first case counts, and an overdue step (silence.h): it shows no
+// collectives. When for kCalmMs no pause was longer than kQuietMs, they beat seldom again: asking
+// all of them once a second costs less than frequent heartbeats of all.
 //
 // kHurryMs is more than the gap between two beats: the sentinels may beat all at once.
 #pragma once
@@ -44,7 +43,7 @@ inline constexpr int64_t kHurryMs = 150;
 inline constexpr int64_t kQuietMs = 5 * kBeatMs;
 inline constexpr int64_t kCalmMs = 1'000;
 
-// Of the nodes of the job that are no sentinels, from now on.
+// For the nodes of the job that are no sentinels, from now on.
 struct BeatOrder {
   JobId job;
   int64_t interval_ms = kBeatMs;
@@ -64,7 +63,7 @@ class BeatWatch {
   bool may_be_late(const std::string& node) const {
     return !names_.empty() && !names_.contains(node);
   }
-  // The interval of the others; 0 = all beat alike. Where ranks are compared, none may be told of
+  // The interval of the others; 0 = all beat alike. If ranks are compared, none may be reported
   // more often than theirs.
   int64_t seldom_ms() const { return is_seldom_ ? seldom_ms_ : 0; }
 

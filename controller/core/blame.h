@@ -9,9 +9,9 @@
 
 namespace hpctl::core {
 
-// All that the job's rows say now, with keys that stay the same: who asks repeatedly leaves out
-// what he has. Of a job with debug.chaos nothing: its faults are made on purpose. The order of a
-// person is no fault, and neither is a node that the scheduler took away.
+// All records that follow from the job's rows now, with keys that stay the same, so a repeated
+// caller can skip those that it has. A job with debug.chaos gives none: its faults are injected.
+// The order of a user is no fault, and neither is a node that the scheduler took away.
 std::vector<NodeRecord> blame_of(const State& state, const Job& job, int64_t wall_ms);
 
 }  // namespace hpctl::core

@@ -69,21 +69,22 @@ struct State {
 };
 
 // Derives state.index from the rows. The first event after loading rows is ControllerResumed; a
-// Tick before it would fire deadlines that passed while nobody was there.
+// Tick before it would fire deadlines that passed while no controller ran.
 void rebuild_index(State& state);
 
 // Rows that belong to no job are taken out of `state`, before its index is made; returns what they
 // were, in words.
 std::vector<std::string> drop_strays(State& state);
-// What the stored rows of a job lack that every rule relies on; "" = nothing. ControllerResumed
-// ends such a job as FAILED: rows come from a file, which may be damaged.
+// The damage of a job's stored rows that would break the rules; "" = none. ControllerResumed ends
+// such a job as FAILED: rows come from a file, which may be damaged.
 std::string find_damage(const State& state, const Job& job);
 
-// What the shell owes the core besides: after a commit it refuses and closes a stream whose boot id
-// is among Node::former_boot_ids of a row that changed (the core gave that life up, for instance
-// because it did not stop its workers in time); the agent then ends its workers and itself.
+// The shell has one more duty towards the core. After a commit it refuses and closes a stream whose
+// boot id is among Node::former_boot_ids of a changed row. (The core gave that session up, for
+// instance because it did not stop its workers in time.) The agent then ends its workers and
+// itself.
 
-// Which rows a Step changed; a key that is no longer in its table was deleted. `meta` stands for
+// The rows that a Step changed; a key that is no longer in its table was deleted. `meta` stands for
 // last_seq, now_ms and last_local_job.
 struct Dirty {
   bool meta = false;
@@ -93,7 +94,7 @@ struct Dirty {
   std::set<ActionId> outbox;
 };
 
-// What a transaction over several Steps owes the store.
+// Collects the changes of several Steps for one transaction.
 void merge(Dirty& into, const Dirty& from);
 
 struct StepResult {
@@ -104,7 +105,7 @@ struct StepResult {
   // JobSubmitted: the job created, or the existing one of the same submit_key. Empty = refused.
   std::optional<JobId> submitted;
   // Why the event was refused; "" = accepted. JobSubmitted, CancelRequested: the answer to the
-  // client. AgentRegistered: the agent belongs to nobody here and must end its workers and itself.
+  // client. AgentRegistered: no job here owns the agent, and it must end its workers and itself.
   // Others: a stale or repeated report; it changed nothing and is acknowledged all the same.
   std::string refusal;
 };
@@ -114,9 +115,9 @@ StepResult step(State& state, const Event& event);
 
 // The earliest time at which a Tick is due; nullopt = none.
 std::optional<int64_t> next_deadline(const State& state);
-// What a Tick now would take for untrue: a job whose nodes are about to be lost because their
-// agents have not reached this controller. Where its training is seen to go on, this event comes
-// before the Tick.
+// Events for jobs that a Tick now would misjudge: jobs whose nodes are about to be lost because
+// their agents have not reached this controller. If their training visibly goes on, this event
+// comes before the Tick.
 std::vector<TrainingSeen> doubts(const State& state, int64_t now_ms);
 
 inline constexpr size_t kRecentFaults = 8;
@@ -124,11 +125,11 @@ inline constexpr size_t kFormerBootIds = 16;
 
 // Local node names of a job: "n0", "n1", ...
 std::string local_node_name(int32_t index);
-// The number that the next job without one of its own gets.
+// The number of the next job that brings none.
 JobId next_local_id(const State& state);
-// What State::last_seq is set to before the first event of controller `epoch` (1, 2, ...) of one
-// job, when it begins without rows: the names of its actions must not repeat those of its
-// predecessors, which agents remember.
+// The value of State::last_seq before the first event of controller `epoch` (1, 2, ...) of one job,
+// when it begins without rows: the names of its actions must not repeat the names of its
+// predecessors' actions, which agents remember.
 inline constexpr Seq seq_before_epoch(uint64_t epoch) { return Seq{(epoch - 1) << 32U}; }
 NodeRole role_of(const State& state, const Node& node);
 // True while no worker of a new generation can have been started: a further fault belongs to the
@@ -136,12 +137,12 @@ NodeRole role_of(const State& state, const Node& node);
 bool is_preparing(const Job& job);
 // No plan is under way.
 bool is_training(const Job& job);
-// Of the generation that trains.
+// The stragglers of the generation that trains.
 std::vector<Straggler> present_stragglers(const Job& job);
 // Quarantine::by where a node was left because it is slow, and of how many at once.
 inline constexpr const char* kByStraggling = "hpctl, for slowness";
 inline constexpr int kMostEvictions = 3;
-// It was told to end workers, and some still live.
+// It has an order to end workers, and some still live.
 bool is_stopping(const State& state, const Node& node);
 // Its agent was to come after the controller was started, here or elsewhere, and has not: its
 // reason says more.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An event as one line of the history. `because` names the event that led to it: for an
-// acknowledgement the one that issued the action, for consequences of a plan the one that began the
-// plan's present stage, and 0 for what comes from outside.
+// An event as one line of the history. `because` names the event that led to it. For an
+// acknowledgement it is the one that issued the action, for consequences of a plan the one that
+// began the plan's present stage, and 0 for external events.
 #include <algorithm>
 
 #include "common/base/duration_text.h"
@@ -299,7 +299,7 @@ struct Describe {
     entry.cause = "uid " + std::to_string(e.uid) + " injects " + to_word(e.fault) + ": " +
                   injected_thing(e.fault) + " to " + target(e);
   }
-  // The node of a rank is told as well.
+  // The line also names the node of a rank.
   std::string target(const FaultInjected& e) {
     switch (target_of(e.fault)) {
       case FaultTarget::kRank: {

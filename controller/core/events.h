@@ -20,7 +20,7 @@
 
 namespace hpctl::core {
 
-// What the life of a job before its requeue left behind.
+// The result of the job's session before its requeue.
 struct RequeueCarryover {
   // Without whom it was to go on, and how many requeues in a row asked for that. The scheduler may
   // not have listened.
@@ -28,7 +28,7 @@ struct RequeueCarryover {
   int64_t exclusion_attempt = 0;
   std::vector<QuarantinedNode> quarantined = {};
 };
-// What the job's life came to before this controller, by the newest status file.
+// The job's totals before this controller, from the newest status file.
 struct JobTotals {
   int64_t submitted_wall_ms = 0;  // 0 = not known
   int64_t restarts = 0;
@@ -138,8 +138,8 @@ struct CheckpointChosen {
   std::string checkpoint;  // "" = none: start from the seed
   uint64_t step = 0;
   Generation newest_generation;  // newest record in the directory; 0 = none
-  // Of the claim in the order: what the second reader found; "" = it found no damage, or there was
-  // no claim.
+  // The second reader's result for the claim in the order; "" = it found no damage, or there was no
+  // claim.
   std::string confirmed = {};
   std::vector<std::string> damaged = {};  // checkpoints that the chain has recorded as damaged
   // Without a checkpoint: one that was committed on this chain, by the records or by the job's row;
@@ -231,8 +231,8 @@ struct CheckpointMirrored {
   std::vector<std::string> deleted = {};  // older ones in the mirror
   std::string problem = {};               // why the newest was not copied; "" = nothing is wrong
 };
-// No step completed for the hang timeout. Nobody is blamed where node and rank are "" and -1; a
-// node without a rank has several that may be to blame.
+// No step completed for the hang timeout. With node "" and rank -1 there is no blame; a node
+// without a rank has several suspects.
 struct HangDetected {
   JobId job;
   Generation generation;
@@ -255,7 +255,7 @@ struct JobRequeued {
   ActionId action;
   JobId job;
 };
-// Whether by us, as asked for, or (no action) seen at a node that is known to be broken.
+// Requested by us, or (no action) seen at a node that is known to be broken.
 struct NodeReplacementRequested {
   ActionId action;
   JobId job;
@@ -312,7 +312,7 @@ struct SpareReady {
   std::string node;
   std::string boot_id;
 };
-// Somebody wants the node rebooted or replaced once its work has left.
+// A request to reboot or replace the node once its work has left.
 struct RecoveryRequested {
   JobId job;
   std::string node;
@@ -353,8 +353,8 @@ struct SuspensionChanged {
   JobId job;
   bool suspended = false;
 };
-// Somebody breaks something on purpose, and is about to do so when this is known. For readers of
-// the history alone: the fault is found and judged like any other.
+// A fault that is injected right after this is recorded. For readers of the history alone: the
+// fault is found and judged like any other.
 struct FaultInjected {
   JobId job;
   uint32_t uid = 0;
@@ -369,7 +369,7 @@ struct FaultNotInjected {
   Seq injected;  // the event FaultInjected
   std::string reason;
 };
-// What a controller has to say about itself, for the history: nothing follows from it.
+// A controller's note about itself, for the history, without consequences.
 struct ControllerNoted {
   JobId job;
   std::string what;

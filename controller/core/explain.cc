@@ -15,7 +15,7 @@ bool is_state_change(const LogEntry& entry) {
          entry.type != "JobAdopted" && entry.type != "JobRequeued";
 }
 
-// Of a job that finished: how it began, and what it survived on the way.
+// For a job that finished: its beginning, and the faults that it survived.
 bool is_told_at_the_end(const LogEntry& entry) {
   for (const char* type :
        {"JobSubmitted", "JobAdopted", "JobRequeued", "JobRecovering", "CauseFound", "ReplaceNode",
@@ -31,7 +31,7 @@ bool is_refused(const std::vector<const LogEntry*>& entries) {
                      [](const LogEntry* entry) { return entry->type == "Refused"; });
 }
 
-// Of a spare: it may be given ranks again.
+// For a spare: it may be given ranks again.
 bool is_end_of_unfitness(const LogEntry& entry) {
   return entry.type == "NodeReleased" || entry.type == "NodeReplaced" ||
          entry.type == "NodeGivenBack";
@@ -72,7 +72,7 @@ std::string survived(const std::vector<LogEntry>& chain) {
   return text;
 }
 
-// What led to the present state. Spares that are unfit are told beside it.
+// The event that led to the present state. Unfit spares are listed beside it.
 const LogEntry& beginning_of(const std::vector<LogEntry>& chain) {
   Seq beside;
   for (const LogEntry& entry : chain) {
@@ -88,7 +88,7 @@ std::vector<LogEntry> explain(const std::vector<LogEntry>& log, JobId job) {
   std::map<Seq, std::vector<const LogEntry*>> by_seq;
   const LogEntry* last = nullptr;
   for (const LogEntry& entry : log) {
-    // What concerns the whole controller (its restart) may be part of any job's story.
+    // An event of the whole controller (its restart) may be part of any job's story.
     if (entry.job != job && entry.job != JobId{}) continue;
     by_seq[entry.seq].push_back(&entry);
     if (entry.job != job) continue;
@@ -107,7 +107,7 @@ std::vector<LogEntry> explain(const std::vector<LogEntry>& log, JobId job) {
     }
     at = before;
   }
-  // What was learned of it afterwards belongs to the story as well.
+  // Later facts about it belong to the story as well.
   for (const auto& [seq, entries] : by_seq) {
     for (const LogEntry* entry : entries) {
       const bool belongs = entry->type == "CauseFound" || entry->type == "StacksTaken" ||

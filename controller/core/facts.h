@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one event made known about a job, before anything follows from it. A rule (rules.h) changes
-// the rows that the event speaks of and leaves the rest here; reconcile() (reconcile.h) draws the
-// conclusions. Facts live within one step(): what must outlive it is a row.
+// The facts of one event about a job, before any consequence. A rule (rules.h) changes the rows
+// that the event speaks of and leaves the rest here; reconcile() (reconcile.h) draws the
+// conclusions. Facts live within one step(): longer-lived facts are rows.
 #pragma once
 
 #include <deque>
@@ -33,7 +33,7 @@ struct Facts {
     JobState state = JobState::kFailed;
     std::string reason;
   };
-  // What the next generation starts from.
+  // The start point of the next generation.
   struct Origin {
     std::string checkpoint;
     uint64_t step = 0;

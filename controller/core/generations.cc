@@ -22,8 +22,8 @@ uint64_t step_of_path(const std::string& path) {
   return name ? name->step : 0;
 }
 
-// A job that does not resume from the directory begins a chain of its own there (parent 0); its
-// later generations belong to that chain.
+// A job that does not resume from the directory begins a new chain there (parent 0); its later
+// generations belong to that chain.
 bool begins_chain(const Job& job) {
   return job.generation == Generation{} && job.spec.checkpoint.resume != "latest";
 }
@@ -38,13 +38,13 @@ Facts::Origin choose_origin(const Job& job, const CheckpointChosen& e) {
   return origin;
 }
 
-// What does not bring the job further twice may be in memory, too.
+// A state that twice leads to no progress may be bad in memory, too.
 bool trusts_memory(const Job& job) {
   return !job.without_memory && job.restarts_without_progress < kMaxFruitlessFromMemory;
 }
 
-// No completed step is done again where the workers' memory is at least as new as the disk, and
-// nobody else has created a generation since.
+// No completed step is repeated if the workers' memory is at least as new as the disk, and no other
+// controller has created a generation since.
 void prefer_memory(Transition& t, const Job& job, Facts::Origin& origin) {
   if (!trusts_memory(job) || origin.parent != job.generation) return;
   if (!job.spec.train) return;
@@ -188,7 +188,7 @@ void settle_claim(Transition& t, Job& job, const DamageClaim& claim, const std::
          claim.node);
 }
 
-// What earlier jobs of the chain have found. A job that begins a chain has nothing to do with it.
+// The damage that earlier jobs of the chain have found. A job that begins a chain ignores it.
 void learn_recorded_damage(Transition& t, Job& job, const CheckpointChosen& e) {
   if (job.generation != Generation{} || job.spec.checkpoint.resume != "latest") return;
   if (e.damaged.empty()) return;

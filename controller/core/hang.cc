@@ -52,7 +52,7 @@ struct Pace {
 };
 
 constexpr Pace kCollectives{&RankSight::collective, "began collective ", "others are waiting in "};
-// What a program tells of itself: it need not be told by every rank.
+// A program's own report: not every rank need report it.
 constexpr Pace kSteps{&RankSight::step, "completed step ", "others completed "};
 
 // Precondition: there are ranks.
@@ -95,7 +95,7 @@ class Blame {
   }
 
   const Pace& pace() const { return tells_collectives_ ? kCollectives : kSteps; }
-  // A rank that began no collective while others did is behind; one that tells no step says
+  // A rank that began no collective while others did is behind; one that reports no step proves
   // nothing.
   bool is_known(const RankSight& rank) const { return tells_collectives_ || rank.step > 0; }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the ranks of a job hang, and who is to blame for it, from what each of them last said of
-// itself. No step is completed, and not all ranks go on to another collective (as they do in
-// evaluations and in steps that are left out, fp16's overflows): how long is too long depends on
-// what else is seen. In this order:
+// Whether the ranks of a job hang, and which are to blame, from the last report of each. A hang
+// means that no step is completed, and that not all ranks go on to another collective (as they do
+// in evaluations and in skipped steps, fp16's overflows). The limit depends on the other facts. In
+// this order:
 //
 //   recovery.hang_timeout    what is seen                                  it hangs after more than
 //   auto                     it is plain who hangs                         5 s, 3 slowest steps
@@ -11,34 +11,35 @@
 //   auto                     a command that tells its steps                600 s, 3 median steps
 //   set                                                                    what was set
 //
-// Of two limits the longer one counts, and in the last three lines 600 s at least while a rank is
-// saving. The floor of 60 s must cover an evaluation's tail, a slow file server and everything else
-// of which only silence is seen; of a command it is not known whether it saves, evaluates or hangs.
-// Stopped are some, while others are not: these hang for sure. All of them were stopped on purpose.
+// The longer of two limits counts, and in the last three lines 600 s at least while a rank is
+// saving. The floor of 60 s must cover an evaluation's tail, a slow file server and every other
+// silent phase; a command does not show whether it saves, evaluates or hangs. If some processes are
+// stopped and others are not, the job hangs for sure. If all are stopped, that was on purpose.
 //
-// It is plain who hangs where the ranks of one node compute, and all others wait for them: all
-// ranks are known and in the step loop; those that began the fewest collectives are on one node,
-// in the passes of a step, and their processes run or sleep (what waits for the kernel may wait for
-// a file; what is traced is in a debugger); every other rank began more and waits inside one. Then
-// 5 s do: between two collectives lies a part of a step, and a busy machine takes milliseconds away
-// at once. What takes seconds, a pause of the machine, takes the agent's reports too: so only the
-// time counts in which each rank was heard of (RankSight::still_ms). Each hang found so doubles the
-// 5 s for an hour: a node that was only slow is not blamed often enough for its quarantine.
+// It is plain who hangs if the ranks of one node compute, and all others wait for them. That means:
+// all ranks are known and in the step loop; those that began the fewest collectives are on one
+// node, in the passes of a step; their processes run or sleep (a process that waits for the kernel
+// may wait for a file, and a traced one is in a debugger); every other rank began more and waits
+// inside one. Then 5 s are enough: between two collectives lies a part of a step, and a busy
+// machine takes away milliseconds at a time. A pause of the machine takes seconds, but it stops the
+// agent's reports too. So only time with reports of each rank counts (RankSight::still_ms). Each
+// hang found this way doubles the 5 s for an hour: a node that was only slow is not blamed often
+// enough for its quarantine.
 //
-// What a rank said before the others stood still proves nothing: it may have gone on with them. Its
-// node is silent, which is judged elsewhere (core/silence.h); here such a rank counts as one that
-// has not reported, and where all are so nobody hangs.
+// A report from before the others stopped proves nothing: the rank may have gone on with them. Its
+// node is silent, which core/silence.h judges. Here such a rank counts as one without a report, and
+// if all ranks are like that, none hangs.
 //
-// Where a rank says that it waits for storage, nobody hangs: it gives up by itself.
+// If a rank reports that it waits for storage, no rank hangs: it gives up by itself.
 //
-// Nobody is a verdict of blame too: where the ranks are all alike, the cause is what they share
-// (the network, the storage, the program), and a node that was blamed for it would be quarantined
-// for nothing. Otherwise, in this order: ranks whose process is stopped; ranks that began fewer
-// collectives than others, which wait for them inside one (of a command no collectives are known:
-// ranks that tell steps and have completed fewer than others); ranks that wait uninterruptibly in
-// the kernel. Blame falls only on one node: suspects on several are named, and nobody is blamed.
-// Several on one node are named, and the node is blamed: any of them may be innocent, as one is
-// that waits for the other inside a collective of theirs alone.
+// A verdict may blame no rank. If the ranks are all alike, the cause is a shared part (the network,
+// the storage, the program), and blame would quarantine a node for nothing. Otherwise the suspects
+// are, in this order: ranks whose process is stopped; ranks that began fewer collectives than
+// others, which wait for them inside one; ranks that wait uninterruptibly in the kernel. A command
+// shows no collectives; its suspects are ranks that report steps and have completed fewer than
+// others. Blame falls only on one node: suspects on several nodes are named without blame. Several
+// suspects on one node are named, and the node is blamed: any of them may be innocent, for example
+// one that waits for the other inside a collective of only these two.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +59,8 @@ inline constexpr int64_t kPlainHangFloorMs = 5'000;
 inline constexpr int64_t kPlainHangMemoryMs = 3'600'000;
 inline constexpr int64_t kMostPerReportMs = 500;  // that a report adds to RankSight::still_ms
 
-// Of a job, whatever the generation: how many hangs were found because it was plain who hangs.
+// For a job, over all generations: the number of hangs that were found because it was plain who
+// hangs.
 class PlainHangs {
  public:
   int count(int64_t now_ms) const { return now_ms - newest_ms_ >= kPlainHangMemoryMs ? 0 : count_; }
@@ -72,7 +74,7 @@ class PlainHangs {
   int64_t newest_ms_ = 0;
 };
 
-// What a rank last said.
+// The last report of a rank.
 struct RankSight {
   Rank rank;
   std::string node;
@@ -112,9 +114,9 @@ struct HangVerdict {
 
 HangVerdict judge_hang(JobSight job);
 
-// Whether judge_hang() may find anything, whatever the ranks say: `job` needs none of them, of
-// which there may be very many. `quiet_ms`: since the newest change of what one of them says.
-// `any_stopped`: the process of one of them is.
+// Returns whether judge_hang() may find anything, whatever the ranks report. `job` needs none of
+// the ranks, of which there may be very many. `quiet_ms`: since the newest change in the report of
+// one of them. `any_stopped`: the process of one of them is stopped.
 bool may_hang(const JobSight& job, int64_t quiet_ms, bool any_stopped);
 
 // Lower case name; "starting" for numbers we do not know.

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Broken nodes, where the cluster's operator (HyperPod) mends them: a node is quarantined with a
-// verdict on its hardware, its work leaves, and then, once, a reboot or another instance is asked
-// for.
+// Broken nodes, if the cluster's operator (HyperPod) repairs them: a node is quarantined with a
+// verdict on its hardware, its work leaves, and then, once, a reboot or another instance is
+// requested.
 //
-// A reboot takes minutes and keeps the instance, a replacement half an hour: where the verdict says
-// that a reboot may help, that is asked for first. The same instance with such a verdict again
-// within kRebootWindowMs is replaced. A person who asks for one of them gets it.
+// A reboot takes minutes and keeps the instance, a replacement half an hour. So if the verdict says
+// that a reboot may help, a reboot is requested first. The same instance with such a verdict again
+// within kRebootWindowMs is replaced. A user's request for one of them is carried out.
 //
-// Mended is what the scheduler lets be used again: the next life of the node is made fit to work by
-// the checks before its first workers. Another instance has no history; the same one keeps only
-// that it was rebooted, also in the job's next life and under a successor.
+// A node counts as repaired when the scheduler lets it be used again: the checks before the first
+// workers of its next session decide whether it can work. Another instance has no history; the same
+// one keeps only that it was rebooted, also in the job's next session and under a successor.
 #include <algorithm>
 
 #include "controller/core/plan.h"
@@ -19,7 +19,7 @@ namespace hpctl::core {
 
 namespace {
 
-// ", 75 s after it was to be replaced or rebooted"; "" when that was not asked for.
+// ", 75 s after it was to be replaced or rebooted"; "" without such a request.
 std::string since_asked(const Transition& t, const Node& node) {
   if (node.recovery_wall_ms == 0) return "";
   const int64_t ms = std::max<int64_t>(0, t.event().wall_ms - node.recovery_wall_ms);
@@ -56,7 +56,7 @@ void change_instance(Transition& t, const Job& job, Node& node, const std::strin
   node.instance_id = instance_id;
   if (before.empty() || instance_id.empty()) return;
   if (before == instance_id) {
-    // After a requeue: it is the job's again, so what was asked for has been done.
+    // After a requeue the node is the job's again, so the request has been carried out.
     if (node.recovery_wall_ms != 0 && node.quarantine.by.empty()) give_back(t, job, node);
     return;
   }

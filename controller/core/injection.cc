@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults that somebody injects (`hpctl chaos`): whether the job allows it and has what is to be
-// attacked. No row changes: nothing is decided otherwise because a fault was on purpose, and nobody
-// is blamed by it.
+// Injected faults (`hpctl chaos`): whether the job allows them and has the target. No row changes:
+// no decision depends on whether a fault was injected, and the injection itself gives no blame.
 #include "controller/core/injection.h"
 
 #include "controller/core/plan.h"
@@ -45,7 +44,7 @@ std::string find_checkpoint_conflict(const Job& job) {
 
 std::string find_lasting_conflict(const Job& job, InjectedFault fault) {
   const auto& train = job.spec.train;
-  // What its own process is told, a program of the user does not understand.
+  // A user's program does not understand orders for the trainer.
   if (is_told_to_trainer(fault) && !train) {
     return "only the built-in trainer can be told to do that; kill-worker, stop-worker and "
            "crash-worker attack any program";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which faults on purpose a job cannot have at all, whatever its state.
+// Injected faults that a job cannot have at all, whatever its state.
 #pragma once
 
 #include <string>

@@ -62,7 +62,7 @@ void open_loss(const Transition& t, Job& job) {
   job.regain_step = std::max(job.regain_step, job.furthest_step);
 }
 
-// A rank that is heard for the first time can make their mean smaller.
+// A rank that reports for the first time can make their mean smaller.
 StepWaits untold(const Job& job, const StepWaits& waits) {
   return {std::max<int64_t>(0, waits.checkpoint_ms - job.told_waits.checkpoint_ms),
           std::max<int64_t>(0, waits.data_ms - job.told_waits.data_ms)};
@@ -153,7 +153,7 @@ void continue_totals(const Transition& t, Job& job, const JobTotals& totals) {
   job.spent = totals.spent;
   job.told_waits = totals.told_waits;
   job.regain_step = totals.furthest_step;
-  // Restarts that no record of a generation tells of: the job ended before there was one.
+  // Restarts without a generation record: the job ended before there was one.
   for (; job.restarts < totals.restarts; ++job.restarts) job.restart_times_ms.push_back(t.now());
   if (totals.counted_wall_ms == 0) return;
   const int64_t age_ms = std::max<int64_t>(0, t.event().wall_ms - totals.counted_wall_ms);

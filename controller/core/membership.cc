@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which node has which ranks. A node's ranks form a block (a group) of workers_per_node; groups
-// move whole and only while nothing of the job trains.
+// move whole and only while no rank of the job trains.
 //
 // The ladder for a node that is lost (recovery.on_node_loss):
 //   a spare that is up takes its group at once; the node is brought back in the background
@@ -9,8 +9,8 @@
 //   requeue  the scheduler starts the job again elsewhere
 //   wait     patiently: in place, or, for a node that was taken from the job or is to be replaced
 //            (which happens when no job holds it), in the scheduler's queue
-// and when nothing of that is possible the attempt counts as another restart of the job.
-// A shrunk job grows back when a later generation finds nodes without ranks.
+// and if none of these is possible, the attempt counts as another restart of the job. A shrunk job
+// grows back when a later generation finds nodes without ranks.
 #include <algorithm>
 #include <array>
 #include <set>
@@ -30,7 +30,7 @@ bool allows(const Job& job, const char* action) {
   return std::find(actions.begin(), actions.end(), action) != actions.end();
 }
 
-// Nodes that can take ranks: connected ones first, lemons behind the others, those that the
+// Nodes that can take ranks: connected ones first, lemons after the others, and nodes that the
 // scheduler drains last.
 std::vector<Node*> find_spares(Transition& t, const Job& job) {
   std::vector<Node*> spares;
@@ -355,7 +355,7 @@ bool can_grow(Transition& t, const Job& job) {
   if (job.nodes() == job.spec.nodes || !job.spec.train || !is_training(job)) return false;
   if (job.cancel_requested || !has_progressed(t, job)) return false;
   std::vector<Node*> spares = find_spares(t, job);
-  // The pause is to be that of ranks that step in, not that of processes that start.
+  // The pause must be as short as with standbys, not as long as with new processes.
   std::erase_if(spares, [](const Node* n) {
     return !n->connected || !n->scheduler_note.empty() || (n->tells_ready && !n->is_ready);
   });

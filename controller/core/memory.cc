@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the next generation can start from what the ranks before it left in memory, and how.
+// Whether, and how, the next generation can start from the state that earlier ranks left in memory.
 //
-// Arenas belong to places: a node's life and a local rank. What an arena has was told by the exit
-// of the rank that was there (Slot::seals); which rank comes there now is another matter. A state
-// is whole where each of its parts is in an arena of a place that the generation has, as the part
-// of the rank that was there or as the copy that it kept. Then
+// Arenas belong to places: a node's session and a local rank. The exit of the rank that was there
+// reported the content of the arena (Slot::seals); another rank may come there now. A state is
+// complete if each of its parts is in an arena of a place that the generation has, as the part of
+// the former rank or as the copy that it kept. Then
 //
-//   the parts are those of this generation   who lacks his own gets it from the rank that has it
-//                                            (Job::refilled), the others have nothing to do
-//   any other way                            all ranks send each other what they need of it
-//                                            (Job::former_parts; trainer/state/reshard.h)
+//   the parts fit this generation   a rank without its part gets it from the rank that has it
+//                                   (Job::refilled); the others have nothing to do
+//   any other division              all ranks exchange the parts that they need
+//                                   (Job::former_parts; trainer/state/reshard.h)
 #include <algorithm>
 #include <map>
 #include <set>
@@ -44,7 +44,7 @@ bool counts(const Job& job, const Seal& seal) {
   return seal.generation == job.generation.value || began_with;
 }
 
-// As told of the ranks of `generation`, for those of the generation to come.
+// Reported for the ranks of `generation`, converted for the ranks of the next generation.
 Arenas find_arenas(Transition& t, const Job& job, Generation generation) {
   const int32_t per_node = job.spec.workers_per_node;
   std::map<std::string, Arenas> by_life;
@@ -69,8 +69,8 @@ Arenas find_arenas(Transition& t, const Job& job, Generation generation) {
   return arenas;
 }
 
-// Of which some rank has its part: the newest few, as there are more of them only where something
-// is wrong. Of a state that was being divided anew, first the division of the ranks to come.
+// States with the part of some rank: the newest few, as there are more only after an error. For a
+// state that was being resharded, first the division of the next ranks.
 std::vector<DividedState> states_in(const Job& job, const Arenas& arenas) {
   const int32_t wanted = parts_of_state(job);
   const auto key = [wanted](const DividedState& s) {

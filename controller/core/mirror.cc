@@ -4,7 +4,7 @@
 // A commit makes a copy due, and so does a new generation record. MirrorCheckpoint is ordered while
 // the job is RUNNING. A recovery withdraws it, and the copy goes on with the next order. An order
 // that fails is not repeated by a timer: the next commit gives another one. So a mirror that is
-// full or away never disturbs training.
+// full or unavailable never disturbs training.
 //
 // A search for the newest checkpoint asks the first place. It asks the mirror in two cases:
 //

@@ -145,8 +145,7 @@ void on(Transition& t, const AgentDisconnected& e) {
   }
   node->connected = false;
   t.changed(*node);
-  // How long it may be silent is judged outside (silence.h); what it owed is asked of it anew when
-  // it is back.
+  // silence.h judges how long it may be silent; its open orders are sent again when it is back.
   if (node->state == NodeState::kUp) t.set_deadline(*node, 0);
 }
 
@@ -181,7 +180,7 @@ void on(Transition& t, const NodeReturned& e) {
     return;
   }
   t.set_scheduler_note(*node, "");
-  // Whoever wanted it replaced or rebooted lets it be used again.
+  // The requester of the replacement or reboot lets it be used again.
   if (node->recovery_wall_ms != 0) t.set_quarantine(*node, {});
   if (node->state != NodeState::kDown) {
     // Its next registration tells which instance it is; without a new life it is the same.
@@ -202,7 +201,7 @@ void on(Transition& t, const NodeEnded& e) {
   } else if (node->state == NodeState::kEnding) {
     node_ended(t, *node, "ended as asked");
   } else if (node->state == NodeState::kUp || node->state == NodeState::kLaunching) {
-    // Nobody asked: an operator, a time limit, or the agent's orphan timeout.
+    // Without our order: an operator, a time limit, or the agent's orphan timeout.
     lose_node(t, *t.job(e.job), *node, e.node + " ended by itself");
   } else {
     t.refuse(e.job, e.node + " was known to be " + to_string(node->state), e.node);

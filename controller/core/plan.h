@@ -7,8 +7,8 @@
 //   number taken by another:    kRecordGeneration → kFindCheckpoint
 //   a fault after the record:   recovery again
 //
-// Here are the moves of reconcile() and what they are made of. A move completes the rows of one
-// stage and issues its actions; whether another follows is for the table to say.
+// This file has the moves of reconcile() and their parts. A move completes the rows of one stage
+// and issues its actions; the table decides whether another follows.
 #pragma once
 
 #include <optional>
@@ -28,15 +28,15 @@ void enter_wait_nodes(Transition& t, Job& job);
 void enter_find_checkpoint(Transition& t, Job& job, const std::string& reason);
 void enter_record_generation(Transition& t, Job& job, const Facts::Origin& origin);
 void start_generation(Transition& t, Job& job);
-// In how many parts the state of a job that trains lies: rank r has part r mod this, as its
-// replicas have (trainer/parallel/mesh.h). Where each rank has a part of its own, copies of them
-// may be at peers (common/base/snapshot_peers.h).
+// The number of parts of the state of a job that trains: rank r has part r mod this, as its
+// replicas have (trainer/parallel/mesh.h). If each rank has a different part, copies may be at
+// peers (common/base/snapshot_peers.h).
 int32_t parts_of_state(const Job& job);
 // The newest state that is whole in what the newest generation's ranks left in memory, where the
 // ranks of the coming one are.
 std::optional<Facts::Origin> find_in_memory(Transition& t, const Job& job);
-// Of a generation that starts from memory, before its workers are started: by rank, what the arena
-// of its place has. Empty where it does not.
+// For a generation that starts from memory, before its workers start: by rank, the seals of its
+// place's arena. Empty if it does not.
 std::vector<ArenaSeals> find_arenas_left(Transition& t, const Job& job);
 // Brings up a node that is down, unless the job or the node is backing off.
 void launch(Transition& t, Job& job, Node& node, const std::string& reason);
@@ -44,13 +44,13 @@ void launch(Transition& t, Job& job, Node& node, const std::string& reason);
 void enter_running(Transition& t, Job& job, const std::string& reason);
 // How long the present stage may take, as a deadline; 0 = it has none.
 int64_t stage_deadline(const Job& job, int64_t now_ms);
-// Of a running command some ranks of which have exited with 0: until when the others must follow;
-// 0 = it has no such limit. Nothing else shows that a rank of a command hangs.
+// For a running command with some ranks that exited with 0: the deadline for the others; 0 = it has
+// no such limit. Nothing else shows that a rank of a command hangs.
 int64_t last_ranks_deadline(const Transition& t, const Job& job);
 int64_t last_ranks_limit_ms(const Job& job);
 // The ranks that have not exited with 0, in order.
 std::vector<Rank> unfinished_ranks(const Transition& t, const Job& job);
-// Of workers that a new generation follows.
+// The limit for workers before the next generation.
 int64_t stop_limit_ms(const Job& job);
 // From an agent's word that a worker is gone to the report of its exit: the agent may be busy.
 int64_t report_limit_ms(const Job& job);
@@ -85,7 +85,7 @@ void grow(Transition& t, Job& job);
 // that, which is no restart.
 bool can_grow(Transition& t, const Job& job);
 void grow_at_boundary(Transition& t, Job& job);
-// How often a lost node is launched before something else is done.
+// How often a lost node is launched before the next reaction.
 int64_t launch_patience(Transition& t, const Job& job);
 // The node did not come back: recovery.on_node_loss, or another restart of the job.
 void give_up_node(Transition& t, Job& job, Node& node, const Fault& fault);
@@ -95,7 +95,7 @@ void vacate_quarantined(Transition& t, Job& job);
 void tell_spares_left(Transition& t, const Job& job, const Node& taken);
 // Could the job go on without that node?
 bool can_vacate(Transition& t, const Job& job, const Node& node);
-// What it will come to when the node must be left: "the job is requeued ...".
+// The consequence of leaving the node: "the job is requeued ...".
 std::string consequence_of_leaving(Transition& t, const Job& job, const Node& node);
 // After a requeue that was to exclude nodes: where the job has some of them nevertheless and needs
 // them, it is requeued once more. False = it goes on.
@@ -135,7 +135,7 @@ void leave_drained(Transition& t, Job& job);
 void end_drain(Transition& t, Job& job, Node& node);
 // A worker on a node is to blame; too often in a row, and the node is quarantined.
 void count_fault(Transition& t, Job& job, const Fault& fault);
-// What a node says of itself where it cannot have ranks.
+// A node's own report that it cannot have ranks.
 struct Unfitness {
   std::string reason;
   bool hardware = false;  // a verdict on the hardware
@@ -159,7 +159,7 @@ void leave_straggler(Transition& t, Job& job);
 void remember_node(Node& row, const std::vector<QuarantinedNode>& known);
 // The node registered as this instance; another one than before has no history.
 void change_instance(Transition& t, const Job& job, Node& node, const std::string& instance_id);
-// A reboot was asked for lately: it is the same instance, and needs more than another one.
+// A recent reboot was requested: it is the same instance, and needs more than another reboot.
 bool was_rebooted(const Transition& t, const Node& node);
 // Completes a verdict on the hardware: a reboot, where that may help, first.
 void choose_remedy(const Transition& t, const Node& node, bool reboot, Quarantine& why);
@@ -168,7 +168,7 @@ void give_up_hardware(Transition& t, Job& job, Node& node, const std::string& ev
 // Asks for a reboot or another instance, once, when the hardware is broken and the work has left:
 // `leaves` when its ranks are to have other nodes, else its workers have ended and the ranks stay.
 void recover_hardware(Transition& t, Job& job, Node& node, bool leaves);
-// The node is the same instance as before and can be used again, as was asked for (a reboot).
+// The node is the same instance as before and can be used again, as requested (a reboot).
 void give_back(Transition& t, const Job& job, Node& node);
 
 // ---- the mirror (mirror.cc) ---------------------------------------------------------------------
@@ -217,7 +217,7 @@ bool can_afford_restart(const Transition& t, const Job& job);
 // The checkpoint directory could not be used: looks again after a back-off, for limits.storage;
 // then the job has failed.
 void retry_plan(Transition& t, Job& job, const std::string& cause);
-// What speaks against a node that is lost.
+// The evidence against a lost node.
 enum class Evidence {
   kSlow,    // only that a limit has passed
   kBroken,  // it fell silent, ended, or could not be launched

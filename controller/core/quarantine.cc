@@ -2,11 +2,11 @@
 // Quarantine: a node that must not be given ranks. It belongs to the instance, not to the name:
 // when another instance registers under the name, quarantine and fault history are gone.
 //
-// Who may quarantine: the job's owner or root; a verdict on the hardware; and the core itself when
-// the newest kQuarantineFaults faults of the job were all of workers on one instance, within a
-// window, and a spare can take over; and the core where the scheduler drains a node that trains and
-// a spare can take over, until the scheduler would use the node again. Silence (missed heartbeats)
-// is never a reason: it blames the network as much as the node.
+// Reasons for quarantine: an order of the job's owner or root, and a verdict on the hardware. The
+// core quarantines a node when the newest kQuarantineFaults faults of the job were all of workers
+// on one instance, within a window, and a spare can take over. It also does so when the scheduler
+// drains a node that trains and a spare can take over, until the scheduler would use the node
+// again. Silence (missed heartbeats) is never a reason: it blames the network as much as the node.
 #include <algorithm>
 
 #include "controller/core/plan.h"
@@ -117,8 +117,8 @@ void end_drain(Transition& t, Job& job, Node& node) {
 
 namespace {
 
-// Not of a node that was lost. Of a hang several workers of one node may be suspects; where a node
-// cannot start them, none is.
+// Not of a node that was lost. In a hang several workers of one node may be suspects; if a node
+// cannot start its workers, none is.
 bool is_of_workers(const Fault& fault) { return fault.rank >= 0 || fault.hang || fault.start; }
 
 }  // namespace
@@ -179,7 +179,7 @@ Node* telling_spare(Transition& t, JobId id, const std::string& name, const std:
 
 }  // namespace
 
-// Nobody waits for it: no restart, and whoever mends nodes has the time until one is lost.
+// No rank depends on it: no restart, and there is time for a repair until a node is lost.
 void on(Transition& t, const SpareFoundUnfit& e) {
   Node* node = telling_spare(t, e.job, e.node, e.boot_id);
   if (node == nullptr) return;

@@ -180,7 +180,8 @@ struct Row {
   void (*make)(Transition&, Job&);
 };
 
-// The first that fits is made. What the event said comes before what the stages wait for.
+// The first row that fits is made. The event's own consequences come before the conditions of
+// stages.
 constexpr std::array kTable = {
     Row{"the event ends the job", is_at_its_end, "end it", end},
     Row{"a fault was seen", has_a_fault,

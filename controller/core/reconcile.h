@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows from the rows of a job and from the facts of the present event. The rules of
-// rules.h only record; every conclusion is a row of one table here,
+// The consequences of a job's rows and of the facts of the present event. The rules of rules.h only
+// record; every conclusion is a row of one table here,
 //
 //   situation -> move
 //

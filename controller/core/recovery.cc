@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a fault leads to: a recovery within the restart budget, or the end with a diagnosis.
+// The consequence of a fault: a recovery within the restart budget, or the end with a diagnosis.
 //
 // Three limits. `recovery.max_restarts` within `recovery.window` bounds how often a job may disturb
-// the cluster; kMaxRestartsWithoutProgress bounds how long one step may be retried, because a fault
-// that repeats at the same step is not going to go away. Storage that is away is nobody's fault and
-// costs no restart: `limits.storage` bounds how long it is waited for. All are counted in the job's
-// row, so a restart of the controller does not renew them.
+// the cluster. kMaxRestartsWithoutProgress bounds how long one step may be retried, because a fault
+// that repeats at the same step is permanent. Failing storage costs no restart: `limits.storage`
+// bounds how long the job waits for it. All are counted in the job's row, so a restart of the
+// controller does not renew them.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -163,7 +163,7 @@ bool may_try_again(Transition& t, Job& job, const Fault& fault, FaultKind kind, 
     return wait_for_storage(t, job, fault.cause);
   }
   if (!spend_budget(t, job, kind)) {
-    // The chain behind the end goes on to the fault before this one.
+    // The chain that led to the end goes on to the fault before this one.
     t.note_because(previous, "RestartsExhausted", job,
                    std::to_string(job.restarts) + " restarts before this");
     return false;
@@ -207,8 +207,8 @@ bool has_progressed(const Transition& t, const Job& job) {
 
 void recover_in_order(Transition& t, Job& job, const std::string& reason) {
   const Fault order{reason, "", -1, job.furthest_step, t.seq(), true};
-  // A state that is divided by the number of ranks is divided anew in host memory, if it is there:
-  // on a GPU it ends with the processes.
+  // A state that is divided by the number of ranks is resharded in host memory, if it is there: on
+  // a GPU it ends with the processes.
   job.saves_first = parts_of_state(job) == job.world_size() && !job.in_host_memory;
   set_fault(job, order, false);
   remember_progress(job);
@@ -246,7 +246,7 @@ void judge_fault(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
   if (explains) adopt_cause(t, job, fault);
   if (explains) count_cause_instead(t, job, fault, kind);
   if (has_ended(job.state) || job.stage == PlanStage::kStopWorkers) return;
-  // What was found does not hold any more, or the wait has become longer.
+  // The chosen checkpoint is no longer valid, or the wait has become longer.
   const bool begins_anew = kind == FaultKind::kDamage || (explains && kind == FaultKind::kStorage);
   if (begins_anew) enter_wait_nodes(t, job);
 }
@@ -282,8 +282,8 @@ void close_life(Transition& t, Job& job, Node& node, const std::string& cause) {
   t.note("NodeDown", job, cause, node.key.name);
 }
 
-// A spare is brought back in the background: nobody trains on it. A life that lasted makes the
-// attempts count anew.
+// A spare is brought back in the background: no rank is on it. After a session that lasted, the
+// attempts count from zero again.
 void want_spare_back(Transition& t, Job& job, Node& node, const std::string& cause) {
   if (has_ended(job.state) || job.cancel_requested) return;
   if (node.taken) {
@@ -324,7 +324,7 @@ void judge_loss(Transition& t, Job& job, const Facts::LostNode& lost) {
   const bool again = is_preparing(job) && node.launched_for == job.restarts && !has_spare(t, job);
   // Ranks can only move once the workers everywhere have ended.
   const bool in_vain = node.taken && can_vacate(t, job, node);
-  // How long the patience is takes a look at all nodes.
+  // The length of the patience depends on all nodes.
   const bool early = job.stage == PlanStage::kStopWorkers ||
                      (!in_vain && node.launch_attempts < kLaunchesBeforePolicy);
   const bool patient = early || (!in_vain && node.launch_attempts < launch_patience(t, job));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rule per event. A rule decides whether the event fits, and records what it says: in rows, and
-// as Facts where something is to follow. What follows is reconcile()'s.
+// One rule per event. A rule decides whether the event fits, and records it: in rows, and as Facts
+// if it has consequences. reconcile() decides the consequences.
 #pragma once
 
 #include "controller/core/transition.h"

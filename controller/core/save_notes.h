@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the history tells of saves that fail, for want of room or of storage (ControllerNoted):
-// `hpctl chaos` looks for these words.
+// The history's words for saves that fail for lack of space or of storage (ControllerNoted): `hpctl
+// chaos` looks for these words.
 #pragma once
 
 namespace hpctl::core {

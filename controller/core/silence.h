@@ -1,59 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether a silent node is lost. Silence alone says little: an agent on a busy machine is late, and
-// where training goes on that hurts nobody. So it is judged together with what the others see of
-// the job, and with whether the node's holder can be reached directly:
+// while training goes on that does no harm. So silence is judged together with the other nodes'
+// reports about the job, and with a direct probe of the node's holder:
 //
 //   training                                   holder probed    silent for             verdict
 //   no rank moved for > heartbeat_timeout,     answered         > 3 heartbeat_timeout  lost
 //     or this node has none                    otherwise        > heartbeat_timeout    lost
 //   goes on: ranks elsewhere move              -                any                    nothing
-//   stands still, ranks elsewhere wait in a    no answer        >= 6 beats             lost
+//   stopped, ranks elsewhere wait in a         no answer        >= 6 beats             lost
 //     collective; or a recovery has stopped it
-//   peers say that a connection broke, and     no answer, or    >= 6 beats             lost
-//     nobody's death explains it               not possible
-//   a command's next step is overdue: those    no answer        as long, too           lost
-//     who told the last ones tell none
+//   peers report a broken connection that      no answer, or    >= 6 beats             lost
+//     no death explains                        not possible
+//   a command's next step is overdue: the      no answer        as long, too           lost
+//     reporters of the last ones report none
 //   does not visibly go on                     refused          >= 3 beats             lost
 //
-// A step takes every rank. So while any rank of the job moves, all nodes with ranks train, whoever
-// of them is heard: the controller's network is not the training's. That proves nothing of a node
-// without ranks, of a command, or once a recovery has stopped the ranks: there the silence alone is
-// compared with heartbeat_timeout. Of a node that trained on for heartbeat_timeout after it was
-// last heard it is known that only that network is away: that its holder does not answer is no news
-// then, and a moment in which the others wait for it, as there are in any training, no reason.
+// A step takes every rank. So while any rank of the job moves, all nodes with ranks train, even
+// silent ones: the controller's network is not the training's. This proves nothing for a node
+// without ranks, for a command, or once a recovery has stopped the ranks; there only the silence is
+// compared with heartbeat_timeout. If a node kept training for heartbeat_timeout after its last
+// heartbeat, only the control network is down. A failed probe then proves nothing, and neither does
+// a moment in which the others wait for the node, as in any training.
 //
-// Whether the stream of the node's agent is open makes no difference. Only a node of which this
-// process of the controller has heard nothing yet is not judged here: what it has is not known, and
-// the core has a deadline for it (limits.register). But for one: the node on which the controller
-// ran that this one succeeds. There something listened that no longer answers; that it is silenced
-// with its machine is likely, and its peers' standstill is as good a proof as of any other node.
+// It makes no difference whether the stream of the node's agent is open. A node that has never
+// reported to this process of the controller is not judged here: its state is unknown, and the core
+// has a deadline for it (limits.register). The one exception is the node of the former controller.
+// Its listener no longer answers, so its machine is probably down, and if its peers wait, that
+// proves as much as for any other node.
 //
-// Silence is counted in beats that were due. Of a job of many nodes most beat seldom while training
-// visibly goes on (beats.h), and of these no silence is short enough to say anything but by
-// heartbeat_timeout. When training does not visibly go on they are asked to beat; from there on
-// their silence counts, and shorter: an agent that is asked answers at once, so
+// Silence is counted in heartbeats that were due. In a job of many nodes most have a longer
+// interval while training visibly goes on (beats.h), and only heartbeat_timeout is long enough to
+// judge their silence. When training does not visibly go on, they are asked for heartbeats. From
+// there on their silence counts, with shorter limits, because an agent answers such a request at
+// once:
 //
 //   probed                     after 1 beat of silence, instead of 3, and before it is sure that
-//                              training stands still: it was asked because it seemed to
+//                              training has stopped: the request came because it seemed to
 //   lost, no answer            after 4, instead of 6
 //   lost, refused              after 1, instead of 3: a refusal needs no patience
-//   lost, not possible         after 6: there the silence is all that there is
+//   lost, not possible         after 6: there only the silence counts
 //
-// From 3 beats on the holder of a node is probed whose training does not visibly go on. A probe
-// that is refused is proof (the machine answers, and nobody holds the node), one that is answered
-// proves the opposite: the machine is up, and a holder replaces an agent that hangs. Such a node
-// gets no processor, and being launched anew would not give it one; it has three times
-// heartbeat_timeout.
+// From 3 beats on, the holder of a node is probed if training does not visibly go on. A refused
+// probe is proof: the machine answers, and the node has no holder. An answered probe proves the
+// opposite: the machine is up, and a holder replaces an agent that hangs. Such a node gets no CPU
+// time, and another launch would not give it any; it has three times heartbeat_timeout.
 //
-// A command shows no collectives: there the timeouts, a refusal and what its peers' exits say
-// count, and its steps where it tells them. That ranks wait for the node is known of these only
-// when a step is overdue: by three times the longest of the last pauses between two, and 2 s. The
-// silence has to last as long, so a machine that pauses for less is not lost, nor one that only the
-// controller does not reach: there the steps of the others go on. Somebody has to be heard who told
-// the newest steps with the silent node: where rank 0 alone tells any, and is silent itself,
-// nothing is known. A save or an evaluation is a pause like any other; a rare one can look like a
-// standstill, and then a machine that cannot be reached meanwhile is lost, sooner than by
-// heartbeat_timeout.
+// A command shows no collectives. There the timeouts, a refusal and its peers' exits count, and its
+// steps if it reports them. Only an overdue step shows that ranks wait for the node: overdue by
+// three times the longest of the last pauses between two steps, and 2 s. The silence has to last as
+// long. So a machine that pauses for less is not lost, nor one that only the controller does not
+// reach, since the others' steps go on. Another node must report that also reported the newest
+// steps: if only rank 0 reports steps, and is silent itself, nothing is known. A save or an
+// evaluation is a pause like any other. A rare one can look like a hang, and then an unreachable
+// machine is lost sooner than by heartbeat_timeout.
 #pragma once
 
 #include <cstddef>
@@ -67,7 +66,7 @@ namespace hpctl::core {
 
 inline constexpr int64_t kProbeAfterMs = 3 * kBeatMs;  // of silence
 inline constexpr int64_t kSilentMs = 6 * kBeatMs;
-// Of a node that was asked to beat.
+// For a node that was asked for heartbeats.
 inline constexpr int64_t kProbeAskedAfterMs = kBeatMs;
 inline constexpr int64_t kSilentAskedMs = 4 * kBeatMs;
 // No rank elsewhere moved for so long: it is more than the gap between two beats.
@@ -110,8 +109,8 @@ struct SilentNode {
   bool peers_wait =
       false;  // of kSeen: each of these ranks waits in a collective, and there are any
   bool is_command = false;  // of kSeen: it tells steps, and shows no collectives
-  // Of a command: the longest of the last pauses between two steps; 0 = it is not known, or nobody
-  // is heard who told them lately.
+  // For a command: the longest of the last pauses between two steps; 0 = unknown, or no node
+  // reports that reported them lately.
   int64_t longest_pause_ms = 0;
   // Since a rank of the running generation last moved, on whatever node; kNeverMs: nothing runs, or
   // this node has no rank of it. Less than its silence: it trained after it was last heard.
@@ -134,7 +133,7 @@ int64_t overdue_after_ms(int64_t longest_pause_ms);
 
 SilenceVerdict judge_silence(const SilentNode& node);
 
-// What the job's row says of its training: kStopped or kUnseen, and peers_broke.
+// The training state from the job's row: kStopped or kUnseen, and peers_broke.
 SilentNode seen_in(const Job& job);
 
 }  // namespace hpctl::core

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is done about nodes that hold the others up (straggler.h): they are told of, and, where
-// recovery.straggler is evict, left for a spare as one is that the scheduler drains. A job is worth
-// more than its speed: a node is left only where a spare lasts, another restart is affordable, and
-// not more than kMostEvictions were left lately. Who was left stays quarantined for as long as one
-// of whose workers too many faults were.
+// The reaction to stragglers (straggler.h): they are reported, and, if recovery.straggler is evict,
+// left for a spare, like a node that the scheduler drains. A job is worth more than its speed: a
+// node is left only if a spare lasts, another restart is affordable, and not more than
+// kMostEvictions were left lately. Such a node stays quarantined for as long as one with too many
+// faults of its workers.
 #include <algorithm>
 
 #include "controller/core/plan.h"

@@ -39,7 +39,7 @@ std::string find_damaged_number(const Job& job) {
   return "";
 }
 
-// Every rank has a slot; those of the present world form blocks with a node each.
+// Every rank has a slot; the slots of the present world form blocks with a node each.
 std::string find_damaged_slot(const State& state, const Job& job) {
   std::set<std::string> bound;
   std::string group_node;

@@ -15,8 +15,8 @@ namespace {
 
 constexpr size_t kMiddle = kRoundSteps / 2;
 constexpr size_t kQuarter = kRoundSteps / 4;  // of the steps are shorter, or as many longer
-// Of medians of so many steps that are normally distributed: their median distance from the usual
-// one, by that of a long step.
+// For medians of this many normally distributed steps: their median distance from the usual one, by
+// the distance of a long step.
 constexpr double kSpreadOfSteps = 0.7;
 constexpr double kMsPerNs = 1e-6;
 
@@ -44,7 +44,7 @@ std::string ranks_named(const std::vector<int32_t>& ranks) {
 
 }  // namespace
 
-// What the ranks took, of those that have told enough.
+// The times of the ranks that have reported enough steps.
 struct StragglerWatch::Round {
   struct Pace {
     int32_t rank = 0;

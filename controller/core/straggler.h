@@ -1,35 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a node is persistently slower than the others, from how long each rank's own part of a
-// step took: the passes, without the waiting for collectives. A step takes every rank, so all wait
-// for the slowest in every step, and their own times tell who that is.
+// Whether a node is persistently slower than the others, from the duration of each rank's own part
+// of a step: the passes, without the waiting for collectives. A step takes every rank, so all wait
+// for the slowest in every step, and their own times show which one it is.
 //
-// Ranks are compared in rounds. A round takes kRoundSteps steps of each rank, of those that its
-// agent happened to report, and is compared by medians: a slow step, of whomever, blames nobody.
-// In a round a rank is slow where all of this holds:
+// Ranks are compared in rounds. A round takes kRoundSteps steps of each rank, from its agent's
+// reports, and compares medians: a single slow step blames no rank. In a round a rank is slow if
+// all of this holds:
 //
-//   its median is at least kSlowRatio times the typical one, which is the lower median of all
-//   ranks' medians: half of the ranks may be slow, where these are one node of two
-//   it is further from the typical one than the others are from it: kSlowSpreads times the distance
-//   of a quarter of all below it, who are not slow even where half of the ranks are; and as many
-//   times what the steps of a typical rank differ from each other, by which its own median may be
-//   off. The one tells where all ranks differ, the other where there are few
-//   three quarters of its steps took longer than three quarters of the typical rank's: so not one
-//   long step, or two, make it so
-//   what it takes longer is worth kWorthShare of a step, of the round's shortest, since a step may
-//   be long for other reasons: less does not hold anybody up
+//   - its median is at least kSlowRatio times the typical one, which is the lower median of all
+//     ranks' medians: half of the ranks may be slow, if they are one node of two
+//   - it is further from the typical one than the others are from it: kSlowSpreads times the
+//     distance of a quarter of all below it, which are not slow even if half of the ranks are; and
+//     kSlowSpreads times the differences between the steps of a typical rank, by which its own
+//     median may be off. The first distance decides if all ranks differ, the second if there are
+//     few
+//   - three quarters of its steps took longer than three quarters of the typical rank's, so one or
+//     two long steps are not enough
+//   - its extra time is worth kWorthShare of the round's shortest step, since a step may be long
+//     for other reasons: less does not slow the others down
 //
-// A rank that was slow in kSlowRounds rounds in a row is named with its node: the rank where it is
-// one, otherwise the node. That is over when the node's ranks were all below kOverRatio in as many
+// A rank that was slow in kSlowRounds rounds in a row is named with its node: the rank if it is
+// one, otherwise the node. That ends when the node's ranks were all below kOverRatio in as many
 // rounds in a row; between the two nothing changes.
 //
-// Nobody is named: among fewer than kFewestRanks ranks, where there is no telling what is usual; in
-// the first kWarmUpSteps steps of a generation, in which memory is touched for the first time; and
-// where more than a quarter of the nodes, and more than one, are slow: then the work is uneven, or
-// what they share is slow. At most kMostStragglers are named, the slowest.
+// No rank is named in three cases: among fewer than kFewestRanks ranks, which show no usual time;
+// in the first kWarmUpSteps steps of a generation, in which memory is touched for the first time;
+// and if more than a quarter of the nodes, and more than one, are slow. Then the work is uneven, or
+// a shared part is slow. At most kMostStragglers are named, the slowest.
 //
-// A rank whose agent is not heard of holds up no round for ever: a round ends without it when
-// another rank has told twice as many steps as are needed. No clock: how long a step takes makes a
-// round long or short.
+// A rank without reports does not block a round for ever: a round ends without it when another rank
+// has reported twice as many steps as needed. No clock: the duration of steps makes a round long or
+// short.
 #pragma once
 
 #include <array>
@@ -53,7 +54,7 @@ inline constexpr double kOverRatio = 1.15;
 inline constexpr double kSlowSpreads = 5;
 inline constexpr double kWorthShare = 0.05;
 
-// What a rank last said of a step that it has completed.
+// The last report of a rank about a step that it has completed.
 struct RankStep {
   Rank rank;
   uint64_t step = 0;
@@ -75,9 +76,9 @@ class StragglerWatch {
                  const std::vector<Straggler>& known);
 
   Generation generation() const { return generation_; }
-  // One of them again is no news. Precondition: 0 <= rank < world_size.
+  // A repeated report is ignored. Precondition: 0 <= rank < world_size.
   void add(const RankStep& seen, const std::string& node);
-  // Whether a round is over, which judge() then ends.
+  // Returns whether a round is over, which judge() then ends.
   bool is_round_over() const;
   StragglerNews judge();
 

@@ -36,7 +36,8 @@ void lose_late_nodes(Transition& t, Job& job, ActionKind kind, const std::string
   }
 }
 
-// The command's other ranks are done. One that alone is left is to blame; of several nobody knows.
+// The command's other ranks are done. A single remaining rank is to blame; among several it is
+// unknown.
 void last_ranks_are_late(Transition& t, Job& job) {
   const std::vector<Rank> ranks = unfinished_ranks(t, job);
   const Slot& first = *t.slot(job.id, ranks.front());
@@ -187,8 +188,8 @@ void node_deadline(Transition& t, Job& job, Node& node) {
   }
 }
 
-// What moves proves that the generation's nodes live: of a command nothing is known, and after a
-// fault its ranks are stopped.
+// Movement proves that the generation's nodes live. It is unknown for a command, and after a fault
+// its ranks are stopped.
 bool proves_by_moving(const Job& job) {
   const bool lives = is_training(job) || job.stage == PlanStage::kMeetNodes;
   return job.spec.train && lives && !job.cancel_requested;

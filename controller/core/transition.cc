@@ -39,7 +39,7 @@ void set_member(std::set<Key>& set, const Key& key, bool is_member) {
   }
 }
 
-// What follows from its state, and from whether it has ranks.
+// The consequences of its state, and of whether it has ranks.
 void index_use(Index& index, const Node& row) {
   const bool is_up = row.state == NodeState::kUp;
   set_member(index.not_up, row.key, !is_up);

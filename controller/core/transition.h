@@ -26,7 +26,7 @@ class Transition {
   int64_t now() const { return event_.now_ms; }
   Seq seq() const { return event_.seq; }
 
-  // What the event says about the job besides its rows; reconcile() draws the conclusions.
+  // The event's facts about the job besides its rows; reconcile() draws the conclusions.
   Facts& facts(JobId id) { return facts_[id]; }
   void forget_facts(JobId id) { facts_.erase(id); }
   // Jobs with changed rows or new facts, in order: those to reconcile.
@@ -56,7 +56,7 @@ class Transition {
   void set_slot(Slot& row, SlotState state, Generation generation, uint64_t pid, int32_t exit_code,
                 int32_t signal);
   void set_unaccounted(Slot& row, bool unaccounted);
-  // Of a life of the node it is bound to. set_slot() forgets them.
+  // The boot id names the session of the node that the rank is bound to. set_slot() forgets them.
   void set_seals(Slot& row, const ArenaSeals& seals, const std::string& boot_id);
   // Moves the rank to another node; "" = out of the world. Its process, if any, is forgotten, and
   // what its arena has is not.

@@ -44,8 +44,8 @@ constexpr bool has_ended(JobState s) {
          s == JobState::kTimeout;
 }
 
-// Where the preparation of the next generation stands. Each stage waits for named things only, and
-// has a deadline of its own.
+// The stage of the preparation of the next generation. Each stage waits for named things only, and
+// has a separate deadline.
 enum class PlanStage {
   kNone,              // no generation is being prepared
   kStopWorkers,       // waiting until every node has no worker of an older generation
@@ -58,7 +58,7 @@ enum class PlanStage {
 };
 const char* to_string(PlanStage stage);
 
-// What is done while a loss lasts (lost_time.h), once the fault is known.
+// The activity during a loss (lost_time.h), once the fault is known.
 enum class LossPart { kDecide, kWait, kRestart, kRepeat };
 
 // Why a recovery began; the newest few are kept for the diagnosis of a job that fails.
@@ -83,7 +83,7 @@ struct DamageClaim {
   FileFault part;          // without a file: an older worker, whose words name it
 };
 
-// What the scheduler of a job can do besides starting agents, and how long things take there.
+// The abilities of a job's scheduler besides starting agents, and the durations there.
 struct Backend {
   bool requeues = false;           // RequeueJob
   bool replaces = false;           // ReplaceNode
@@ -91,8 +91,8 @@ struct Backend {
   Limits limits = local_limits();  // where the job says nothing else
 };
 
-// What the job's bad steps (common/base/bad_step.h) came to, as far as this controller heard; a
-// decision that a fault made necessary again counts again.
+// The effects of the job's bad steps (common/base/bad_step.h), as far as this controller received
+// them; if a fault makes a decision necessary again, it counts again.
 struct BadStepRecord {
   Generation generation;    // of the newest
   uint64_t number = 0;      // of the newest
@@ -127,7 +127,7 @@ struct Pruning {
   int64_t verified_wall_ms = 0;  // when a checkpoint was last read again and found sound; 0 = never
 };
 
-// Training went back to `step`: what `generation` had saved behind it is undone.
+// Training went back to `step`: saves of `generation` after it are undone.
 struct UndoneSteps {
   Generation generation;  // 0 = nothing is undone
   uint64_t step = 0;
@@ -194,7 +194,7 @@ struct Job {
   int64_t submitted_wall_ms = 0;     // labels
   int64_t ended_wall_ms = 0;
   int64_t running_since_ms = 0;  // when it last became RUNNING; 0 = never
-  // Of the time that faults cost (lost_time.h).
+  // The time that faults cost (lost_time.h).
   int64_t recovering_since_ms = 0;  // 0 = nothing is to be made good
   uint64_t regain_step = 0;         // that makes it good
   int64_t stepped_ms = 0;           // when the newest step was completed; 0 = not known
@@ -210,8 +210,8 @@ struct Job {
   int64_t storage_errors_directory = 0;  // attempts at a generation that ended for the directory
   int64_t storage_errors_worker = 0;     // likewise, for a worker that could not read
   DamageClaim claim;                     // until a second reader has answered
-  // Exits of workers that could not read, by the name of the errno that they reported: those of a
-  // file system in trouble, "other", and "unknown" where none was reported.
+  // Exits of workers that could not read, by the name of the reported errno: errors of a broken
+  // file system, "other", and "unknown" if none was reported.
   std::map<std::string, int64_t> storage_exits;
   Mirror mirror;
 
@@ -221,7 +221,7 @@ struct Job {
 
 // It trains, and has checkpoint.mirror.
 bool has_mirror(const Job& job);
-// What people are told: "STOPPING" while a job that is to end waits for its workers to end.
+// The state for users: "STOPPING" while a job that is to end waits for its workers to end.
 const char* shown_state(const Job& job);
 // With what is not made good yet.
 int64_t lost_ms(const Job& job, int64_t now_ms);
@@ -276,7 +276,7 @@ struct Node {
   int64_t false_claims = 0;             // of damage that nobody else found; likewise
   std::string replaced_instance;        // instance id whose replacement or reboot was asked for
   int64_t rebooted_wall_ms = 0;         // when its newest reboot was asked for; 0 = never
-  // Somebody's request to replace or reboot the node stands since then; 0 = none does.
+  // Since when there is a request to replace or reboot the node; 0 = there is none.
   int64_t recovery_wall_ms = 0;
   // Something besides our patience says that the node is broken: it fell silent, its holder ended,
   // it could not be launched. Until it is up again.
@@ -305,7 +305,7 @@ enum class SlotState { kPending, kRunning, kExited };
 const char* to_string(SlotState state);
 std::string signal_name(int32_t signal);  // "SIGKILL"; "signal 77" for those without a name here
 
-// Slot::exit_code of a worker that ended with its node, without a report of its own.
+// Slot::exit_code of a worker that ended with its node, without a report.
 inline constexpr int32_t kEndedUnreported = -1;
 
 struct SlotKey {
@@ -323,8 +323,8 @@ struct Slot {
   int32_t exit_code = 0;
   int32_t signal = 0;
   bool unaccounted = false;  // its agent no longer has it and has not reported its exit yet
-  // What its arena, which outlives it, has, and the life of the node in whose memory that is: the
-  // rank may be bound elsewhere by now. Until a process fills it.
+  // The seals of its arena, which outlives it, and the session of the node that holds this memory:
+  // the rank may be bound elsewhere by now. Until a process fills it.
   ArenaSeals seals;
   std::string arena_boot_id;
 };
@@ -337,7 +337,7 @@ struct LaunchNode {
   JobId job;
   std::string node;
 };
-// What checkpoint.dir answered, before the mirror is searched.
+// The answer of checkpoint.dir, before the mirror is searched.
 struct FirstPlace {
   bool away = false;  // it could not be read
   std::string checkpoint;
@@ -412,9 +412,9 @@ struct RequeueJob {
   std::vector<QuarantinedNode> quarantined = {};  // for the job's next life
   int64_t attempt = 1;  // of as many requeues in a row that excluded the same nodes
 };
-// The operator of the cluster (HyperPod) puts another instance in the node's place, or reboots it.
-// Precondition: the node is still that instance, has not booted since `since_wall_ms`, and nobody
-// has asked yet. Acknowledged by NodeReplacementRequested or ActionFailed.
+// The operator of the cluster (HyperPod) replaces the node's instance, or reboots it. Precondition:
+// the node is still that instance, has not booted since `since_wall_ms`, and there is no request
+// yet. Acknowledged by NodeReplacementRequested or ActionFailed.
 struct ReplaceNode {
   JobId job;
   std::string node;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports about workers. Each names rank, generation and pid, so that repetitions and stragglers of
-// an older generation are told apart from news.
+// Reports about workers. Each names rank, generation and pid, which distinguishes new reports from
+// repetitions and from late ones of an older generation.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -146,7 +146,7 @@ void on(Transition& t, const WorkersStarted& e) {
     t.set_slot(*slot, SlotState::kRunning, generation, worker.pid, 0, 0);
     if (worker.origin == WorkerOrigin::kStandby) stepped_in.push_back(worker.rank);
   }
-  // Of a command every node has them.
+  // With a command, every node has them.
   if (job.spec.train && !stepped_in.empty()) {
     t.note_because(e.action.seq, "StandbySteppedIn", job, stepped_in_text(e.node, stepped_in),
                    e.node);
@@ -162,8 +162,8 @@ void on(Transition& t, const WorkersStarted& e) {
 
 namespace {
 
-// A node's word on where its ranks stood is of use from the one that is blamed; where nobody is,
-// from that of rank 0.
+// A node's report of the places of its ranks is useful from the blamed node; without blame, from
+// the node of rank 0.
 bool is_telling(Transition& t, const Job& job, const std::string& node) {
   if (job.recent_faults.empty() || !job.recent_faults.back().hang) return false;
   const std::string& blamed = job.recent_faults.back().node;

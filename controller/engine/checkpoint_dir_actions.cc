@@ -24,9 +24,8 @@ core::ActionFailed failed(ActionId id, JobId job, const Error& error) {
   return {id, job, "", error.message, permanent};
 }
 
-// A checkpoint under another's name is none of the lineage, and that of a newer release cannot be
-// judged here. A manifest that is damaged is left to the workers: they are the first reader of
-// two.
+// A checkpoint under another's name is not in the lineage, and one of a newer release cannot be
+// judged here. A damaged manifest is left to the workers: they are the first reader of two.
 Outcome check_identity(const std::string& directory, const CheckpointRef& name) {
   const std::string path = directory + "/" + name.name() + "/manifest.json";
   HP_TRY_ASSIGN(const std::string text, read_file(path, kMaxManifestBytes));
@@ -49,7 +48,7 @@ Result<std::string> confirm(const std::string& directory, const core::DamageClai
                         claim.what, claim.part);
 }
 
-// What has gone away as a whole shows no damage of a part.
+// A missing directory shows no damage of a part.
 Outcome check_still_there(const std::string& directory, Generation newest) {
   if (newest == Generation{}) return Ok{};
   const std::string record = directory + "/generations/" + to_string(newest) + ".json";

@@ -17,9 +17,10 @@ namespace hpctl {
 core::EventBody find_checkpoint(ActionId id, const core::FindCheckpoint& action,
                                 const JobSpec& spec, uint64_t committed_step = 0);
 
-// GenerationRecorded when the record is durable and the generation's rendezvous directory is there,
-// also when an earlier attempt of ours (identical but for its time) created the record;
-// GenerationTaken when it is another's. Rendezvous directories of older generations are removed.
+// GenerationRecorded when the record is durable and the generation's rendezvous directory exists,
+// also when an earlier attempt of ours (identical except its time) created the record;
+// GenerationTaken when it is another controller's. Rendezvous directories of older generations are
+// removed.
 core::EventBody record_generation(ActionId id, const core::RecordGeneration& action,
                                   const GenerationRecord& record, const std::string& directory,
                                   const HomePaths& paths);

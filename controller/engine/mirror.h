@@ -16,14 +16,14 @@ std::optional<core::EventBody> mirror_checkpoint(ActionId id, const core::Mirror
                                                  const JobSpec& spec,
                                                  const std::function<bool()>& goes_on);
 
-// CheckpointChosen with the path of the newest valid checkpoint in the mirror, or ActionFailed.
-// The lineage is that of checkpoint.dir, or the mirror's own if that is away.
+// CheckpointChosen with the path of the newest valid checkpoint in the mirror, or ActionFailed. The
+// lineage comes from checkpoint.dir, or from the mirror if checkpoint.dir cannot be read.
 core::EventBody find_in_mirror(ActionId id, const core::FindCheckpoint& action,
                                const JobSpec& spec);
 
-// Gives checkpoint.dir the records back that only the mirror has: of a generation that was recorded
-// while it was away, or of all if it was emptied. kStorage: nothing proves that the directory is
-// the one that was mirrored.
+// Gives checkpoint.dir the records back that only the mirror has: a generation that was recorded
+// while checkpoint.dir could not be reached, or all if it was emptied. kStorage: nothing proves
+// that the directory is the one that was mirrored.
 Outcome restore_lineage(const CheckpointSpec& checkpoint, Generation newest);
 
 }  // namespace hpctl

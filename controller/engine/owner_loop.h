@@ -3,9 +3,9 @@
 //
 // It takes a batch of events from a bounded queue, steps the core for each, writes one transaction,
 // and only then lets anything be seen: actions performed, reports acknowledged, RPCs answered,
-// watchers woken. So whatever a client or an agent has been told is on disk, and a crash at any
-// instruction loses at most what nobody was told. A failed commit ends the process: going on with
-// a state that is not stored would be a lie.
+// watchers woken. So everything that a client or an agent has received is on disk, and a crash at
+// any instruction loses only state that has not been sent. A failed commit ends the process: it
+// must not continue with state that is not stored.
 //
 // Time: now_ms() = the last stored now + monotonic time since start; it never falls, also over
 // restarts. When a turn comes later than half a heartbeat timeout after it was due, the loop (or
@@ -32,7 +32,7 @@ namespace hpctl {
 // Exit code after a commit that failed: of this process, not of any job.
 inline constexpr int kExitStoreFailed = 4;
 
-// What one transaction brought; valid during the call that gets it.
+// The result of one transaction; valid during the call that gets it.
 struct Committed {
   const core::State& state;
   const core::Dirty& dirty;
@@ -41,7 +41,7 @@ struct Committed {
   size_t events;
 };
 
-// What the loop drives. Every call comes from the owner thread.
+// The effects of the loop. Every call comes from the owner thread.
 class OwnerEffects {
  public:
   virtual ~OwnerEffects() = default;
@@ -123,7 +123,7 @@ class OwnerLoop {
   const int64_t base_ms_;
   const int64_t started_ms_;
 
-  // Of the batch in hand; owner thread only.
+  // For the current batch; owner thread only.
   core::Dirty dirty_;
   std::vector<StoredEntry> entries_;
   std::vector<core::Action> actions_;

@@ -30,7 +30,7 @@ CREATE TABLE events(id INTEGER PRIMARY KEY, seq INTEGER NOT NULL, wall_ms INTEGE
 CREATE INDEX events_of_job ON events(job, id);
 )";
 
-// Of the rank's row of slots.
+// The first rank of the rank's row of slots.
 core::SlotKey first_in_row(const core::SlotKey& key) {
   return {key.job, Rank{key.rank.value / kSlotsPerRow * kSlotsPerRow}};
 }
@@ -193,7 +193,7 @@ Outcome Store::read_rows(const char* sql, const Decode& decode, const Put& put) 
   }
 }
 
-// All or nothing: where it ends before the commit, the next owner begins anew.
+// All or nothing: if it ends before the commit, the next owner starts it again.
 Outcome Store::upgrade() {
   std::map<core::SlotKey, core::Slot> slots;
   std::set<core::SlotKey> keys;

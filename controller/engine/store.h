@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The controller's rows in SQLite on a local disk (WAL, synchronous=FULL): what a commit returned
-// for survives the machine. One transaction per batch of events writes their log entries, the rows
-// they changed and the outbox; the rows are the codec's JSON, a row per key, so that the cost is
-// proportional to what changed.
+// The controller's rows in SQLite on a local disk (WAL, synchronous=FULL): a returned commit
+// survives the machine. One transaction per batch of events writes their log entries, the rows they
+// changed and the outbox. The rows are the codec's JSON, a row per key, so the cost is proportional
+// to the number of changed rows.
 //
 //   meta    last_seq, now_ms, last_local_job
 //   jobs    job -> row          nodes  (job, name) -> row
@@ -12,8 +12,8 @@
 // The ranks of a node change together, so their slots are one row. A database of version 1, which
 // had a row for each, becomes one of version 2 when its owner opens it.
 //
-// Of each job the newest kEventsKeptPerJob log entries are kept (and all of them in the status
-// files). A failed call leaves the database as the last commit left it; the caller must then stop.
+// The store keeps the newest kEventsKeptPerJob log entries of each job (the status files keep all).
+// A failed call leaves the database as the last commit left it; the caller must then stop.
 #pragma once
 
 #include <cstdint>

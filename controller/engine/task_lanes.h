@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads for what may block without end: files on a shared file system that is gone, programs
-// that are started. A task belongs to a lane, say a directory; the tasks of one lane run one after
-// the other, those of different lanes side by side. So what hangs keeps one thread and what waits
-// in its own lane, and nobody else.
+// Threads for tasks that may block without end: files on a shared file system that is down, child
+// programs. A task belongs to a lane, for example a directory; the tasks of one lane run one after
+// the other, the tasks of different lanes side by side. So a task that hangs blocks one thread and
+// its own lane, and no other lane.
 //
-// A thread that hangs in the kernel cannot be ended, and is never detached, for it would go on with
-// what its owner has destroyed. So stop() waits for a while and then names the lanes that hang; who
-// gets such names leaves the process by leave_with_hung_lanes(), which ends those threads too.
+// A thread that hangs in the kernel cannot be ended, and is never detached, because it would use
+// objects that its owner has destroyed. So stop() waits for a while and then names the lanes that
+// hang; a caller that gets such names leaves the process by leave_with_hung_lanes(), which ends
+// those threads too.
 #pragma once
 
 #include <chrono>

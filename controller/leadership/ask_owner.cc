@@ -98,7 +98,7 @@ OwnerAnswer ask_job_directory(const JobIdentity& owner) {
   return alive("it has no verdict in " + owner.job_dir);
 }
 
-// A record of an older release tells no more than number and name.
+// A record of an older release has only number and name.
 OwnerAnswer ask_by_number(const JobIdentity& owner, const std::string& checkpoint_dir,
                           const HomePaths& home) {
   const std::string job_dir = home.job(JobId{owner.job});

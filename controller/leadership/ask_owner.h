@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the owner of a checkpoint directory lives (common/base/directory_owner.h). No clock and
-// no heartbeat decide that: it is asked where it is known.
+// Whether the owner of a checkpoint directory is alive (common/base/directory_owner.h). No clock
+// and no heartbeat decide that; the source that knows is asked.
 //
 //   a local job                       the database of its home, whether or not a controller runs
 //   a Slurm job                       its final verdict, if it has one; otherwise slurmctld
@@ -19,7 +19,7 @@
 
 namespace hpctl {
 
-// How this job is known in its checkpoint directory.
+// This job's identity in its checkpoint directory.
 struct LocalJob {
   std::string uuid;
   std::string name;

@@ -57,7 +57,7 @@ Outcome ask_for_controller(const ControllerOptions& options) {
   return Ok{};
 }
 
-// Whether every node has ended, or nobody is left to say so.
+// Whether every node has ended, or no controller is left to report it.
 bool nodes_have_ended(const ControllerOptions& options) {
   const auto found = connect_job(options.job_dir);
   if (!found.ok()) return true;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// In a batch script, the place of a job's controller that the cluster controller runs. Slurm knows
-// a job by its batch script: what ends it, where signals go, whose exit status is the job's. So
-// somebody stays there who asks for the controller, passes the end on in both directions, and takes
-// no part in what goes on between.
+// The proxy in a batch script for a job's controller under the cluster controller. Slurm knows a
+// job by its batch script: the script's end, its signals and its exit status are the job's. So this
+// process stays there, requests the controller, passes the end on in both directions, and takes no
+// other part.
 #pragma once
 
 #include <optional>
@@ -12,8 +12,8 @@
 
 namespace hpctl {
 
-// How long no controller may answer before the job is taken to have none: longer than its agents
-// live without one.
+// The time without an answer of a controller after which the job counts as having none: longer than
+// its agents live without one.
 inline constexpr int kSilenceMs = 90'000;
 
 // The exit code, as the job's controller has it (job_mode.h); kExitFault after such a silence, so

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What differs between the controller of a home (home_mode.h: many jobs on one machine) and that of
-// one job of a cluster (job_mode.h). Controller calls; each call says on which thread.
+// The differences between the controller of a home (home_mode.h: many jobs on one machine) and the
+// controller of one job on a cluster (job_mode.h). Controller makes the calls; each names its
+// thread.
 #pragma once
 
 #include <memory>
@@ -28,7 +29,7 @@ class ControllerMode {
   struct Access {
     std::string listen;    // "IP:PORT", port 0 = any free one; "" = not at all
     TlsIdentity identity;  // by which callers know us there
-    // Of which the tokens are made that callers show there (common/base/role_token.h).
+    // The secrets of the tokens that callers show there (common/base/role_token.h).
     std::vector<std::string> secrets;
     uid_t owner = 0;            // whose jobs they are for
     bool older_agents = false;  // agents that have no tokens of their own may come
@@ -45,14 +46,14 @@ class ControllerMode {
   virtual std::unique_ptr<Scheduler> make_scheduler(Scheduler::Post post) = 0;
   // Calls to `address` are accepted and wait. kAlreadyExists: another controller is the one.
   virtual Outcome claim(const std::string& /*address*/) { return Ok{}; }
-  // What happens first where there are no rows of a job.
+  // The first event without rows of a job.
   virtual std::optional<core::EventBody> first_event() { return std::nullopt; }
 
   // Whom this one succeeds, where that one ran on another node of the job.
   virtual std::optional<FormerController> former_controller() const { return std::nullopt; }
 
   virtual std::string node() const = 0;  // this machine's name, for people
-  // Who the job is in its checkpoint directory. Not on the owner thread; may block.
+  // The job's identity in its checkpoint directory. Not on the owner thread; may block.
   virtual JobIdentity identify(const core::Job& job) const = 0;
   virtual HomePaths users_home() const = 0;  // HPCTL_HOME
   virtual bool accepts_jobs() const = 0;     // from clients; also: the job's spec is ours to write
@@ -60,15 +61,15 @@ class ControllerMode {
   virtual void refused(const std::string& /*reason*/) {}
   // Not on the owner thread. False: another controller has taken over, nothing may be decided.
   virtual bool may_record() { return true; }
-  // Another controller has taken over; nothing may be told or done any more. Any thread; looks on a
-  // shared file system.
+  // Another controller has taken over; this one must not send or do anything any more. Any thread;
+  // looks on a shared file system.
   virtual bool is_superseded() { return false; }
-  // Whether that has been found out before. Any thread.
+  // Returns whether that is already known. Any thread.
   virtual bool stands_back() const { return false; }
-  // Whether a job's end is more than its rows.
+  // Returns whether a job's end is more than its rows.
   virtual bool has_last_word() const { return false; }
-  // After the commit and before any node is told to end; may come again. Not on the owner thread;
-  // may block, and then the nodes wait.
+  // After the commit and before any node is ordered to end; may come again. Not on the owner
+  // thread; may block, and then the nodes wait.
   virtual void job_ended(const core::Job&, const JobView&) {}
   // Owner thread; may come again.
   virtual void nodes_ended(JobId) {}

@@ -7,7 +7,7 @@
 namespace hpctl {
 namespace {
 
-// Storage that does not answer, and an owner that cannot be asked, may answer the next attempt.
+// Silent storage, and a silent owner, may answer the next attempt.
 core::ActionFailed failed(ActionId action, JobId job, const Error& error) {
   const bool permanent =
       error.code == ErrorCode::kFailedPrecondition || error.code == ErrorCode::kDataLoss;

@@ -20,7 +20,7 @@ struct ClaimOutcome {
 // taken it. Not on the owner thread; may block on files and on Slurm.
 ClaimOutcome claim_for(ActionId action, const core::Job& job, const ControllerMode& mode);
 
-// Likewise for the mirror, which has an owner of its own. No failure is permanent: the job trains
+// The same for the mirror, which has a separate owner. No failure is permanent: the job trains
 // without its mirror.
 ClaimOutcome claim_mirror(ActionId action, const core::Job& job, const ControllerMode& mode);
 

@@ -223,7 +223,7 @@ Outcome JobMode::claim(const std::string& address) {
     return Error{ErrorCode::kAlreadyExists,
                  "another controller became number " + std::to_string(record_.epoch)};
   }
-  // What the one before us was about to write comes too late from here on, or is there.
+  // A late write of the former controller cannot come after this, or is already there.
   HP_TRY(remove_unfinished(paths_.job_status(job_)));
   HP_TRY(remove_unfinished(verdict_path(paths_.home())));
   HP_TRY(remove_unfinished(scrape_targets_path(paths_.home())));
@@ -277,7 +277,7 @@ JobIdentity JobMode::identify(const core::Job& job) const {
                       of_slurm ? cluster_of(paths_.home()) : "");
 }
 
-// Of the job's directory, HPCTL_HOME/jobs/submit-KEY.
+// The home of the job's directory, HPCTL_HOME/jobs/submit-KEY.
 HomePaths JobMode::users_home() const { return HomePaths(parent_of(parent_of(paths_.home()))); }
 
 void JobMode::refused(const std::string& reason) {

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The controller of one job of a cluster: `hpcontroller --job-dir DIR --job N`, started by the
+// The controller of one job on a cluster: `hpcontroller --job-dir DIR --job N`, started by the
 // batch script, or by a surviving agent as the successor of one that does not answer.
 //
-// Which process is the controller is decided by the job's directory: each start claims the next
-// epoch K (common/base/endpoint.h) after it listens and before it decides anything, and who finds a
-// higher K than its own stands back. The rows on this node's disk are of use only to the holder of
-// the newest epoch when it is started again; any other start is built from the job's document, the
-// lineage and what the agents report, and numbers its events after core::seq_before_epoch(K),
-// because agents know actions by these numbers.
+// The job's directory decides which process is the controller: each start claims the next epoch K
+// (common/base/endpoint.h) after it listens and before it decides anything, and a controller that
+// finds a higher K than its own yields. The rows on this node's disk are of use only to the holder
+// of the newest epoch after a restart. Any other start is built from the job's document, the
+// lineage and the agents' reports, and numbers its events after core::seq_before_epoch(K), because
+// agents know actions by these numbers.
 //
-// The verdict is the last word on the job. It and the record are fenced
-// (common/base/fenced_file.h): who has been succeeded does not write them any more, and who follows
-// finds what was written. That rests on a file system that shows a directory as it is; where
-// listings are cached it may be wrong for as long, and a controller that finds the job ended by
-// another ends with it.
+// The verdict is final. It and the record are fenced (common/base/fenced_file.h): a controller with
+// a successor does not write them any more, and a successor finds the written ones. That requires a
+// file system that shows a directory as it is. With cached listings it may be wrong for as long,
+// and a controller that finds the job ended by another ends with it.
 #pragma once
 
 #include <atomic>

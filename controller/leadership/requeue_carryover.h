@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a life of a Slurm job finds of the one before its requeue: the newest record may be older
-// than what that one found out, and Slurm may have given a node that was to be excluded
-// (docs/decisions/0903). And what every controller finds of those before it: what the job's life
-// came to so far, by the status file, which the newest of them wrote last.
+// The state that a session of a Slurm job takes over from the one before its requeue: the newest
+// record may be older than that session's findings, and Slurm may have allocated a node that was to
+// be excluded (docs/decisions/0903). Also the state that every controller takes over from earlier
+// ones: the job's totals so far, from the status file, which the newest of them wrote last.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@
 
 namespace hpctl {
 
-// Empty in the first life, and once a generation of this life is on record: then it has been dealt
-// with. What cannot be read is logged and left out.
+// Empty in the first session, and once a generation of this session is on record: then it has been
+// handled. Unreadable parts are logged and left out.
 core::RequeueCarryover read_former_life(const std::string& job_dir, JobId job,
                                         uint64_t restart_count,
                                         const std::vector<GenerationRecord>& lineage);

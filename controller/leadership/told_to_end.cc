@@ -8,7 +8,7 @@ namespace hpctl {
 namespace {
 
 constexpr int64_t kQuestionMs = 3'000;  // of the 30 s that Slurm leaves by default
-// Slurm may warn a minute earlier than it was asked to, and the signal takes some time.
+// Slurm may warn a minute earlier than requested, and the signal takes some time.
 constexpr int64_t kEarlyMs = 90'000;
 
 }  // namespace

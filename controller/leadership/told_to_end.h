@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slurm ends the processes of a job with SIGTERM for whatever reason: the warning before the time
-// limit, a requeue, scancel, preemption. What follows differs, so Slurm is asked.
+// Slurm ends the processes of a job with SIGTERM for any reason: the warning before the time limit,
+// a requeue, scancel, preemption. The right reaction differs, so Slurm is asked for the reason.
 #pragma once
 
 #include <string>

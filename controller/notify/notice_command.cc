@@ -24,7 +24,7 @@ Sent not_sent(const std::string& trouble) { return {false, false, trouble}; }
 
 Sent run_notice_command(const std::vector<std::string>& argv, const std::string& json,
                         const std::string& log_path, std::chrono::milliseconds patience) {
-  // A file and not a pipe: a program that does not read it holds nobody up.
+  // A file and not a pipe: a program that does not read it blocks nothing.
   const auto input = make_memory_file("notice", json);
   if (!input.ok()) return not_sent(input.error().message);
   const UniqueFd log(::open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));

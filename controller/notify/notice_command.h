@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the program of notify.command once: JSON on its standard input, what it writes appended to a
-// file, in a session of its own, which gets SIGKILL when it takes too long. Blocks at most that
-// long; any thread.
+// Runs the program of notify.command once: JSON on its standard input, its output appended to a
+// file, in a separate session, which gets SIGKILL when it takes too long. Blocks at most that long;
+// any thread.
 #pragma once
 
 #include <chrono>
@@ -12,8 +12,8 @@
 
 namespace hpctl {
 
-// A program that exits with anything but 0 has not taken it, and is not run again for it: nobody
-// knows what it did.
+// A program that exits with anything but 0 has not taken it, and is not run again for it: its
+// effects are unknown.
 Sent run_notice_command(const std::vector<std::string>& argv, const std::string& json,
                         const std::string& log_path, std::chrono::milliseconds patience);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends notifications, on threads of its own: nobody who posts one waits for anything. Each webhook
-// and each command of a job has a lane (engine/task_lanes.h), so that one that hangs keeps no other
-// from being sent while there are threads. Bounded: so many wait in a lane, the oldest is dropped
-// for another; an attempt has a deadline, and a few follow it, with pauses, where a later one may
-// succeed. What was not sent then is said once in the log and to `complain`, until one is sent
-// again. At the end what waits is sent as far as there is time.
+// Sends notifications, on separate threads: posting one never waits. Each webhook and each command
+// of a job has a lane (engine/task_lanes.h), so a hung one does not block the others while there
+// are threads. Bounded: a lane has a limit, and drops the oldest for another. An attempt has a
+// deadline, and a few follow it, with pauses, if a later one may succeed. An unsent notification is
+// reported once in the log and to `complain`, until one is sent again. At the end, waiting
+// notifications are sent as far as there is time.
 #pragma once
 
 #include <atomic>

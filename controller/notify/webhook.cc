@@ -27,7 +27,7 @@ size_t discard(char*, size_t size, size_t count, void* total) {
   return read <= kMostAnswer ? size * count : 0;
 }
 
-// Where another distribution than that of the build has them.
+// The place of the certificates on another distribution than the build's.
 const char* certificates() {
   for (const char* path :
        {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"}) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One POST to a webhook, by libcurl: https with the certificates of the system, or http; no
-// redirects, and what is answered is not read beyond its status. Proxies are those of the
-// environment (https_proxy, no_proxy). Blocks at most as long as it may; any thread.
+// redirects, and only the status of the answer is read. Proxies come from the environment
+// (https_proxy, no_proxy). Blocks at most as long as it may; any thread.
 #pragma once
 
 #include <chrono>

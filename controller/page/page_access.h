@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may look at the status page. `hpctl open` asks over a call that is authenticated and gets a
-// code; whoever brings the code first, within kCodeMs, gets a session, which the browser keeps as a
-// cookie. Codes count once. Both are 128 random bits, are kept in memory only, and are bounded in
-// number: of one uid the oldest gives way, so that nobody ends the sessions of others by asking for
-// many; and where very many uids ask, the oldest of all. Any thread.
+// Access to the status page. `hpctl open` asks over an authenticated call and gets a code. The
+// first visitor with the code, within kCodeMs, gets a session, which the browser keeps as a cookie.
+// Codes work once. Both are 128 random bits, are kept in memory only, and are bounded in number:
+// the oldest of a uid gives way, so a user with many requests cannot end the sessions of others;
+// and if very many uids ask, the oldest of all. Any thread.
 #pragma once
 
 #include <cstdint>

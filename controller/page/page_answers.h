@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the status page asks for, as JSON: the jobs that a uid may see, and of one job its state,
-// nodes, ranks, plots, events and the chain of causes. The values are those of `hpctl status`,
-// `events`, `why` and `goodput`; lists of nodes and ranks are arrays without names, because a job
-// may have very many (docs/status-page.md has the fields).
+// The data of the status page, as JSON: the jobs that a uid may see, and for one job its state,
+// nodes, ranks, plots, events and the chain of causes. The values are the same as in `hpctl
+// status`, `events`, `why` and `goodput`; lists of nodes and ranks are arrays without names,
+// because a job may have very many (docs/status-page.md has the fields).
 //
 // Any thread but the owner's, for which it waits at most kPatience; that thread only takes the
-// picture, the JSON is made by who asks. Errors: kNotFound (or a job
-// that the uid may not see), kInvalidArgument, kUnavailable.
+// snapshot, and the caller makes the JSON. Errors: kNotFound (or a job that the uid may not see),
+// kInvalidArgument, kUnavailable.
 #pragma once
 
 #include <chrono>

@@ -22,7 +22,7 @@ nlohmann::json number_or_null(double value);
 nlohmann::json page_job_row(const JobSummary& summary, const std::vector<Finding>& found);
 // [name, ms, what] of each part.
 nlohmann::json page_time_rows(const TimeAccount& account);
-// [score, whether that makes a lemon of it, why]; nullptr = nothing is said against it
+// [score, whether that makes it a lemon, why]; nullptr = no evidence against it
 nlohmann::json page_lemon_row(const LemonScore* score);
 
 }  // namespace hpctl

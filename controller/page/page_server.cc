@@ -124,8 +124,8 @@ Result<std::unique_ptr<PageServer>> PageServer::open(const std::string& address,
                                             nullptr};
   mg_callbacks callbacks{};
   callbacks.begin_request = &PageServer::on_request;
-  // What civetweb has to say of strangers' requests is not for our log; what we do wrong, our
-  // error.
+  // civetweb's messages about strangers' requests do not belong in our log; our own mistakes are
+  // our errors.
   callbacks.log_message = [](const mg_connection*, const char*) { return 1; };
   server->context_ = mg_start(&callbacks, server.get(), const_cast<const char**>(options.data()));
   std::array<mg_server_port, 1> ports{};
@@ -154,7 +154,7 @@ std::string PageServer::cookie_name() const { return "hpctl_" + std::to_string(p
 bool PageServer::has_our_host(mg_connection* connection) const {
   const char* header = mg_get_header(connection, "Host");
   if (header == nullptr) return false;
-  // The port may be that of ssh's forwarding, or left out.
+  // The port may be ssh's forwarding port, or be left out.
   const auto parsed = HostPort::parse(header);
   const std::string host = parsed.ok() ? parsed->host : header;
   return host == "localhost" || host == "127.0.0.1" || host == "[::1]" || host == host_;

@@ -29,7 +29,7 @@ namespace hpctl {
 
 class PageServer {
  public:
-  // Of the JSON requests, on a thread of the server's. `query` as text of a parameter, "" = absent.
+  // A JSON request, on a thread of the server. `query` as text of a parameter, "" = absent.
   struct Request {
     std::string path;  // "/api/jobs", ...
     std::string id;

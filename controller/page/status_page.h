@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The status page of a controller, of a home's, a job's or a cluster's: sessions and the server,
-// which listens from the first link on. What is shown is made by who owns it. Any thread.
+// which listens from the first link on. Its owner makes the content. Any thread.
 #pragma once
 
 #include <memory>

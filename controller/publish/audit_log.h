@@ -5,9 +5,8 @@
 // datagram to /dev/log (under $HPCTL_SYSROOT), where journald or syslogd listens, facility
 // authpriv.
 //
-// The file may be on a shared file system that hangs, so a thread of its own writes it; the
-// datagram leaves at once, and is not waited for. What could not be written is counted in the log
-// itself.
+// The file may be on a shared file system that hangs, so a separate thread writes it; the datagram
+// leaves at once, without waiting. The log itself counts lines that could not be written.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is found of each job (common/watch/job_watch.h), for /metrics: alerts are of what the status
-// page, `hpctl watch` and notifications tell. Made anew at every scrape from the newest look, so
-// that a series ends when the finding is over. JobWatch bounds them: one of a kind about the job,
-// and of kinds about nodes kMostNodesTold.
+// The findings of each job (common/watch/job_watch.h), for /metrics, so that alerts agree with the
+// status page, `hpctl watch` and notifications. Made at every scrape from the newest look, so a
+// series ends when the finding is over. JobWatch bounds them: one of a kind about the job, and
+// kMostNodesTold of kinds about nodes.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ class FindingMetrics {
   std::map<uint64_t, std::vector<Finding>> jobs_;
 };
 
-// The labels by which a finding is told, besides those of its job.
+// The labels of a finding, besides those of its job.
 MetricLabels with_finding(MetricLabels job, const Finding& finding);
 
 }  // namespace hpctl

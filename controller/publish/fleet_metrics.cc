@@ -22,7 +22,7 @@ void add_state(MetricFamilies& out, const MetricLabels& labels, const JobSummary
             with(labels, "state", job.state), static_cast<double>(job.ended_wall_ms) / 1000);
 }
 
-// What it came to, also when it has ended.
+// Its totals, also when it has ended.
 void add_account(MetricFamilies& out, const MetricLabels& labels, const JobSummary& job) {
   out.gauge("hpctl_cluster_job_step", "Last completed step", labels, static_cast<double>(job.step));
   if (job.total_steps > 0) {
@@ -42,7 +42,7 @@ void add_account(MetricFamilies& out, const MetricLabels& labels, const JobSumma
   }
 }
 
-// What it has, as long as it goes on; of its nodes as many as `room` allows.
+// Its parts, as long as it goes on; as many of its nodes as `room` allows.
 void add_parts(MetricFamilies& out, const MetricLabels& labels, const JobSummary& job,
                size_t& room) {
   if (job.tokens_per_second > 0) {

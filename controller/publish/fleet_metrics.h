@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every job of a cluster controller, for its /metrics: one scrape target for all of them
-// (docs/metrics.md). Names begin with hpctl_cluster_job_, so that they count nothing twice where
-// the jobs' own controllers are scraped as well. Made anew at every scrape from the newest
-// summaries, so that a series ends when its job is not among them any more; those of nodes with the
-// job.
+// (docs/metrics.md). Names begin with hpctl_cluster_job_, so they count nothing twice if the jobs'
+// own controllers are scraped as well. Made at every scrape from the newest summaries, so a series
+// ends when its job is no longer among them; series of nodes end with the job.
 #pragma once
 
 #include <mutex>
@@ -38,10 +37,10 @@ class FleetMetrics {
   // before the first call there are no series.
   void show(std::vector<FleetJob> jobs);
 
-  // Any thread. What is said against machines, highest first, of at most kMaxFleetLemons.
+  // Any thread. Evidence against machines, highest first, at most kMaxFleetLemons.
   void show_lemons(std::vector<LemonScore> scores);
 
-  // Any thread. What is found of the jobs, of at most kMaxFleetFindings, critical ones first.
+  // Any thread. Findings of the jobs, at most kMaxFleetFindings, critical ones first.
   void show_findings(std::vector<Finding> findings);
 
   // Any thread.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages over HTTPS, for who only reads (Prometheus, curl): GET, one request a connection. It exists
+// Pages over HTTPS, for readers (Prometheus, curl): GET, one request a connection. It exists
 // because civetweb, which serves them without TLS, opens libssl by itself, under a name that only
-// machines with OpenSSL's development files have, and as Debian builds it not with OpenSSL 3.
+// machines with OpenSSL's development files have, and, in Debian's build, not with OpenSSL 3.
 //
-// One thread waits for all connections. Whoever connects is a stranger: kMostConnections at a time,
-// the others wait in the kernel; one that has not asked after kAskMs, with its handshake, or has
-// not read its answer after kReadMs, is closed; a request has at most kMostRequestBytes. The
-// certificate is the one that is served at the moment of the handshake. No session outlives its
-// connection, so nobody is let in by a certificate that counts no more.
+// One thread waits for all connections. Every client is a stranger: kMostConnections at a time, the
+// others wait in the kernel. A connection is closed if it has not sent its request after kAskMs,
+// handshake included, or has not read its answer after kReadMs; a request has at most
+// kMostRequestBytes. The certificate is the one served at the moment of the handshake. No session
+// outlives its connection, so an expired certificate admits no client.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ class HttpsServer {
   static constexpr int kReadMs = 10'000;
   static constexpr size_t kMostRequestBytes = 8U << 10;
 
-  // What is at a path ("/metrics"), as Prometheus's text; nullopt = there is no such page. On the
-  // server's thread.
+  // The content of a path ("/metrics"), as Prometheus's text; nullopt = there is no such page. On
+  // the server's thread.
   using Answer = std::function<std::optional<std::string>(const std::string& path)>;
 
   // `address` "IP:PORT", port 0 = any free one. kUnavailable where it cannot be listened on.

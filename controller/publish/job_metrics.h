@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a job has beyond plain numbers, for /metrics (docs/metrics.md): its nodes with those who
-// stand by there, its end, and restarts, which count on where another controller has begun. Made
-// anew at every scrape from the newest picture of each job, so that a series ends with the node or
-// the job it is of.
+// The metrics of a job beyond plain numbers, for /metrics (docs/metrics.md): its nodes with their
+// standbys, its end, and restarts, which count on under another controller. Made at every scrape
+// from the newest snapshot of each job, so a series ends with its node or job.
 #pragma once
 
 #include <cstdint>

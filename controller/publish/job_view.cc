@@ -32,7 +32,7 @@ WorkerView make_worker_view(const core::Slot& slot, const JobProgress& progress)
   return view;
 }
 
-// Of the present life of the node, where there is something to tell.
+// For the present session of the node, if there are any.
 std::optional<StandbyView> make_standby_view(const core::Job& job, core::NodeRole role,
                                              const core::Node& node, const JobProgress& progress) {
   const auto told = progress.standbys.find(node.key.name);

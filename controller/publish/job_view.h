@@ -21,7 +21,7 @@ JobView make_job_view(const core::State& state, JobId job, const JobProgress& pr
 // Adds what a controller that follows must know to go on with the totals.
 void note_totals(JobView& view, const core::State& state, const JobProgress& progress,
                  int64_t now_ms, int64_t wall_ms);
-// Adds those of its nodes that jobs before it speak against, by what is known of machines.
+// Adds the evidence of earlier jobs against its nodes, from the known scores of machines.
 void note_lemons(JobView& view, const std::vector<LemonScore>& scores);
 NodeView make_node_view(const core::State& state, const core::Node& node,
                         const JobProgress& progress);

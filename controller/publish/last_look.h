@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is still to see how a job ended before its controller is gone: the metrics of a controller
-// end with it, and a scrape comes every few seconds (decision 1606). It stays until the last state
-// was scraped, where somebody scrapes, and until the cluster controller has asked for it, where
-// there is one; kLongestMs at most.
+// Readers that must still see the end of a job before its controller is gone: the metrics of a
+// controller end with it, and a scrape comes every few seconds (decision 1606). It stays until the
+// last state was scraped, if there are scrapes, and until the cluster controller has asked for it,
+// if there is one; kLongestMs at most.
 //
-// Any thread, but wait(): that of the process's end.
+// Any thread, except wait(), which belongs to the thread that ends the process.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ namespace hpctl {
 
 class LastLook {
  public:
-  // Who has not scraped for so long does not scrape.
+  // After this time without a scrape there is no scraper.
   static constexpr int64_t kRegularMs = 60'000;
   static constexpr int64_t kLongestMs = 15'000;
-  // An answer that has begun is given so long: the server tells nobody when it is out.
+  // The time for an answer that has begun: the server does not report when it has been sent.
   static constexpr int64_t kAnswerMs = 250;
 
   enum class Readers {
@@ -37,7 +37,7 @@ class LastLook {
   // Until these have seen it, or `interrupt` is readable. At once where nothing was shown().
   void wait(int interrupt, Readers readers);
 
-  // 0 = there is nothing to wait for. Pure but for the clock.
+  // 0 = there is nothing to wait for. Pure except the clock.
   int64_t left_ms(Readers readers) const;
 
  private:

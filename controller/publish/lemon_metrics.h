@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lemon scores of the nodes of live jobs (common/base/node_record.h), for /metrics. Made anew at
-// every scrape from the newest picture of each job, so that a series ends with the job, or when
-// nothing speaks against the node any more.
+// Lemon scores of the nodes of live jobs (common/base/node_record.h), for /metrics. Made at every
+// scrape from the newest snapshot of each job, so a series ends with the job, or when there is no
+// evidence against the node any more.
 #pragma once
 
 #include <cstdint>

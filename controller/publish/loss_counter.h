@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a job has lost, told to the metrics once: each recovery, how long its fault was not known,
-// and faults by kind and node. Of one job; not for several threads at once.
+// The losses of a job, counted once for the metrics: each recovery, the time until its fault was
+// detected, and faults by kind and node. For one job; not for several threads at once.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace hpctl {
 
 class LossCounter {
  public:
-  // What was before is no news: it happened under another controller, or another process of it.
+  // Earlier losses do not count: they happened under another controller, or another process of it.
   void recall(const core::Job& job);
   // The job's row after a commit. A fault counts when it is over: until then its cause may be found
   // to be another.

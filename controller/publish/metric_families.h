@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Series that are made anew at every scrape, written straight as Prometheus' text: of a job with
-// thousands of ranks there are tens of thousands, and an object for each of them, with a copy of
-// its labels, costs more than all else that a controller does. One thread at a time.
+// Series that are made at every scrape, written straight as Prometheus' text: a job with thousands
+// of ranks has tens of thousands, and an object for each of them, with a copy of its labels, costs
+// more than all else that a controller does. One thread at a time.
 //
 // Format: https://prometheus.io/docs/instrumenting/exposition_formats (0.0.4). All series of a
-// metric stand together, so each metric's lines are collected apart.
+// metric must be adjacent, so each metric's lines are collected apart.
 #pragma once
 
 #include <cstdint>
@@ -34,11 +34,11 @@ MetricLabels with(MetricLabels labels, const char* name, std::string_view value)
 
 class MetricFamilies {
  public:
-  // `name` and `help` live as long as this; the first help of a name counts. What is not a finite
-  // number is left out.
+  // `name` and `help` live as long as this; the first help of a name counts. Numbers that are not
+  // finite are left out.
   void gauge(const char* name, const char* help, const MetricLabels& labels, double value);
   void counter(const char* name, const char* help, const MetricLabels& labels, uint64_t value);
-  // Of each metric its lines, with help and type before them; by name.
+  // The lines of each metric, after its help and type; by name.
   std::vector<std::string> take();
 
  private:

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// /metrics (Prometheus text) and /healthz, only where an address was configured. Names begin with
+// /metrics (Prometheus text) and /healthz, only if an address was configured. Names begin with
 // hpctl_; units are in the name.
 //
-// Best effort: no job waits for them. Where the port is taken, by another job's controller on this
-// node say, any free one does, and the file of scrape_targets.h says which. Whoever connects is a
-// stranger (metrics_server.h). With a certificate to show they are served by HTTPS
-// (https_server.h), and in no other way.
+// Best effort: no job waits for them. If the port is taken, for example by another job's controller
+// on this node, any free one is used, and the file of scrape_targets.h names it. Every client is a
+// stranger (metrics_server.h). With a certificate, they are served by HTTPS (https_server.h), and
+// in no other way.
 #pragma once
 
 #include <cstdint>
@@ -44,15 +44,15 @@ class Metrics {
   // HOST:PORT with the port that was taken.
   std::string address() const { return bound_.text(); }
   uint16_t port() const { return bound_.port; }
-  // Why that is not what was asked for; "" = it is.
+  // Why the address is not the requested one; "" = it is.
   const std::string& moved() const { return moved_; }
 
   // Owner thread.
   void transaction(double seconds, size_t events);
   void job(const JobView& view);
-  // Of jobs of the trainer.
+  // For jobs of the trainer.
   void train(const JobView& view, JobProgress progress, const core::BadStepRecord& bad_step);
-  // Of the job's nodes, by what this home knows.
+  // For the job's nodes, from the data of this home.
   void lemons(const JobView& view, const std::vector<LemonScore>& scores);
   // All that is found of the job now.
   void findings(const JobView& view, const std::vector<Finding>& found);
@@ -62,9 +62,9 @@ class Metrics {
   // One that has been recovered from, or ended the job.
   void fault(uint64_t job, const std::string& name, const core::Fault& fault);
   void controller(size_t agents, size_t outbox);
-  // Of a cluster controller, any thread: jobs, and those whose controller serves now.
+  // For a cluster controller, any thread: jobs, and those whose controller serves now.
   void cluster(size_t jobs, size_t serving);
-  // Likewise: until when its certificate and that of its authority count, in Unix seconds.
+  // For a cluster controller: the expiry of its certificate and of its authority, in Unix seconds.
   void certificates(int64_t leaf_ends_s, int64_t authority_ends_s);
   // Likewise: what each of these does.
   void fleet(std::vector<FleetJob> jobs);

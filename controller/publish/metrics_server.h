@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metrics over HTTP (civetweb), for whoever asks: GET PATH, answered with text that is made at
-// every request. Answers leave in pieces, so that no second copy of them is made, and uncompressed:
-// to compress some megabytes takes longer than to send them.
+// Metrics over HTTP (civetweb), for any client: GET PATH, answered with text that is made at every
+// request. Answers leave in pieces, so there is no second copy of them, and uncompressed:
+// compressing some megabytes takes longer than sending them.
 //
-// A connection that does not ask in kMetricsRequestMs is closed; kMetricsThreads of them at once do
+// A connection without a request in kMetricsRequestMs is closed; kMetricsThreads of them at once do
 // not keep others waiting for longer than that.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the jobs of a home say against machines (common/base/node_record.h), as a controller has it:
-// its own jobs' blame goes there, and the scores of all come back. Files are on a shared disk, so
-// they are read and written by a thread of their own; what is not written is said once and dropped.
+// The evidence of a home's jobs against machines (common/base/node_record.h), for one controller:
+// its own jobs' blame goes there, and the scores of all come back. Files are on a shared disk, so a
+// separate thread reads and writes them; a failed write is reported once and dropped.
 #pragma once
 
 #include <functional>
@@ -27,9 +27,8 @@ class NodeHistory {
   NodeHistory(const NodeHistory&) = delete;
   NodeHistory& operator=(const NodeHistory&) = delete;
 
-  // What all users' jobs say, by the cluster controller, as of now: those of its scores that are
-  // higher than ours are shown and count in their place. They fade as ours do. Before the first
-  // use.
+  // The evidence of all users' jobs, from the cluster controller, as of now. Its scores that are
+  // higher than ours are shown and replace ours. They fade as ours do. Before the first use.
   void add_fleet(std::vector<LemonScore> scores);
   // Reads all; blocks as the file system does. Before the first use.
   void load();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which refusals are written down one by one: of each origin the first kAtOnce, then one each
-// kEveryMs. The others are counted, and the counts told. So whoever floods a controller with calls
-// can neither fill its log nor push out of it what others did. Pure; for one thread at a time.
+// Limits the refusals that are recorded one by one: the first kAtOnce of each origin, then one each
+// kEveryMs. The others are counted, and the counts recorded. So a caller that floods a controller
+// with calls can neither fill its log nor push other users' records out of it. Pure; for one thread
+// at a time.
 #pragma once
 
 #include <algorithm>

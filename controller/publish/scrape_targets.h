@@ -16,10 +16,10 @@
 
 namespace hpctl {
 
-// `directory`: HPCTL_HOME, the directory of a job that has a controller of its own, or the state of
-// the cluster controller. The file is in it, but of HPCTL_HOME/jobs/JOB in HPCTL_HOME, with the
-// job's number in its name: file_sd refuses a pattern in a directory's name, and it sees at once
-// what changes in a directory that it watches.
+// `directory`: HPCTL_HOME, the directory of a job that has its own controller, or the state of the
+// cluster controller. The file is in it. For HPCTL_HOME/jobs/JOB it is in HPCTL_HOME, with the
+// job's number in its name: file_sd refuses a pattern in a directory's name, and it sees changes at
+// once in a directory that it watches.
 std::string scrape_targets_path(const std::string& directory);
 
 struct ScrapeTarget {
@@ -34,13 +34,13 @@ void publish_scrape_targets(
     const std::string& path, const std::string& document,
     const IsOurs& is_ours = [] { return true; });
 
-// Of a job that has ended: there will be nothing to scrape any more. Likewise best effort.
+// For a job that has ended: there will be nothing to scrape any more. Best effort, too.
 void remove_scrape_targets(const std::string& path);
 
-// Those of other jobs in the home of the job with that directory whose controllers had no time for
-// that: the job has had its verdict for a minute, or has no directory any more, or its controller
-// has not moved its beat (common/base/controller_beat.h) for a day. Looks at kSweptTargets of them.
-// Likewise best effort.
+// Removes files of other jobs in the home of the job with that directory whose controllers had no
+// time to do so: the job has had its verdict for a minute, or has no directory any more, or its
+// controller has not moved its beat (common/base/controller_beat.h) for a day. Looks at
+// kSweptTargets of them. Best effort, too.
 inline constexpr size_t kSweptTargets = 1'000;
 void sweep_scrape_targets(const std::string& job_dir);
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps the status files (status_files.h) up to date from threads of its own, because they may be
-// on slow or shared disks: a lane (engine/task_lanes.h) for each directory, so that one that hangs
-// keeps nobody else's files from being written. Best effort: what cannot be written is said once
-// per job in the log and dropped. Of a status only the newest waits; events wait in order, at most
-// kStatusFileBacklog per directory. What a controller has to say that was succeeded is dropped: its
-// files are the successor's.
+// Keeps the status files (status_files.h) up to date from separate threads, because they may be on
+// slow or shared disks: a lane (engine/task_lanes.h) for each directory, so a hung one does not
+// block the files of other jobs. Best effort: a failed write is reported once per job in the log
+// and dropped. Only the newest status waits; events wait in order, at most kStatusFileBacklog per
+// directory. Data of a controller with a successor are dropped: its files are the successor's.
 #pragma once
 
 #include <map>

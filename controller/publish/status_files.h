@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people and tools see of a job, and its copy on disk: `hpctl status|events|why` answer from
-// these files when no controller runs, with the same fields as when one does (design §13).
+// The view of a job for people and tools, and its copy on disk: `hpctl status|events|why` answer
+// from these files when no controller runs, with the same fields as when one does (design §13).
 //
 //   HOME/jobs/J/status.json    one JobView, replaced atomically
 //   HOME/jobs/J/events.jsonl   one EventView per line, appended; also CHECKPOINT_DIR/events.jsonl
@@ -49,7 +49,7 @@ struct NodeView {
   // The scheduler's, of a node that it drains or cannot use; why its agent is still awaited; why it
   // is quarantined; "" = none.
   std::string note = {};
-  // Absent where none are wanted or there, or the node's agent has not told.
+  // Absent if none are wanted or present, or if the node's agent has not reported.
   std::optional<StandbyView> standbys = {};
 };
 
@@ -71,7 +71,7 @@ struct StragglerView {
   std::string evidence;
 };
 
-// What a job has had of storage that failed, under former controllers too.
+// Storage failures of a job, under former controllers too.
 struct StorageView {
   int64_t waited_ms = 0;         // without training, the present wait with it
   int64_t errors_directory = 0;  // attempts at a generation that ended for the checkpoint directory

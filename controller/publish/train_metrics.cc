@@ -15,7 +15,7 @@ double share(uint64_t part, uint64_t whole) {
   return static_cast<double>(part) / static_cast<double>(whole);
 }
 
-// Of the whole job, as rank 0 knows it.
+// For the whole job, from rank 0.
 void add_job(MetricFamilies& out, const Labels& job, const RankReport& rank,
              const StepFigures& figures) {
   out.gauge("hpctl_train_gradient_norm", "Global norm before clipping", job, rank.grad_norm);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the trainer measures, for /metrics (docs/metrics.md). Made anew at every scrape from the
-// newest picture of each job, so that a series ends with the rank, the node or the job it is of.
+// The trainer's measurements, for /metrics (docs/metrics.md). Made at every scrape from the newest
+// snapshot of each job, so a series ends with its rank, node or job.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backend that starts nothing (`--scheduler none`): agents come by themselves, brought by
-// whoever started this job; a node whose agent does not come in time is lost, and waited for again.
+// The backend that starts nothing (`--scheduler none`): the starter of the job brings the agents,
+// which register by themselves. A node whose agent does not come in time is lost, and awaited
+// again.
 #pragma once
 
 #include "controller/schedulers/scheduler.h"

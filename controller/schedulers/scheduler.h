@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where nodes come from: what the controller asks of the backend that starts agents, and what the
-// backend tells of its own accord. One implementation per backend; the core knows none of them.
+// The source of nodes: the controller's requests to the backend that starts agents, and the
+// backend's own reports. One implementation per backend; the core knows none of them.
 #pragma once
 
 #include <cstdint>

@@ -78,8 +78,8 @@ void StepController::begin(int64_t now_ms) {
   spec.command = {"program"};  // each shim knows its own
   spec.checkpoint.dir = "/";   // unused: a step's programs load what they saved
   spec.recovery.max_restarts = settings_.max_restarts;
-  // Of tasks whose end differs Slurm does not think ill either (srun --wait says otherwise): only
-  // who sets a limit wants that they are ended.
+  // Slurm also accepts tasks that end at different times (srun --wait sets a limit): only a user
+  // with a limit wants them ended.
   const bool is_set = settings_.hang_timeout_ms > 0;
   spec.recovery.hang_timeout_ms = is_set ? settings_.hang_timeout_ms : kNoHangTimeoutMs;
   spec.recovery.grace_ms = kStopGraceMs;
@@ -231,7 +231,7 @@ void StepController::learn_steps(int64_t now_ms) {
   if (const auto news = progress_.news(job_id_)) feed(*news, now_ms);
 }
 
-// What is heard of nobody proves nothing: a step that is suspended, with or without its controller.
+// Silence of all tasks proves nothing: a step that is suspended, with or without its controller.
 void StepController::look_for_hangs(int64_t now_ms) {
   if (told_ms_ == 0 || now_ms < look_at_ms_) return;
   look_at_ms_ = now_ms + kHangLookMs;
@@ -303,7 +303,8 @@ std::string StepController::late_text() const {
          " after the last of the others exited with code 0 (HPCTL_HANG_TIMEOUT)";
 }
 
-// Not before the former generation's tasks have stopped: a cause may be told after its consequence.
+// Not before the former generation's tasks have stopped: a cause may be reported after its
+// consequence.
 void StepController::tell_restart() {
   told_restarts_ = job().restarts;
   const std::string who = tasks_.size() == 1
@@ -332,8 +333,8 @@ void StepController::tell_end() {
   }
 }
 
-// Of a step that was never started again there is nothing to tell; and where no steps are known it
-// is not known what was lost.
+// A step that was never restarted has nothing to report; and without known steps the loss is
+// unknown.
 void StepController::tell_goodput() {
   const core::Job& now = job();
   if (now.restarts == 0 || !core::shows_steps(now)) return;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The shell around the core for one Slurm step: tasks in, orders out.
 //
-// Every task of the step is, to the core, a node with one worker, so that uneven tasks per node
-// need no rule of their own. Slurm starts a task's shim once: a second LaunchNode fails for good.
-// Nothing is stored, because nothing outlives srun, whose child this is; a generation record is
-// therefore durable at once. Decisions are the core's; what is decided here is when supervision
-// begins (every task has said Hello) and when it ends without a verdict (Slurm ends the step, or a
-// task is missing).
+// Every task of the step is, to the core, a node with one worker, so uneven tasks per node need no
+// special rule. Slurm starts a task's shim once: a second LaunchNode fails for good. Nothing is
+// stored, because nothing outlives srun, whose child this is; a generation record is therefore
+// durable at once. The core makes the decisions. This class decides only when supervision begins
+// (every task has sent Hello) and when it ends without a verdict (Slurm ends the step, or a task is
+// missing).
 //
-// Tasks whose programs tell their steps (HPCTL_PROGRESS_FILE) are watched for hangs by the same
+// Tasks whose programs report their steps (HPCTL_PROGRESS_FILE) are watched for hangs by the same
 // table and the same rules as a job's ranks (controller/agents/progress.h, controller/core/hang.h).
 //
-// No I/O and no clock: the caller passes the time and carries out what Outlet is told.
+// No I/O and no clock: the caller passes the time and carries out the orders to Outlet.
 #pragma once
 
 #include <cstdint>
@@ -47,10 +47,10 @@ class Outlet {
 inline constexpr int64_t kAssemblyTimeoutMs = 30'000;
 // Between SIGTERM and SIGKILL for programs whose generation is over.
 inline constexpr uint32_t kStopGraceMs = 1'000;
-// How often it is asked whether the step hangs.
+// The interval of checks whether the step hangs.
 inline constexpr int64_t kHangLookMs = 500;
-// After so long without a word of any task that tells its steps, time counts anew: the machine, or
-// the step by its scheduler, was suspended.
+// After this long without a report of any task that reports its steps, time starts again: the
+// machine, or the step by its scheduler, was suspended.
 inline constexpr int64_t kAllSilentMs = 5'000;
 // Then a task that has not ended its program is lost, and the step with it, which cannot have a
 // task started again: a process with much memory takes long to die.

@@ -91,7 +91,7 @@ void StepServer::accept_all() {
   for (int i = 0; i < kAcceptsARound; ++i) {
     UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd.valid()) {
-      // accept() wants a descriptor before it looks whether anybody waits.
+      // accept() needs a descriptor before it looks for a waiting connection.
       if (!is_out_of_descriptors(errno) || !is_readable(listener_.get())) return;
       if (drop_oldest_stranger()) return;
       accept_from_ms_ = clock_.monotonic_ms() + kAcceptPauseMs;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sockets and the loop of a step's controller. srun made the listener and holds the other end
 // of the lifeline; when that closes, srun has gone and so does this process. A connection is a
-// stranger until it has proved that it knows the step's token and said a proper Hello. Strangers
-// are bounded: each in time, all in number, and where there are too many or the process is out of
-// descriptors, the one that has been silent for longest goes. So who speaks at once is heard.
+// stranger until it has proved that it knows the step's token and sent a proper Hello. Strangers
+// are bounded: each in time, all in number. If there are too many, or the process is out of
+// descriptors, the one that has been silent for longest is closed. So a peer that speaks at once
+// gets an answer.
 #pragma once
 
 #include <map>

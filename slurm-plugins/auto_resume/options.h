@@ -15,7 +15,7 @@
 // ../bin beside this library). 0, or -1 when an argument is wrong.
 int hp_register_options(spank_t spank, int ac, char** av);
 
-// What was asked for. Unset: neither option nor variable.
+// The requested mode. Unset: neither option nor variable.
 bool hp_resume_wanted(void);
 // One of the options was on the command line and reached this plugin.
 bool hp_option_given(void);

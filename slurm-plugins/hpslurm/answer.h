@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a call of hpslurm gives back, and how libslurm's errno becomes an error of ours.
+// The result of a call of hpslurm, and the mapping of libslurm's errno to our errors.
 #pragma once
 
 #include <string>

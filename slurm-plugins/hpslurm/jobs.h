@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls about jobs. Arguments and results are those of common/rpc/hpslurm.h; arguments that are not
-// of the expected type make nlohmann throw, which main.cc answers.
+// Calls about jobs. Arguments and results match common/rpc/hpslurm.h; arguments of an unexpected
+// type make nlohmann throw, which main.cc answers.
 #pragma once
 
 #include "slurm-plugins/hpslurm/answer.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slurm's calls need munged, and libslurm repeats them in silence for longer than anybody waits
-// when it does not run: so it is asked for first.
+// Slurm's calls need munged, and without it libslurm repeats them silently for longer than any
+// caller waits. So munged is checked first.
 #pragma once
 
 #include "common/base/result.h"

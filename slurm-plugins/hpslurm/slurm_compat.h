@@ -52,8 +52,8 @@ inline uint32_t job_id_of(const submit_response_msg_t& answer) { return answer.j
 inline uint32_t job_id_of(const slurm_job_info_t& job) { return job.job_id; }
 #endif
 
-// What slurmctld answers to a change of a job whose accounting index it is waiting for; nothing
-// since 24.11, which numbers jobs itself.
+// slurmctld's answer to a change of a job whose accounting index it is waiting for; none since
+// 24.11, which numbers jobs itself.
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(24, 11, 0)
 inline constexpr int kAwaitsAccountingIndex = -1;
 #else

@@ -99,7 +99,7 @@ at::Tensor CausalAttention::by_document(const at::Tensor& q, const at::Tensor& k
   return at::cat(mixed, 1).view({q.size(0), q.size(1), -1});
 }
 
-// Of sequences that are one document each. The G query heads that share a key head are stacked
+// For sequences that are one document each. The G query heads that share a key head are stacked
 // along the rows of one product, so keys and values are not copied per query head.
 at::Tensor CausalAttention::whole(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   Recomputed* recomputed) const {

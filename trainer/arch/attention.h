@@ -5,11 +5,11 @@
 // attends to the last W tokens of its document, its own included.
 // Shapes: B sequences, T tokens each, H = heads, K = kv_heads, G = H / K, h = head dimension.
 //
-// On a CPU by the kernel of trainer/kernels/attention.h. On a GPU as workload.train.gpu.attention
-// says; auto is in bf16 and fp16 by LibTorch's own: that for whole sequences, which knows no
-// window, and where there is one, that for documents that lie one behind the other
-// (packed_attention.h), all documents and windows in one call. None of them stores scores.
-// Otherwise by products of matrices.
+// On a CPU the kernel of trainer/kernels/attention.h computes it. On a GPU
+// workload.train.gpu.attention chooses. auto means LibTorch's own kernels in bf16 and fp16: the
+// kernel for whole sequences, which knows no window, or if present the one for packed documents
+// (packed_attention.h), with all documents and windows in one call. None of them stores scores.
+// Other types use products of matrices.
 #pragma once
 
 #include <cstdint>
@@ -38,9 +38,9 @@ class CausalAttention {
  public:
   using By = AttentionBy;
 
-  // For sequences of `seq_len` tokens; `compute` as in make_model(), `asked` of a GPU. `by`: what
-  // suits the device, unless it is said; products work on each. `packed`: the kernels of kPacked,
-  // unless they are LibTorch's.
+  // For sequences of `seq_len` tokens; `compute` as in make_model(), `asked` for a GPU. `by`: the
+  // device's best choice, unless given; products work on each device. `packed`: the kernels of
+  // kPacked, if not LibTorch's.
   CausalAttention(const ModelSpec& model, int64_t seq_len, at::ScalarType compute,
                   at::Device device = at::kCPU, GpuAttention asked = GpuAttention::kAuto,
                   std::optional<By> by = std::nullopt, const PackedKernels* packed = nullptr);
@@ -51,8 +51,8 @@ class CausalAttention {
 
   By by() const { return by_; }
 
-  // What suits the device, where there are kernels for kPacked or not. What cannot be had of what
-  // was asked was refused before (gpu_attention.h).
+  // The device's best choice, with or without kernels for kPacked. An impossible request was
+  // refused before (gpu_attention.h).
   static By choose(at::ScalarType compute, at::Device device, bool windowed, bool packed,
                    GpuAttention asked = GpuAttention::kAuto);
 

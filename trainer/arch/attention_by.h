@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ways in which a model attends (attention.h). Free of LibTorch, because a checkpoint's
-// environment tells of them, too.
+// The implementations of attention in a model (attention.h). Free of LibTorch, because a
+// checkpoint's environment records them, too.
 #pragma once
 
 #include <array>

@@ -17,8 +17,8 @@ using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// What autograd keeps, in this order. All but the logarithms are of the operands' type; the kernel
-// works on what they are in the wide one, but for bf16 on matrix units.
+// The tensors that autograd keeps, in this order. All but the logarithms have the operands' type;
+// the kernel works on them widened, except for bf16 on matrix units.
 enum Saved { kQueries, kKeys, kValues, kMixed, kLogSums };
 
 AttentionShape shape_of(const variable_list& saved, const AttentionRule& rule) {
@@ -56,7 +56,7 @@ auto with_kernel_type(const Tensor& x, const Work& work) {
   return x.scalar_type() == at::kFloat ? work(float{}) : work(uint16_t{});
 }
 
-// Of a tensor that by_token() returned, or of results and their gradients, [B, T, H * h].
+// For a tensor that by_token() returned, or for results and their gradients, [B, T, H * h].
 template <typename T>
 TokenRows<T> rows_of(const Tensor& x) {
   return {data_of<T>(x), x.is_contiguous() ? x.numel() / (x.size(0) * x.size(1)) : x.stride(1)};

@@ -21,7 +21,7 @@ at::Tensor swiglu(const DeviceKernels& kernels, const at::Tensor& gate, const at
 FusedLoss cross_entropy(const DeviceKernels& kernels, const at::Tensor& logits,
                         const at::Tensor& targets, double z_loss);
 // x: [B, T, heads, h]; cos, sin: [length, 1, h] in fp32, both halves of a row the same; positions:
-// [B, T] int64, or undefined: those of T = length tokens. -> as x
+// [B, T] int64, or undefined: the positions of T = length tokens. -> as x
 at::Tensor rotary(const DeviceKernels& kernels, const at::Tensor& x, const at::Tensor& cos,
                   const at::Tensor& sin, const at::Tensor& positions);
 

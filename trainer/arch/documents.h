@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the documents of a micro-batch lie, when neither attention nor positions may cross their
-// borders (job.yaml's data.mask: documents). Attention then runs document by document, or over all
-// of them in one call that is told the borders (packed_attention.h): either needs no mask for each
-// micro-batch and costs the sum of the squares of their lengths instead of the square of the
-// sequence's (docs/decisions/1203-attention-per-document.md).
+// The documents of a micro-batch, if neither attention nor positions may cross their borders
+// (job.yaml's data.mask: documents). Attention then runs document by document, or over all of them
+// in one call that gets the borders (packed_attention.h). Neither needs a mask for each
+// micro-batch, and both cost the sum of the squares of the documents' lengths instead of the square
+// of the sequence's (docs/decisions/1203-attention-per-document.md).
 #pragma once
 
 #include <cstdint>

@@ -39,7 +39,7 @@ void for_rows(int64_t rows, int64_t width, const Work& work) {
   at::parallel_for(0, rows, std::max<int64_t>(1, kElementsOfThread / width), work);
 }
 
-// What passes through memory: bf16 as it is, and else what is computed with.
+// The type that passes through memory: bf16 unchanged, otherwise the type of computation.
 Tensor in_memory(const Tensor& x) { return x.scalar_type() == at::kBFloat16 ? x : widened(x); }
 
 // One value of S, as the kernel sees it.
@@ -80,7 +80,7 @@ Normed norm_rows(const Tensor& x, const Tensor& narrow_weight, double eps,
 }
 
 // Gradients of x and of the weight, of the type of x; `saved` are x, the weight and the inverse
-// roots. `other` is added to that of x where it is defined.
+// roots. `other`, if defined, is added to the gradient of x.
 variable_list norm_gradients(const variable_list& saved, const Tensor& y_gradient,
                              const Tensor& other = {}) {
   const at::ScalarType type = saved[0].scalar_type();

@@ -15,7 +15,7 @@ Error refused(const TrainSpec& train, const std::string& why) {
               " is not to be had: " + why + "; leave it auto, or say products"};
 }
 
-// Of a sequence as the job has them. One key head with its queries stands for all.
+// For one of the job's sequences. One key head with its queries represents all.
 void attend_once(const TrainSpec& train, at::ScalarType compute, at::Device device,
                  AttendByOneKernel* attend) {
   const ModelSpec& model = train.model;
@@ -28,8 +28,8 @@ void attend_once(const TrainSpec& train, at::ScalarType compute, at::Device devi
   compat::backward(out, at::zeros_like(out));
 }
 
-// FlashAttention takes heads of 256 at most. What LibTorch takes for wider ones may have no
-// backward pass in a fixed order: it throws then.
+// FlashAttention takes heads of 256 at most. LibTorch's kernel for wider ones may have no backward
+// pass in a fixed order: it throws then.
 bool has_wide_heads_in_order(const TrainSpec& train) {
   constexpr int64_t kWidestOfFlash = 256;
   return train.gpu.attention == GpuAttention::kAuto && train.gpu.deterministic &&

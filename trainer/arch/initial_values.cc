@@ -22,7 +22,7 @@ constexpr int64_t kLeastPerThread = 1 << 16;
 
 double lower_tail(double z) { return 0.5 * std::erfc(-z / std::sqrt(2.0)); }
 
-// FNV-1a, then mixed with the seed: every tensor draws from a stream of its own.
+// FNV-1a, then mixed with the seed: every tensor draws from a separate stream.
 uint64_t stream_key(uint64_t seed, std::string_view name) {
   uint64_t hash = 0xcbf29ce484222325ULL;
   for (const char c : name) {

@@ -10,8 +10,8 @@
 
 namespace hpctl {
 
-// In forward(): whether `logits` may be written over. A leaf, or a view of one, belongs to whoever
-// made it; what an operation made is nobody's any more once the loss has read it.
+// In forward(): whether `logits` may be overwritten. A leaf, or a view of one, belongs to its
+// maker; the result of an operation has no other user once the loss has read it.
 inline void keep_whether_spent(torch::autograd::AutogradContext* context,
                                const at::Tensor& logits) {
   const bool is_lent = logits.is_view() ? logits._base().is_leaf() : logits.is_leaf();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The adapters of LoRA as blocks of their own (docs/decisions/1705-adapters-are-a-model.md): the
-// trained state of a job with workload.train.lora is these alone, and everything that keeps,
-// shards, saves and updates a state knows no difference. Block "layers.i" has, for each target
-// NAME.weight of layer i in the order of the model's layout, NAME.lora_A.weight [rank, in] and
+// The adapters of LoRA as separate blocks (docs/decisions/1705-adapters-are-a-model.md): the
+// trained state of a job with workload.train.lora is these alone, and code that keeps, shards,
+// saves and updates a state sees no difference. Block "layers.i" has, for each target NAME.weight
+// of layer i in the order of the model's layout, NAME.lora_A.weight [rank, in] and
 // NAME.lora_B.weight [out, rank]: PEFT's names without their prefix.
 //
 // Initial values are PEFT's: B is 0, A uniform between +-1 / sqrt(in) (Kaiming's with a = sqrt(5)).
@@ -21,13 +21,13 @@ namespace hpctl {
 inline constexpr std::string_view kLoraA = ".lora_A.weight";
 inline constexpr std::string_view kLoraB = ".lora_B.weight";
 
-// Whether a matrix of the model gets an adapter.
+// Returns whether a matrix of the model gets an adapter.
 bool is_lora_target(const LoraSpec& lora, std::string_view tensor);
 
 // One block for each layer.
 std::vector<Block> adapter_layout(const ModelSpec& model, const LoraSpec& lora);
 
-// What a job trains: its adapters, or the model.
+// The blocks that a job trains: its adapters, or the model.
 std::vector<Block> trained_layout(const TrainSpec& train);
 
 // Where A's elements lie; nullopt: the tensor is no A.

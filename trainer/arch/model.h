@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A decoder-only language model, block by block: token embedding, layers, and head (final norm,
-// output projection, cross entropy). What differs between architectures is in the derived classes,
+// output projection, cross entropy). Derived classes hold the differences between architectures,
 // each in the folder of its architecture (registry.h); the engine (parallel/fsdp.h) knows this
 // interface only.
 //
@@ -11,7 +11,7 @@
 //
 // A layer is a list of segments (segments.h), between which the engine may communicate.
 //
-// Shapes: B sequences, T tokens each, D = dim. `documents` are those of the B * T tokens.
+// Shapes: B sequences, T tokens each, D = dim. `documents` describes the B * T tokens.
 #pragma once
 
 #include <cstdint>
@@ -45,14 +45,14 @@ class Model {
   // [B, T] int64 -> [B, T, D]
   virtual at::Tensor embed(const std::vector<at::Tensor>& parameters, const at::Tensor& tokens,
                            const Documents& documents) const = 0;
-  // Of every layer, in order: [B, T, D] -> [B, T, D].
+  // The segments of every layer, in order: [B, T, D] -> [B, T, D].
   virtual const std::vector<Segment>& segments() const = 0;
   // All of them, one graph. With `recomputed`, what cheap operations gave can be given up between
   // the forward and the backward pass.
   at::Tensor layer(const std::vector<at::Tensor>& parameters, const at::Tensor& x,
                    const Documents& documents, Recomputed* recomputed = nullptr) const;
-  // Parameters: those of the final norm and the output projection (the embedding where that is
-  // tied). [B, T, D] -> logits [B, T, vocab]
+  // Parameters: of the final norm and of the output projection (the embedding if that is tied). [B,
+  // T, D] -> logits [B, T, vocab]
   virtual at::Tensor logits(const std::vector<at::Tensor>& parameters,
                             const at::Tensor& x) const = 0;
   // Sums over tokens that are counted (targets.h), in fp32, or fp64 where the logits are; `targets`
@@ -62,7 +62,7 @@ class Model {
     at::Tensor objective;  // what is minimised: that plus the z-loss
   };
   Loss loss(const at::Tensor& logits, const at::Tensor& targets) const;
-  // What its bits depend on besides.
+  // The implementation of attention, on which its bits also depend.
   virtual AttentionBy attention_by() const = 0;
 
  protected:
@@ -72,11 +72,11 @@ class Model {
   double z_loss_;
 };
 
-// Of train.model.arch, for sequences of train.data.seq_len, as train.loss.z_loss, train.lora and
-// train.gpu.attention say; the rest of `train` is not looked at. With LoRA the parameters of a
-// layer are followed by those of its adapters (lora.h). `compute` is at::kFloat, at::kBFloat16,
-// at::kHalf or at::kDouble, the type of parameters and activations. Its own tensors, and what it is
-// given, are on `device`.
+// The model of train.model.arch, for sequences of train.data.seq_len, with train.loss.z_loss,
+// train.lora and train.gpu.attention; the rest of `train` is ignored. With LoRA the parameters of a
+// layer's adapters follow the layer's (lora.h). `compute` is at::kFloat, at::kBFloat16, at::kHalf
+// or at::kDouble, the type of parameters and activations. Its own tensors and its inputs are on
+// `device`.
 using MakeModel = std::unique_ptr<Model>(const TrainSpec& train, at::ScalarType compute,
                                          at::Device device);
 std::unique_ptr<Model> make_model(const TrainSpec& train, at::ScalarType compute,

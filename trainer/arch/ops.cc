@@ -90,8 +90,8 @@ void add_product_on_units(const Tensor& a, const Tensor& b, Tensor& sum) {
 
 Tensor half(const Tensor& x) { return x.to(at::kHalf); }
 
-// Nodes of their own, because autograd would keep the widened operands: of a weight they would
-// outlive its release after the forward pass.
+// Separate nodes, because autograd would keep the widened operands: a weight's would outlive its
+// release after the forward pass.
 struct WidenedProduct : torch::autograd::Function<WidenedProduct> {
   static Tensor forward(AutogradContext* context, const Tensor& a, const Tensor& b) {
     context->save_for_backward({a, b});
@@ -120,13 +120,12 @@ Tensor of_bias(const Tensor& gradient) {
   return widened(gradient).sum(0).to(gradient.scalar_type());
 }
 
-// x [rows, in] times a weight, [in, out] or, where `transposed`, [out, in]; bias [out] or
-// undefined.
+// x [rows, in] times a weight, [in, out] or, if `transposed`, [out, in]; bias [out] or undefined.
 //
-// A weight's gradient is added to what the engine has attached for it by the product itself.
-// Autograd would write the product to memory of its own and add that in a second pass, which takes
-// longer than the product where there are few rows, and round it first where the weight is in bf16.
-// In fp16 it is: an overflow is what the loss scale is found by.
+// The product itself adds a weight's gradient to the one that the engine has attached for it.
+// Autograd would write the product to separate memory and add that in a second pass. That takes
+// longer than the product if there are few rows, and rounds it first if the weight is in bf16. In
+// fp16 it does so: the loss scale detects an overflow by it.
 struct Projection : torch::autograd::Function<Projection> {
   static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weight,
                         const Tensor& bias, bool transposed) {

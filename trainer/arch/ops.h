@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // ATen's operations that a CPU does not have in fp16 in every release (1.13: none of these), and
-// products in bf16, which ATen computes slower than those in fp32 where there are no matrix units.
-// They are computed in fp32 from the narrow operands and rounded once, forward and backward, which
-// is what the matrix units of a GPU do: products in fp16 overflow and vanish as on those. Products
-// of bf16 with weights are those of trainer/kernels/products.h where bf16_products() says so, which
-// also has a bound of the error of sums in fp32. Products with weights on a CPU, but in fp16, add
-// the weight's gradient to the one attached to it (at::Tensor::grad(), fp32 or fp64), with which
-// autograd then has nothing to do. Those with weights in bf16 on a GPU do that where LibTorch can
-// (wide_products.h). All else is plain ATen.
+// products in bf16, which ATen computes slower than in fp32 without matrix units. They are computed
+// in fp32 from the narrow operands and rounded once, forward and backward, like the matrix units of
+// a GPU: products in fp16 overflow and vanish as on those.
+//
+// Products of bf16 with weights use trainer/kernels/products.h if bf16_products() says so, which
+// also has a bound of the error of sums in fp32. Products with weights on a CPU, except in fp16,
+// add the weight's gradient to the one attached to it (at::Tensor::grad(), fp32 or fp64), so
+// autograd has nothing to do with it. Products with weights in bf16 on a GPU do the same if
+// LibTorch can (wide_products.h). All else is plain ATen.
 #pragma once
 
 #include <vector>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention within all documents of a micro-batch by one call of a GPU's kernel, which is
-// told their borders, as an operation with a gradient. Without documents every sequence is one.
-// Autograd keeps the operands, the result and a number per query and head; scores are never stored.
+// Causal attention within all documents of a micro-batch by one call of a GPU's kernel, which gets
+// their borders, as an operation with a gradient. Without documents every sequence is one. Autograd
+// keeps the operands, the result and a number per query and head; scores are never stored.
 //
-// The kernel is LibTorch's flash attention. Which GPUs, types and head dimensions it takes differs
-// between releases and builds, so it is asked once, by a call on a document of two tokens
-// (docs/decisions/1404-gpu-hot-path.md). A test puts a kernel of its own in its place.
+// The kernel is LibTorch's flash attention. The GPUs, types and head dimensions that it takes
+// differ between releases and builds, so it is tried once, by a call on a document of two tokens
+// (docs/decisions/1404-gpu-hot-path.md). A test replaces it with another kernel.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct PackedKernels {
 // LibTorch's where it has some that take heads as the model's, forward and backward, in this type
 // on this device; else null, and the log says why where it is a GPU that refuses.
 const PackedKernels* packed_kernels(const ModelSpec& model, at::ScalarType type, at::Device device);
-// Whether these do.
+// Returns whether these do.
 bool takes(const PackedKernels& kernels, const ModelSpec& model, at::ScalarType type,
            at::Device device);
 

@@ -19,8 +19,8 @@ namespace hpctl {
 
 class Recomputed {
  public:
-  // What autograd may save of a region, the region's value last. No result may share its storage
-  // with a tensor that stays.
+  // The tensors that autograd may save of a region, the region's value last. No result may share
+  // its storage with a tensor that stays.
   using Function = std::function<std::vector<at::Tensor>()>;
 
   at::Tensor run(Function function);

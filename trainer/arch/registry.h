@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the trainer and the tools around it ask an architecture. Its code is in a folder of its own
-// (llama/, gpt/, ...), its name in one line of common/base/architecture.h, and nothing else asks
-// which architecture a model has. The folder's namespace gives
+// The interface of an architecture for the trainer and its tools. Its code is in a separate folder
+// (llama/, gpt/, ...), its name in one line of common/base/architecture.h, and no other code
+// depends on the architecture of a model. The folder's namespace gives
 //
 //   kArchitecture   the table below, free of LibTorch: hpctl plans and converts checkpoints with it
 //   make_model()    the forward pass (model.h), which hptrain alone links; or that of another
@@ -29,15 +29,15 @@ struct InitialDistribution {
   double cut = 0;  // truncated at so many std; 0 = not at all
 };
 
-// What autograd keeps of one layer, in elements of the type of computation for each element of the
-// residual stream (norms), of queries and keys (theirs) and of the feed-forward part's hidden width
-// (the rest). The operations between products are fused, on a CPU and on a GPU.
+// The tensors that autograd keeps of one layer, in elements of the type of computation for each
+// element of the residual stream (norms), of queries and keys (theirs) and of the feed-forward
+// part's hidden width (the rest). The operations between products are fused, on a CPU and on a GPU.
 struct LayerMemory {
   double norms_kept;  // of both
   double ffn_kept;
   double ffn_products;  // those of them that a product of matrices made
   double ffn_backward;  // gradients at the peak of the backward pass
-  // Of norms of queries and keys, beside their results, which attention keeps.
+  // For norms of queries and keys, beside their results, which attention keeps.
   double head_norms_kept = 0;
 };
 

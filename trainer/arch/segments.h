@@ -2,10 +2,10 @@
 // A layer as a short list of segments, between which the engine may communicate.
 //
 // A segment is a pure function of tensors and of its own parameters of the layer. No collective
-// runs inside one, and so none inside a node of autograd: where a dimension of the mesh is to
+// runs inside one, and so none inside a node of autograd. If a dimension of the mesh must
 // communicate, the engine cuts the graph between two segments (a detached leaf for each tensor, one
-// backward call for each segment), as it does between layers. Where nothing communicates, a layer
-// is one graph, and cutting it changes no bit of its gradients.
+// backward call for each segment), as it does between layers. Without communication a layer is one
+// graph, and cutting it changes no bit of its gradients.
 //
 // The first tensor between two segments is the residual stream [B, T, D], which segments of a
 // branch pass on. A decoder layer has these, each beside what its output needs before the next:
@@ -21,10 +21,10 @@
 //   mlp               m, b          -> m, d            sum of d
 //   mlp_residual      m, d          -> m + d
 //
-// Counts of heads and widths are those of the parameters that a segment is given: with a part of
-// the heads and of the feed-forward width (rows of q, k, v, gate and up; columns of o and down; a
-// bias of o or down in one part, zeros in the others) it computes that part, and `o` and `d` are
-// parts of a sum.
+// Counts of heads and widths follow from the parameters that a segment gets. With a part of the
+// heads and of the feed-forward width it computes that part, and `o` and `d` are parts of a sum. (A
+// part is rows of q, k, v, gate and up; columns of o and down; a bias of o or down in one part,
+// zeros in the others.)
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,8 @@ namespace hpctl {
 
 using Tensors = std::vector<at::Tensor>;
 
-// What the tensors behind a segment need where the mesh divides a layer or a sequence.
+// The communication that the tensors after a segment need if the mesh divides a layer or a
+// sequence.
 enum class Exchange : uint8_t {
   kNone,
   kGather,         // the last tensor, from all parts of the sequence
@@ -48,7 +49,7 @@ enum class Exchange : uint8_t {
   kSum,            // the last tensor, over all parts of the layer
 };
 
-// What all segments of a layer are given; it outlives the call.
+// The common arguments of all segments of a layer; it outlives the call.
 struct LayerCall {
   const Tensors& parameters;  // of the layer, in the order of its layout
   const Documents& documents;
@@ -62,7 +63,7 @@ struct Segment {
   std::function<Tensors(const LayerCall&, const Tensors&)> run;
 };
 
-// A part of a decoder layer: without the residual stream, but for the norms, which begin a branch
+// A part of a decoder layer: without the residual stream, except the norms, which begin a branch
 // and so are the segment itself.
 struct DecoderPart {
   std::vector<size_t> parameters;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The chains of a checkpoint directory. A chain is a row of generations, each with the one before
-// as its parent: what one job saved, and what the jobs before it saved that it continued. A job
-// that begins anew begins another chain. A chain has the number of its newest generation.
+// as its parent: the checkpoints of one job, and of the earlier jobs that it continued. A job that
+// begins without them begins another chain. A chain has the number of its newest generation.
 //
-// Only the chain of the newest record is resumed from. adopt_chain() appends a record that makes
+// Jobs resume only from the chain of the newest record. adopt_chain() appends a record that makes
 // another chain that one. Records are never changed or removed.
 #pragma once
 

@@ -60,7 +60,7 @@ Outcome write_manifest(const std::string& checkpoint_dir, const std::string& ste
   return sync_directory(checkpoint_dir);
 }
 
-// Of a slice of the receipt among those of all ranks.
+// The index of a slice of the receipt among the slices of all ranks.
 int32_t merged_index(const std::vector<TensorSlice>& slices, const Receipt& receipt,
                      int32_t slice) {
   const auto found =

@@ -26,9 +26,9 @@ Outcome commit_checkpoint(const std::string& checkpoint_dir, Manifest base,
 // After a failed save: removes step-N.gG unless it has a manifest. Missing is fine.
 Outcome abandon_checkpoint(const std::string& checkpoint_dir, const CheckpointRef& checkpoint);
 
-// Removes what has this name, manifest first: a crash leaves a partial save, which no job resumes
-// from. Missing is fine. Of a symbolic link only the link goes. Whether it may go is for the caller
-// to find out.
+// Removes the checkpoint with this name, manifest first: a crash leaves a partial save, which no
+// job resumes from. A missing one is fine. Only the link of a symbolic link is removed. The caller
+// checks whether it may be removed.
 Outcome delete_checkpoint(const std::string& checkpoint_dir, const std::string& name);
 
 struct RetentionOrder {
@@ -48,20 +48,20 @@ struct RetentionReport {
   std::string refused;   // why deletion stopped, "" when it ran to its end
 };
 
-// Keeps the newest `keep` checkpoints that are valid by lineage, and those whose step is a multiple
-// of `keep_every`, and deletes, manifest first: other valid ones, checkpoints of a history that was
-// given up or undone, and partial saves of older generations. The newest valid checkpoint stays,
-// and nothing is deleted before confirm_checkpoint() has found it sound. Checkpoints recorded as
-// damaged stay for inspection, and so does what another job has saved in the directory: only
-// generations of this job and of those that it continues are looked at. An error: storage could not
-// be read or written. Blocks on storage; one call at a time per directory.
+// Keeps the newest `keep` checkpoints that are valid by lineage, and those with a step that is a
+// multiple of `keep_every`. Deletes, manifest first: other valid ones, checkpoints of a history
+// that was given up or undone, and partial saves of older generations. The newest valid checkpoint
+// stays, and nothing is deleted before confirm_checkpoint() has found it sound. Checkpoints
+// recorded as damaged stay for inspection, and so do the saves of another job in the directory:
+// only generations of this job and of its predecessors are examined. An error: storage could not be
+// read or written. Blocks on storage; one call at a time per directory.
 Result<RetentionReport> delete_older_checkpoints(const std::string& checkpoint_dir,
                                                  const RetentionOrder& order);
 
-// Takes this generation's own checkpoints behind `step` out of the history, newest first, since it
-// was undone by going back: step-N.gG becomes undone-step-N.gG, which nobody resumes from. They
-// are deleted by delete_older_checkpoints() after the next commit, not before: until then the state
-// that training went back to may be the only other one. An error when the lineage has a newer
+// Takes this generation's own checkpoints after `step` out of the history, newest first, because
+// going back undid them: step-N.gG becomes undone-step-N.gG, which no job resumes from. They are
+// deleted by delete_older_checkpoints() after the next commit, not before: until then the state
+// that training went back to may be the only other one. An error if the lineage has a newer
 // generation.
 Outcome undo_checkpoints(const std::string& checkpoint_dir, uint64_t generation, uint64_t step);
 

@@ -58,7 +58,7 @@ class Confirmation {
     for (size_t i = 0; i < manifest_.files.size(); ++i) HP_TRY(confirm(i, depth));
     return Ok{};
   }
-  // Of a file: the stored ranges that share bytes with the part, or all of it.
+  // For a file: the stored ranges that share bytes with the part, or all of it.
   Outcome run_claimed(size_t index, const FileFault& part) {
     const auto is_claimed = [&](const ShardEntry* entry) {
       const uint64_t bytes = static_cast<uint64_t>(entry->range.size()) * sizeof(float);
@@ -73,7 +73,7 @@ class Confirmation {
     }
     return Ok{};
   }
-  // Of a worker that says in words alone what it could not use.
+  // For a worker that reports its unusable files in words alone.
   Outcome run_claimed(const std::string& words) {
     const auto is_named = [&](const ShardFile& file) {
       return words.find(file.file) != std::string::npos;
@@ -93,7 +93,7 @@ class Confirmation {
  private:
   std::string path_of(size_t index) const { return step_dir_ + "/" + manifest_.files[index].file; }
 
-  // Of the size that the manifest says.
+  // Opens the file if it has the manifest's size.
   Result<UniqueFd> open_whole(size_t index) const {
     const std::string path = path_of(index);
     HP_TRY_ASSIGN(UniqueFd fd, open_past_cache(path));

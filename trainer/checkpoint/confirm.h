@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a committed checkpoint again: before an older one is deleted, and when a worker has called
-// it damaged. The reader is not the process that wrote it or that complained, and the bytes come
-// from storage: each file is opened anew and leaves the page cache of this machine before it is
-// read.
+// Reads a committed checkpoint again: before an older one is deleted, and when a worker has
+// reported damage. The reader is neither the process that wrote it nor the one that reported it,
+// and the bytes come from storage: each file is opened again and leaves the page cache of this
+// machine before it is read.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace hpctl {
 Outcome confirm_checkpoint(const std::string& step_dir, VerifyDepth depth,
                            const std::function<bool()>& goes_on);
 
-// Likewise for a copy without a manifest of its own: its files are to be what `manifest` says.
+// The same for a copy without a manifest: its files must match `manifest`.
 Outcome confirm_files(const std::string& step_dir, const Manifest& manifest, VerifyDepth depth,
                       const std::function<bool()>& goes_on);
 

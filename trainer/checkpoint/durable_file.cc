@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kChunk = 8U << 20;
 constexpr size_t kAlignment = 4096;
 constexpr size_t kHugePage = 2U << 20;
-// What is copied finds in the processor's cache what was read for the checksum.
+// The copy finds the bytes that the checksum has read in the processor's cache.
 constexpr size_t kPiece = 256U << 10;
 
 // In huge pages, where the kernel has them: a direct write then goes to the disk in a few long

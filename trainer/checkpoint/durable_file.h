@@ -23,7 +23,7 @@ class DurableFile {
   DurableFile& operator=(DurableFile&&) = delete;
 
   Outcome append(const void* data, size_t size);
-  // What was appended is on disk.
+  // Makes all appended bytes durable.
   Outcome sync();
   // After sync(). Replaces what has the name.
   Outcome rename_into_place();

@@ -253,7 +253,7 @@ class Exporter {
   int32_t block_ = -1;  // of stream_
 };
 
-// Of adapters the base, which they are merged into.
+// The base of adapters, which they are merged into.
 Result<std::string> model_to_merge(const Manifest& manifest) {
   const std::string& base = manifest.lora.base;
   HP_TRY_ASSIGN(const Manifest found, read_manifest(base));

@@ -104,8 +104,8 @@ class ModelFiles {
 
   const std::map<std::string, size_t>& places() const { return places_; }
 
-  // What a file calls a tensor of the layout: published weights may be those of the model without
-  // its head, whose names lack the prefix.
+  // A file's name for a tensor of the layout: published weights may come from the model without its
+  // head, whose names lack the prefix.
   std::string stored_name(const std::string& name) const {
     if (places_.contains(name) || !name.starts_with(base_prefix_)) return name;
     const std::string bare = name.substr(base_prefix_.size());
@@ -197,7 +197,7 @@ Outcome check_tensor(const ModelFiles& files, const TensorSlot& slot,
 }
 
 // A tensor that the model does not have means another architecture. Older files carry constants,
-// and those of tied embeddings sometimes the copy.
+// and files with tied embeddings sometimes the copy.
 Outcome check_nothing_else(const ModelFiles& files, const ModelSpec& model,
                            const std::vector<Block>& blocks) {
   std::map<std::string, bool> known;
@@ -324,7 +324,7 @@ Result<HfReport> import_huggingface(const std::string& model_dir, const std::str
   auto lock = WriterLock::take(checkpoint_dir, kImported.name());
   if (!lock.ok()) return with_disk_remedy(lock.error());
   HP_TRY(check_target(checkpoint_dir));  // another one may have come before
-  // What one that was killed has left.
+  // Removes the remains of a killed import.
   HP_TRY(abandon_checkpoint(checkpoint_dir, kImported));
   if (auto made = make_directories(report.path); !made.ok()) return with_disk_remedy(made.error());
   HP_TRY(sync_directory(checkpoint_dir));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights in the form that Hugging Face tools read: a directory with config.json and either
-// model.safetensors or model-0000i-of-0000N.safetensors with model.safetensors.index.json.
-// Names, shapes and the order of rotary pairs (LlamaForCausalLM, GPT2LMHeadModel) are those of our
+// model.safetensors or model-0000i-of-0000N.safetensors with model.safetensors.index.json. Names,
+// shapes and the order of rotary pairs (LlamaForCausalLM, GPT2LMHeadModel) are the same as in our
 // own layout, so values are converted between number types and never permuted. One tensor piece is
 // in memory at a time.
 #pragma once
@@ -24,7 +24,7 @@ struct HfExportOptions {
   StopAsked stop_asked = {};                // empty = never
 };
 
-// An error where it is asked for.
+// An error if a stop is requested.
 inline Outcome check_stop(const StopAsked& asked) {
   if (!asked || !asked()) return Ok{};
   return Error{ErrorCode::kFailedPrecondition, "interrupted; nothing was written"};
@@ -37,12 +37,13 @@ struct HfReport {
   uint64_t files = 0;  // with tensors
 };
 
-// Of a checkpoint of adapters it is PEFT's: adapter_config.json and adapter_model.safetensors,
-// with `merge` the whole model, W + alpha / rank * B A, computed in fp32.
+// For a checkpoint of adapters it is PEFT's format: adapter_config.json and
+// adapter_model.safetensors; with `merge` the whole model, W + alpha / rank * B A, computed in
+// fp32.
 //
-// Writes the parameters of a step directory as `out`, which must not exist or be empty; it
-// appears complete or not at all. Every stored range is compared with its checksum. kDataLoss
-// names what is damaged; kAlreadyExists when something is there.
+// Writes the parameters of a step directory as `out`, which must not exist or be empty; it appears
+// complete or not at all. Every stored range is compared with its checksum. kDataLoss names the
+// damaged part; kAlreadyExists if `out` is not empty.
 Result<HfReport> export_huggingface(const std::string& step_dir, const std::string& out,
                                     const HfExportOptions& options);
 

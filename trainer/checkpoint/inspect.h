@@ -47,7 +47,7 @@ const CheckpointListing* find_resumed(const std::vector<CheckpointListing>& list
 // meant. Returns the step directory's path. kNotFound with the remedy otherwise.
 Result<std::string> resolve_checkpoint(const std::string& path);
 
-// A job whose own checkpoints are meant, whoever else has some in the directory.
+// A job, to select its own checkpoints among those in the directory.
 struct JobOfRecords {
   uint64_t job = 0;
   std::string name;

@@ -26,7 +26,7 @@ struct LedgerReport {
 // Errors: no ledger, no valid checkpoint, unreadable lineage or ledger.
 Result<LedgerReport> verify_ledger(const std::string& ledger_dir,
                                    const std::string& checkpoint_dir);
-// Likewise of this chain, which need not be that of the newest generation.
+// The same for this chain, which may differ from the newest generation's.
 Result<LedgerReport> verify_ledger(const std::string& ledger_dir, const std::string& checkpoint_dir,
                                    const std::vector<GenerationRecord>& chain);
 

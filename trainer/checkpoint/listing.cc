@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which checkpoints are there, and which of them count.
+// Lists the existing checkpoints, and decides which of them count.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -15,7 +15,8 @@
 namespace hpctl {
 namespace {
 
-// What lies there, whether or not the manifest names it. A file that goes meanwhile counts nothing.
+// The size of all files there, named in the manifest or not. A file that disappears meanwhile
+// counts nothing.
 Result<uint64_t> bytes_of_files(const std::string& step_dir) {
   HP_TRY_ASSIGN(const auto names, list_directory_if_there(step_dir));
   uint64_t bytes = 0;
@@ -31,7 +32,7 @@ Result<uint64_t> bytes_of_files(const std::string& step_dir) {
   return bytes;
 }
 
-// Of a checkpoint whose files are whole. `lineage`: the chain that it belongs to.
+// For a checkpoint with complete files. `lineage`: the chain that it belongs to.
 void judge_by_lineage(CheckpointListing& listing, const std::vector<GenerationRecord>& lineage,
                       bool is_newest_chain) {
   for (const GenerationRecord& record : lineage) {

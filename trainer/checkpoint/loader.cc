@@ -57,7 +57,7 @@ Outcome CheckpointLoader::load_entry(const ShardEntry& entry, ElementRange wante
   std::vector<float> scratch;
   uint32_t crc = 0;
   for (int64_t at = entry.range.begin; at < entry.range.end;) {
-    // The next piece lies wholly before, inside or behind the wanted part.
+    // The next piece lies wholly before, inside or after the wanted part.
     const bool is_wanted = at >= wanted.begin && at < wanted.end;
     int64_t limit = entry.range.end;
     if (at < wanted.begin) limit = wanted.begin;

@@ -31,7 +31,7 @@ class CheckpointLoader {
   // The moments of a checkpoint of weights only are zeros.
   // kDataLoss names file, tensors and byte offset. One thread at a time per loader.
   Outcome load_range(int32_t block, StateKind kind, ElementRange range, std::span<float> out);
-  // What the last error of load_range() is about.
+  // The file part of the last error of load_range().
   const FileFault& fault() const { return shards_.fault(); }
   // So far, from the shard files.
   uint64_t bytes_read() const { return shards_.bytes_read(); }

@@ -20,8 +20,7 @@ std::string hexadecimal(uint32_t checksum) {
   return text.data();
 }
 
-// What adapters were labelled with before: the same weights saved by another number of ranks have
-// another one.
+// The former label of adapters: the same weights saved by another number of ranks have another one.
 std::string checksum_of_pieces(const Manifest& manifest) {
   uint32_t crc = 0;
   for (const ShardEntry& entry : manifest.shards) {

@@ -12,15 +12,15 @@ namespace hpctl {
 // The label of Manifest::environment that tells which weights those are.
 inline constexpr const char* kBaseLabel = "lora.base";
 
-// 8 hexadecimal digits: the crc32c of the checksums of all blocks' parameters, u32 each. Weights
-// are compared by it without being read: a block's comes from those of its pieces, and is the same
-// however many ranks saved it (but not where it is stored in slices, which lie in another order).
+// 8 hexadecimal digits: the crc32c of the checksums of all blocks' parameters, u32 each. It
+// compares weights without reading them: a block's checksum comes from its pieces, and is the same
+// however many ranks saved it (but not for a block in slices, which lie in another order).
 std::string base_checksum(const Manifest& manifest);
-// Whether adapters with this label were trained beside these weights. Knows labels of before too,
-// which were the crc32c of the checksums of all pieces.
+// Returns whether adapters with this label were trained beside these weights. Also knows older
+// labels, which were the crc32c of the checksums of all pieces.
 bool is_base(const Manifest& manifest, const std::string& label);
 
-// kInvalidArgument: that of another model, or of adapters. Data and seed are its own.
+// kInvalidArgument: a checkpoint of another model, or of adapters. Data and seed may differ.
 Outcome check_base(const Manifest& manifest, const TrainSpec& train);
 
 }  // namespace hpctl

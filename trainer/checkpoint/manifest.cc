@@ -22,8 +22,8 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kMaxElements = int64_t{1} << 48;
-// Of two slices, in all. Llama 3.1 405B on 16,384 ranks, eight of which divide each layer, takes 80
-// million.
+// The limit of comparisons of two slices. Llama 3.1 405B on 16,384 ranks, eight of which divide
+// each layer, takes 80 million.
 constexpr int64_t kMaxComparisons = int64_t{1} << 28;
 
 json block_json(const Block& block) {
@@ -38,7 +38,7 @@ json block_json(const Block& block) {
   return {{"name", block.name}, {"numel", block.numel}, {"tensors", std::move(tensors)}};
 }
 
-// Which file holds which elements of each block: the kinds have them alike.
+// Which file holds which elements of each block: all kinds have the same division.
 json ranges_json(const Manifest& m) {
   struct BlockRows {
     std::vector<int64_t> ends;

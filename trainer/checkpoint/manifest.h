@@ -21,7 +21,7 @@
 
 namespace hpctl {
 
-// What is stored per element of a block: fp32 each.
+// The stored values per element of a block: fp32 each.
 enum class StateKind : uint8_t { kParam = 0, kExpAvg = 1, kExpAvgSq = 2 };
 inline constexpr std::array<StateKind, 3> kStateKinds = {StateKind::kParam, StateKind::kExpAvg,
                                                          StateKind::kExpAvgSq};
@@ -42,7 +42,7 @@ struct ShardFile {
   bool operator==(const ShardFile&) const = default;
 };
 
-// A piece of one rank's interval or slice of one block and kind, with a checksum of its own
+// A piece of one rank's interval or slice of one block and kind, with its own checksum
 // (shard_table.h).
 struct ShardEntry {
   int32_t block = 0;  // index in Manifest::blocks
@@ -55,7 +55,7 @@ struct ShardEntry {
   bool operator==(const ShardEntry&) const = default;
 };
 
-// What the judgement of further steps depends on (trainer/optim/stability.h).
+// The inputs of the judgement of further steps (trainer/optim/stability.h).
 struct StabilityRecord {
   uint64_t skips = 0;              // times that samples were put on the skip list
   std::vector<double> losses;      // of the last accepted steps, oldest first
@@ -94,8 +94,8 @@ struct Manifest {
   bool weights_only = false;
   std::vector<Block> blocks;
   std::vector<ShardFile> files;  // one per rank, ascending
-  // Of blocks that are not stored as intervals: all of such a block, ascending. Every kind has the
-  // same ones.
+  // For blocks that are not stored as intervals: all slices of such a block, ascending. Every kind
+  // has the same ones.
   std::vector<TensorSlice> slices;
   // Ascending by (block, kind, slice, begin); tile each block, or its slices, and kind.
   std::vector<ShardEntry> shards;
@@ -126,15 +126,15 @@ Result<Manifest> manifest_from_text(const std::string& text, const std::string& 
 // it belongs to another checkpoint than the directory's name says.
 Result<Manifest> read_manifest(const std::string& step_dir);
 
-// What a job must share with a checkpoint to resume from it.
+// The values that a job must share with a checkpoint to resume from it.
 struct RunIdentity {
   ModelSpec model;
   std::vector<Block> blocks;
   DataIdentity data;
   uint64_t seed = 0;
 };
-// What makes the stored tensors those of another model than this, "model.dim is 64 there and 128
-// here"; "" = nothing.
+// A difference that makes the stored tensors another model's, "model.dim is 64 there and 128 here";
+// "" = none.
 std::string find_model_difference(const Manifest& manifest, const ModelSpec& model,
                                   const std::vector<Block>& blocks);
 // An error of one line with the remedy when the job is another one: other model, changed data,

@@ -14,11 +14,11 @@
 namespace hpctl {
 
 inline constexpr const char* kManifestFormat = "hpctl.checkpoint";
-// Of the newest form that is read. A manifest without slices is written as kManifestOfIntervals,
-// so that releases that do not know slices read it.
+// The newest readable version. A manifest without slices is written as kManifestOfIntervals, so
+// that releases that do not know slices can read it.
 inline constexpr int kManifestVersion = 3;
 inline constexpr int kManifestOfIntervals = 2;
-// What is larger is neither written nor read. 16,384 ranks with Llama 3.1 405B have 90 MB.
+// A larger manifest is neither written nor read. 16,384 ranks with Llama 3.1 405B have 90 MB.
 inline constexpr size_t kMaxManifestBytes = 256U << 20;
 // Version 1 has a row of these for every stored range.
 inline constexpr std::array<const char*, 8> kShardColumns = {"block", "kind",   "begin", "end",

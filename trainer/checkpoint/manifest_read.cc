@@ -332,7 +332,7 @@ Result<Manifest> manifest_from_text(const std::string& text, const std::string& 
   Fields fields;
   Manifest manifest = read_document(fields, document);
   if (!fields.good()) {
-    // What a later release wrote need not be damaged; the rules of this one do not hold for it.
+    // A later release's manifest need not be damaged; the rules of this release do not hold for it.
     const auto version = document.find("version");
     if (version != document.end() && whole_number<uint64_t>(*version) > kManifestVersion) {
       return Error{ErrorCode::kInvalidArgument,

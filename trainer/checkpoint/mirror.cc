@@ -104,8 +104,8 @@ class Copy {
     return Ok{};
   }
 
-  // Past the page cache: what a worker has just written is read from storage, and what is read is
-  // of no use to anybody later.
+  // Past the page cache: fresh data of a worker are read from storage, and nothing reads them here
+  // later.
   Outcome copy_bytes(int source, const std::string& path, DurableFile& target) {
     ::posix_fadvise(source, 0, 0, POSIX_FADV_DONTNEED);
     for (off_t offset = 0;;) {
@@ -162,7 +162,7 @@ Result<std::optional<Inode>> inode_of(const std::string& path) {
   return errno_error("cannot look at " + path);
 }
 
-// Of the path and of everything above it that exists, the path first; ".." is the real parent.
+// For the path and every existing directory above it, the path first; ".." is the real parent.
 Result<std::vector<Inode>> inodes_to_root(std::string path) {
   std::vector<Inode> found;
   HP_TRY_ASSIGN(auto inode, inode_of(path));

@@ -39,10 +39,10 @@ struct MirrorCopyOrder {
 Result<uint64_t> copy_checkpoint(const std::string& from, const std::string& to,
                                  const std::string& name, const MirrorCopyOrder& order);
 
-// Whether both directories have this checkpoint with the same manifest.
+// Returns whether both directories have this checkpoint with the same manifest.
 Result<bool> is_copied(const std::string& from, const std::string& to, const std::string& name);
 
-// Removes copies without a manifest, but for `kept`.
+// Removes copies without a manifest, except `kept`.
 Outcome remove_unfinished_copies(const std::string& mirror, const std::string& kept);
 
 // The newest checkpoint in the mirror that is valid on the chain of the newest of `records`. A
@@ -54,12 +54,12 @@ Result<std::optional<CheckpointRef>> latest_in_mirror(const std::string& mirror,
 
 // Writes mirror.json, or leaves it as it is.
 Outcome remember_first_place(const std::string& mirror, const std::string& first);
-// Whether `first` is the very directory that was mirrored, not what is seen of a mount that is
-// away.
+// Returns whether `first` is the very directory that was mirrored, and not the mount point of an
+// absent mount.
 Result<bool> is_first_place(const std::string& mirror, const std::string& first);
 
-// kInvalidArgument: both are one directory, or one is inside the other, by device and inode. What
-// does not exist yet is judged by its nearest parent that does.
+// kInvalidArgument: both are one directory, or one is inside the other, by device and inode. A
+// missing directory is judged by its nearest existing parent.
 Outcome check_apart(const std::string& first, const std::string& mirror);
 
 }  // namespace hpctl

@@ -45,7 +45,7 @@ Outcome MergedAdapters::select(const TensorSlot& tensor) {
   const std::vector<Block>& blocks = loader_.manifest().blocks;
   for (size_t b = 0; b < blocks.size(); ++b) {
     for (const TensorSlot& slot : blocks[b].tensors) {
-      // Of a manifest that anybody may have written.
+      // The manifest may come from any source.
       const bool is_a = slot.name == name + std::string(kLoraA);
       if (!is_a && slot.name != name + std::string(kLoraB)) continue;
       const std::vector<int64_t> wanted =

@@ -17,13 +17,13 @@ namespace hpctl {
 // Before the names of adapter_model.safetensors, which otherwise are ours.
 inline constexpr const char* kPeftPrefix = "base_model.model.";
 
-// adapter_config.json. base_model_name_or_path is null: whoever loads it names the model.
+// adapter_config.json. base_model_name_or_path is null: the loader names the model.
 std::string peft_config_text(const LoraSpec& lora);
 
 // Adds scale * B A to the matrices that have adapters, piece by piece.
 class MergedAdapters {
  public:
-  // Of a step directory of adapters; errors as CheckpointLoader.
+  // For a step directory of adapters; errors as CheckpointLoader.
   static Result<MergedAdapters> open(const std::string& step_dir);
 
   // Reads the adapter of a tensor of the model, where it has one.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides what is deleted, and in which order. The controller calls this in the lane of the
-// directory; no worker deletes a checkpoint. Before the first deletion the newest valid checkpoint
-// is read again (confirm.h); what is not older than it stays. A checkpoint stops existing with its
-// manifest, so that goes first; a crash after it leaves a partial save, which a later pass removes.
+// Decides which checkpoints are deleted, and in which order. The controller calls this in the lane
+// of the directory; no worker deletes a checkpoint. Before the first deletion the newest valid
+// checkpoint is read again (confirm.h); checkpoints that are not older stay. A checkpoint stops
+// existing with its manifest, so that goes first; a crash after it leaves a partial save, which a
+// later pass removes.
 //
 // The lineage is read again before every deletion: a controller whose job has a newer generation,
 // because another controller has taken over, stops deleting. So does one that does not see the

@@ -29,8 +29,8 @@ struct SafetensorsTensor {
 std::string safetensors_header(const std::map<std::string, std::string>& metadata,
                                const std::vector<SafetensorsTensor>& tensors);
 
-// What a header says, by name. `data_bytes` is the size of the data section that the file has.
-// kDataLoss, naming `path` and the tensor, unless the tensors tile the data exactly.
+// The content of a header, by name. `data_bytes` is the size of the file's data section. kDataLoss,
+// naming `path` and the tensor, unless the tensors tile the data exactly.
 Result<std::map<std::string, SafetensorsTensor>> parse_safetensors_header(std::string_view header,
                                                                           uint64_t data_bytes,
                                                                           const std::string& path);

@@ -20,11 +20,11 @@ namespace hpctl {
 Outcome check_shard_size(const std::string& step_dir, const ShardFile& file,
                          FileFault* fault = nullptr);
 
-// Whether a block is stored in slices: then read_slices() reads it.
+// Returns whether a block is stored in slices: then read_slices() reads it.
 bool is_sliced(const Manifest& manifest, int32_t block);
 
-// The stored pieces that share elements with `range` of a block and kind, in order. Of a block that
-// is not stored in slices.
+// The stored pieces that share elements with `range` of a block and kind, in order. For a block
+// that is not stored in slices.
 std::span<const ShardEntry> entries_of(const Manifest& manifest, int32_t block, StateKind kind,
                                        ElementRange range);
 
@@ -36,11 +36,11 @@ class ShardFiles {
 
   // Reads exactly `size` bytes; kDataLoss on an I/O error or an early end.
   Outcome read(const ShardFile& file, uint64_t offset, void* out, size_t size);
-  // What was read is not what was stored.
+  // The read bytes differ from the stored ones.
   void blame(const ShardFile& file, uint64_t offset, uint64_t bytes, int32_t error = 0) {
     fault_ = {file.file, offset, bytes, error};
   }
-  // Of the last error.
+  // The file part of the last error.
   const FileFault& fault() const { return fault_; }
   uint64_t bytes_read() const { return bytes_read_; }
   const std::string& step_dir() const { return step_dir_; }

@@ -44,7 +44,7 @@ std::string shard_header(const ShardJob& job) {
   return safetensors_header(shard_metadata(job.checkpoint, job.rank, job.world_size), tensors);
 }
 
-// Those of the first kind, which are those of every kind.
+// The slices of the first kind, which are the same for every kind.
 std::vector<TensorSlice> slices_of(const ShardJob& job) {
   std::vector<TensorSlice> slices;
   for (const ShardPart& part : job.parts) {
@@ -95,8 +95,8 @@ Outcome check_not_given_up(const ShardJob& job) {
 
 Outcome prepare_directory(const std::string& step_dir) {
   if (auto made = make_directories(step_dir); !made.ok()) return with_disk_remedy(made.error());
-  // By the names in it: an NFS client that was asked for the manifest itself would remember that
-  // there is none, also when rank 0 has written it.
+  // By the names in it: an NFS client that looked up the manifest itself would remember its
+  // absence, even when rank 0 has written it.
   HP_TRY_ASSIGN(const auto names, list_directory(step_dir));
   if (std::binary_search(names.begin(), names.end(), "manifest.json")) {
     return Error{ErrorCode::kAlreadyExists, step_dir + " is a committed checkpoint already"};

@@ -47,7 +47,7 @@ struct ShardJob {
   const std::atomic<bool>* given_up = nullptr;
 };
 
-// What one rank wrote.
+// The result of one rank's write.
 struct Receipt {
   int32_t rank = 0;
   ShardFile file;

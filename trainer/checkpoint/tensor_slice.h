@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A part of a tensor that is a box: offsets and lengths by dimension. It is stored row-major, as a
-// tensor of its own. What a layer divided over ranks by rows or columns of its matrices stores, cut
-// into boxes wherever an interval of the divided layer does not end with a row; beside it a block
-// that is stored as intervals of its flat range (block_layout.h) has no slices.
+// A part of a tensor that is a box: offsets and lengths by dimension. It is stored row-major, like
+// a separate tensor. A layer that is divided over ranks by rows or columns of its matrices is
+// stored in slices: boxes, cut wherever an interval of the divided layer does not end with a row. A
+// block that is stored as intervals of its flat range (block_layout.h) has no slices.
 #pragma once
 
 #include <cstdint>
@@ -37,9 +37,8 @@ std::string slice_problem(std::span<const Block> blocks, const TensorSlice& slic
 std::string tiling_problem(const Block& block, std::span<const TensorSlice> slices,
                            int64_t& comparisons);
 
-// `elements` of a slice of `tensor`, counted row-major within the slice, as runs that lie one
-// behind the other in the block: run(first element in the block, first element of the slice,
-// count), ascending in both.
+// `elements` of a slice of `tensor`, counted row-major within the slice, as adjacent runs of the
+// block: run(first element in the block, first element of the slice, count), ascending in both.
 void for_each_run(const TensorSlot& tensor, const TensorSlice& slice, ElementRange elements,
                   const std::function<void(int64_t, int64_t, int64_t)>& run);
 

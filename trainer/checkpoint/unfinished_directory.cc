@@ -23,7 +23,7 @@ bool is_process_and_count(std::string_view text) {
          std::all_of(text.begin() + static_cast<std::ptrdiff_t>(dot) + 1, text.end(), is_digit);
 }
 
-// As far as possible: they are in nobody's way.
+// As far as possible: they do no harm.
 void remove_leftovers(const std::string& target) {
   const std::string parent = parent_of(target) + "/";
   const std::string prefix =

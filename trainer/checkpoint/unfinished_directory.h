@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory that gets its name when all of it is there. Until then it lies beside that name and
-// is locked; destroyed before, it is removed. What a process that was killed has left has no lock
-// any more: the next one on this host that makes a directory of that name removes it. One thread.
+// A directory that gets its name when it is complete. Until then it lies beside that name and is
+// locked; if it is destroyed before, it is removed. The remains of a killed process have no lock:
+// the next process on this host that makes a directory of that name removes them. One thread.
 #pragma once
 
 #include <string>

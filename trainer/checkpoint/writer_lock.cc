@@ -23,7 +23,7 @@ std::vector<std::string> missing_directories(const std::string& directory) {
     slash = directory.find('/', slash + 1);
     std::string prefix = directory.substr(0, slash);
     if (prefix.back() == '/') continue;
-    // What cannot be looked for may be another's, and stays.
+    // A directory that cannot be checked may be another's, and stays.
     const auto exists = path_exists(prefix);
     if (exists.ok() && !*exists) missing.push_back(std::move(prefix));
   }

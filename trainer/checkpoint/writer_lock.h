@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who writes DIRECTORY/NAME holds DIRECTORY/NAME.lock meanwhile, a file that tells who that is. It
-// goes with its holder. Of one that was killed it stays, but nobody holds it then, so the next one
-// takes it over. Directories that were missing are made, and go again if they are left empty. One
-// thread.
+// A writer of DIRECTORY/NAME holds DIRECTORY/NAME.lock meanwhile, a file that names the writer. It
+// is removed with its holder. After a kill the file stays without a holder, so the next writer
+// takes it over. Missing directories are created, and removed if they stay empty. One thread.
 #pragma once
 
 #include <string>

@@ -50,13 +50,13 @@ struct CommunicatorOptions {
       nullptr;
 };
 
-// Of collectives whose waits are a device's streams' and not the calling thread's.
+// Times of collectives for which a device's streams wait, not the calling thread.
 struct StreamTimes {
   double waiting = 0;    // seconds in which computation was held for a result
   double under_way = 0;  // in which a collective could run and was not done, each by itself
 };
 
-// Of the network between this rank and its peers, on purpose (`hpctl chaos`).
+// Injected faults of the network between this rank and its peers (`hpctl chaos`).
 enum class PeerTrouble {
   kLate,    // for a while messages go on their way later
   kSilent,  // no message goes on its way any more, and no connection breaks
@@ -104,18 +104,18 @@ class Communicator {
   // that nothing is copied to be sent; at least 64-byte aligned, and there as long as the
   // communicator. Null where there is none of it, or no more. After connect().
   virtual void* allocate_shared(size_t) { return nullptr; }
-  // Of what allocate_shared() gave: it stays as it is also after wait(), but for what the
-  // collective writes, until this has returned. The others take what they need whenever they call
-  // us. Errors are those of the collectives.
+  // For memory of allocate_shared(): it must not change after wait() either, except by the
+  // collective, until this has returned. The others read it whenever they call us. Errors are the
+  // collectives'.
   virtual Outcome await_readers(std::span<const std::byte> shared);
 
-  // Returns when what was begun and waited for is done, which on a device's streams is later than
-  // wait(). Errors are those of the collectives: a wait for the device itself would never end.
+  // Returns when all begun and awaited work is done, which on a device's streams is later than
+  // wait(). Errors are the collectives': a wait for the device itself would never end.
   virtual Outcome settle() { return Ok{}; }
-  // Of what was settled since the last call; nullopt where the calling thread waits itself.
+  // The times of the work settled since the last call; nullopt if the calling thread waits itself.
   virtual std::optional<StreamTimes> take_stream_times() { return std::nullopt; }
 
-  // Wakes whoever waits in a collective or in connect(); they return kPeerLost. Any thread.
+  // Wakes threads in a collective or in connect(); they return kPeerLost. Any thread.
   virtual void abort() = 0;
 
   // From now on, of what is begun later; messages on their way arrive. The collectives' thread.
@@ -140,8 +140,8 @@ class Communicator {
   void note_completed() { count_->completed.fetch_add(1, std::memory_order_relaxed); }
   // For how long a collective waits for its peers.
   std::chrono::milliseconds patience() const { return patience_; }
-  // The end of connect(): a socket of a stopped process can be connected to, so only an answer
-  // shows that a peer is there. Who is late for it is late for the rendezvous, and has that long.
+  // The end of connect(): a socket of a stopped process accepts connections, so only an answer
+  // shows that a peer is alive. The deadline is the rendezvous's.
   Outcome hear_from_all();
 
  private:

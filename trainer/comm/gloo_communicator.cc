@@ -40,9 +40,8 @@ class GlooCommunicator::LiveBuffer {
     const std::lock_guard lock(owner_.mutex_);
     owner_.live_.insert(buffer_.get());
   }
-  // Of a collective that failed, messages may have been completed that nobody waited for. The
-  // loop's thread did that with the buffer's lock, which abort() takes: so it is done with the
-  // buffer.
+  // After a failed collective, messages may have completed without a waiter. The loop's thread
+  // completed them with the buffer's lock, which abort() takes: so it is done with the buffer.
   ~LiveBuffer() {
     abort();
     const std::lock_guard lock(owner_.mutex_);
@@ -95,14 +94,14 @@ class GlooCommunicator::LoopsLastLook {
   bool is_completed_ = false;
 };
 
-// The messages of one collective, begun on the loop's thread. Where that fails, `fail`
-// wakes whoever waits for them.
+// The messages of one collective, begun on the loop's thread. If that fails, `fail` wakes their
+// waiters.
 class GlooCommunicator::Messages {
  public:
   using Begin = std::function<void()>;
   using Fail = std::function<void()>;
 
-  // What the functions use must live until the end of this object.
+  // Objects that the functions use must live until the end of this object.
   Messages(GlooCommunicator& owner, Begin begin, Fail fail) : shared_(std::make_shared<Shared>()) {
     owner.loop_->post([shared = shared_, begin = std::move(begin), fail = std::move(fail)] {
       const std::lock_guard lock(shared->mutex);
@@ -285,7 +284,7 @@ class GlooCommunicator::ReduceScatter final : public Collective {
     return rank == owner_.rank() ? input_ + rank * chunk_ : received_.data() + rank * chunk_;
   }
 
-  // In one order, whatever that of arrival.
+  // In one order, whatever the order of arrival.
   void add(size_t begin, size_t end) {
     std::vector<PartialSum> parts;
     for (int r = 0; r < owner_.world_size(); ++r) parts.push_back({chunk_from(r) + begin});
@@ -419,7 +418,7 @@ Outcome GlooCommunicator::suffer(PeerTrouble trouble) {
 }
 
 void GlooCommunicator::leave() {
-  // Where they cannot be closed they end with the process, which the others are told of.
+  // If they cannot be closed they end with the process, which the others detect.
   if (context_) (void)guarded("leaving", 0, [this] { context_->closeConnections(); });
 }
 

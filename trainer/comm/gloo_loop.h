@@ -4,11 +4,11 @@
 // That thread takes a pair's lock only if it is free, and otherwise asks epoll again at once. So
 // while another thread sends or receives over the pair, where a write over the loopback takes as
 // long as the peer's kernel needs to receive it, the loop's thread spins: with more ranks than
-// processors a third of the time went there (decision 1403). What runs on the loop's own thread
-// meets nobody.
+// processors a third of the time went there (decision 1403). Code on the loop's own thread has no
+// such contention.
 //
-// Here too is the network's trouble that `hpctl chaos` asks for, between the collectives and the
-// sockets: functions may be run late, or not at all.
+// `hpctl chaos` injects faults of the network here too, between the collectives and the sockets:
+// functions may be run late, or not at all.
 #pragma once
 
 #include <gloo/transport/device.h>
@@ -31,7 +31,7 @@ class GlooLoop final : private compat::GlooHandler {
  public:
   // Throws as Gloo does. The device is one of Gloo's TCP transport.
   explicit GlooLoop(const std::shared_ptr<gloo::transport::Device>& device);
-  // What has not run is dropped. Returns when nothing runs.
+  // Drops pending functions. Returns when none runs.
   ~GlooLoop() override;
   GlooLoop(const GlooLoop&) = delete;
   GlooLoop& operator=(const GlooLoop&) = delete;
@@ -43,10 +43,10 @@ class GlooLoop final : private compat::GlooHandler {
   // Also of a loop that is late or silent. Any thread but the loop's.
   void await_turn();
 
-  // What is posted within `lasts` from now on runs `by` later; what follows does not overtake it.
+  // Functions posted within `lasts` from now on run `by` later; later ones do not overtake them.
   // Throws std::system_error.
   void delay(std::chrono::milliseconds lasts, std::chrono::milliseconds by);
-  // What is posted from now on never runs.
+  // Functions posted from now on never run.
   void fall_silent();
 
  private:

@@ -13,7 +13,7 @@ namespace hpctl {
 
 namespace {
 
-// Of a chunk: what goes on its way while the next is passed or added.
+// The part of a chunk that is in flight while the next is passed or added.
 constexpr size_t kOnTheWayBytes = size_t{1} << 20;
 constexpr size_t kOnTheWayFloats = kOnTheWayBytes / sizeof(float);
 
@@ -36,7 +36,7 @@ CommunicatorOptions of_node(const CommunicatorOptions& options, int per_node) {
   return node;
 }
 
-// What went wrong, without which collective of the communicator beneath it was.
+// The error without the name of the collective of the communicator beneath it.
 std::string reason_of(const Error& error) {
   const std::string failed = " failed: ";
   const size_t at = error.message.find(failed);
@@ -50,7 +50,7 @@ std::span<const std::byte> bytes_of(const T* data, size_t count) {
 
 }  // namespace
 
-// What the thread does of a collective, and what remains to be done by whoever waits for it.
+// The thread's part of a collective, and the rest for the waiting thread.
 class HierarchicalCommunicator::Work {
  public:
   Work(HierarchicalCommunicator& by, std::string what) : owner(by), name(std::move(what)) {}
@@ -99,7 +99,7 @@ class HierarchicalCommunicator::AllGather final : public Work {
     }
     return Ok{};
   }
-  // The chunks of the ranks of `node`, of which this one has that of its place.
+  // The chunks of the ranks of `node`; this rank has the one of its place.
   CollectivePtr pass(size_t segment, int node) {
     const std::span<std::byte> first = part(node * owner.per_node_, segment);
     return owner.memory_.begin_strided_gather(first.data(), chunk_, first.size());
@@ -165,7 +165,7 @@ class HierarchicalCommunicator::ReduceScatter final : public Work {
   size_t count(size_t segment) const {
     return std::min(kOnTheWayFloats, chunk_ - segment * kOnTheWayFloats);
   }
-  // A segment's blocks lie one behind the other, behind those of the segments before.
+  // A segment's blocks are adjacent, after the blocks of earlier segments.
   float* in_scratch(size_t begin, int blocks_of, size_t segment) const {
     return owner.scratch_.data() + begin + blocks(blocks_of) * segment * kOnTheWayFloats;
   }
@@ -176,7 +176,8 @@ class HierarchicalCommunicator::ReduceScatter final : public Work {
     return in_scratch(incoming_[static_cast<size_t>(from)], from, segment);
   }
 
-  // What the ranks of this node have for those of `node`: each gets the sums for its place.
+  // The contributions of this node's ranks for the ranks of `node`: each gets the sums for its
+  // place.
   CollectivePtr add_for(int node, size_t segment) {
     const size_t first = static_cast<size_t>(node) * static_cast<size_t>(owner.per_node_) * chunk_;
     return owner.memory_.begin_block_sums(
@@ -358,7 +359,7 @@ void HierarchicalCommunicator::carry_next(std::unique_lock<std::mutex>& lock) {
   Work& work = *begun_.front();
   begun_.pop_front();
   lock.unlock();
-  // Whoever has aborted takes no part any more: what it sent would complete for the others.
+  // A rank that has aborted takes no part any more: its messages would complete for the others.
   Outcome carried = aborted_ ? Outcome(Error{kPeerLost, "aborted"}) : work.carry();
   // At once: the others are to know, even while this rank computes.
   if (!carried.ok()) fail(reason_of(carried.error()));

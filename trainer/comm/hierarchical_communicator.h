@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives between the ranks of several nodes that have as many ranks each, one node's behind
-// those of the node before: through shared memory on a node, over Gloo between nodes, so that what
-// a node sends goes over its network once, and not once for each of its ranks.
+// Collectives between the ranks of several nodes with equally many consecutive ranks each: through
+// shared memory on a node, over Gloo between nodes. So a node sends data over its network once, and
+// not once for each of its ranks.
 //
-// A rank's counterparts are the ranks at its place on the other nodes. It sends to them and to
-// nobody else, so that all ranks of a node share in the work.
+// A rank's counterparts are the ranks at its place on the other nodes. It sends only to them, so
+// all ranks of a node share in the work.
 //
 //   all-gather      a rank sends its chunk to its counterparts, and passes theirs to its node:
 //                   2 nodes of 2 ranks, chunk of 0:   0 ──network──► 2 ──memory──► 3
@@ -14,17 +14,17 @@
 //                   sums: 2 nodes of 2 ranks, chunk of 0:   2 + 3 ──network──► (0 + 1) + (2 + 3)
 //   exchange        over Gloo
 //
-// What a node can add by itself is blocks of the order of trainer/comm/ordered_sum.h, so that no
-// bit depends on the nodes: with 2^k ranks a node it sends one sum for each chunk, otherwise a few.
-// Large chunks go in segments, each on its way while the next one is added or passed.
+// A node adds whole blocks of the order of trainer/comm/ordered_sum.h, so no bit depends on the
+// nodes: with 2^k ranks a node it sends one sum for each chunk, otherwise a few. Large chunks go in
+// segments, each in flight while the next one is added or passed.
 //
-// One step needs what the other has brought, while the training thread computes, so a thread of
-// ours carries collectives on, in the order in which they were begun; what comes from other nodes
-// for a reduction is added by whoever waits for it.
+// One step needs the data of the other, while the training thread computes. So a thread of ours
+// continues collectives, in the order in which they were begun; the waiting thread adds data that
+// come from other nodes for a reduction.
 //
 // A peer is lost to its node and to its counterparts at once (shared_memory_communicator.h, Gloo).
-// Whoever has lost one leaves: its connections close, and so all ranks know within two more steps.
-// Errors name the rank whose connection closed, which then may be one that had left.
+// A rank that has lost one leaves: its connections close, so all ranks know within two more steps.
+// Errors name the rank whose connection closed, which may be one that had left.
 #pragma once
 
 #include <atomic>
@@ -47,8 +47,8 @@ namespace hpctl {
 
 class HierarchicalCommunicator final : public Communicator {
  public:
-  // `addresses` are those of the NodePeers of this node's ranks, in their order: at least two, and
-  // as many on every node.
+  // `addresses` belong to the NodePeers of this node's ranks, in their order: at least two, and
+  // equally many on every node.
   HierarchicalCommunicator(const CommunicatorOptions& options, std::unique_ptr<NodePeers> peers,
                            const std::vector<std::string>& addresses);
   ~HierarchicalCommunicator() override;

@@ -28,8 +28,8 @@ std::vector<GroupPlan> plan_groups(const Mesh& mesh) {
   return groups;
 }
 
-// The communicator of this rank's group, or null when that is the world. Every group meets in a
-// directory of its own, named after its first rank.
+// The communicator of this rank's group, or null if that is the world. Every group meets in a
+// separate directory, named after its first rank.
 Result<std::unique_ptr<Communicator>> group_communicator(CommunicatorOptions options,
                                                          const Mesh& mesh, const GroupPlan& plan,
                                                          size_t number,

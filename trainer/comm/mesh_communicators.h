@@ -33,7 +33,7 @@ class MeshCommunicators {
   Communicator& world() { return *world_; }
   Communicator& shard() { return of(groups_[kShard]); }
   Communicator& replicate() { return of(groups_[kReplicate]); }
-  // A dimension of the mesh, but dp_shard, which has none of its own beside shard().
+  // A dimension of the mesh, except dp_shard, which has only shard().
   Communicator& along(std::string_view dim);
 
   // See Communicator::suffer.

@@ -142,7 +142,7 @@ Outcome NcclCommunicator::prepare_device(int device) {
   return cuda_outcome("make an event", ready_->create());
 }
 
-// Of the highest priority, where this CUDA runtime has priorities.
+// With the highest priority, if this CUDA runtime has priorities.
 cuda::Status NcclCommunicator::make_stream() {
   int least = 0;
   int greatest = 0;

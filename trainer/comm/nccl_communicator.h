@@ -2,22 +2,23 @@
 // Collectives over NCCL, between GPUs.
 //
 // Buffers of begin_all_gather() and begin_reduce_scatter() are device memory. A collective runs on
-// a stream of the communicator's own, of the highest priority: its few blocks get the next free
-// processors before the many of computation, which waits for them sooner or later. It begins when
-// what the compute stream was given so far is done, and wait() lets the compute stream, not the
-// host, wait for its end. So the host runs ahead and gathers overlap computation. all_gather() and
-// what is built on it (all_reduce, barrier, texts) take host memory and are where the host waits,
-// besides settle(), which waits for all that was waited for: a peer's loss shows there, at the
-// latest. Events on both streams tell how long what was settled took, and how long computation was
-// held for it.
+// the communicator's own stream, which has the highest priority: its few blocks get the next free
+// processors before the many blocks of computation, which waits for them sooner or later. It begins
+// when the earlier work of the compute stream is done, and wait() makes the compute stream, not the
+// host, wait for its end. So the host runs ahead and gathers overlap computation.
+//
+// all_gather() and the functions built on it (all_reduce, barrier, texts) take host memory. The
+// host waits in them, and in settle(), which waits for all awaited work: a peer's loss shows there,
+// at the latest. Events on both streams measure how long the settled work took, and how long
+// computation was held for it.
 //
 // The communicator is non-blocking, as NCCL demands of one that may be aborted: calls return at
-// once, and progress is polled by ncclCommGetAsyncError, which is NCCL's documented way; it has no
-// descriptor to wait on. Every call into NCCL is made under a lock, since none may be under way in
-// another thread when abort() calls ncclCommAbort.
+// once, and progress is polled by ncclCommGetAsyncError, as NCCL documents; it has no descriptor to
+// wait on. Every call into NCCL is made under a lock, since no other thread may be in a call when
+// abort() calls ncclCommAbort.
 //
 // Sums are added in an order of NCCL's choice: the same from run to run with the same topology and
-// NCCL_ALGO, but not the order of those on host memory.
+// NCCL_ALGO, but not the order of sums on host memory.
 #pragma once
 
 #include <deque>
@@ -70,7 +71,7 @@ class NcclCommunicator final : public Communicator {
   // Polls until `done` (kNotReady = not yet) or a fault; without the lock between two polls.
   Outcome await(const std::string& what, std::chrono::milliseconds limit,
                 const std::function<cuda::Status()>& done);
-  // Of the communicator, under the lock: Ok while nothing is wrong.
+  // The state of the communicator, under the lock: Ok without an error.
   Outcome check(const std::string& what, bool* in_progress);
   Result<CollectivePtr> begin(const char* what, const std::function<nccl::Status()>& body);
   Outcome cuda_outcome(const std::string& what, cuda::Status status) const;

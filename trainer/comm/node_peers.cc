@@ -168,7 +168,7 @@ Outcome NodePeers::connect_to(int peer, const std::string& address) {
   return socket.send_now(std::to_string(rank_));
 }
 
-// Who is not one of us, or goes again at once, is not counted.
+// A stranger, or a peer that leaves at once, is not counted.
 Outcome NodePeers::accept_one(Clock::time_point deadline) {
   const std::string whom = missing();
   HP_TRY(wait_for(listener_.get(), deadline, whom));

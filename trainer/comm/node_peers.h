@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of a group on one node meet, share a file, and see each other go: a Unix socket
-// between every two of them.
+// How the ranks of a group on one node meet, share a file, and detect the end of a peer: a Unix
+// socket between every two of them.
 //
 // Each rank listens at an abstract address, a random name that lies in no directory and ends with
-// its socket. A rank connects to those before it and is connected to by those behind it; the first
-// sends its file along (SCM_RIGHTS). Only processes of our own uid are let in. Afterwards nothing
-// more is sent, so that whatever can be read from a socket says that its other end is closed: by
-// its process, or by the kernel when the process ended, before anybody can reap it.
+// its socket. A rank connects to the ranks before it and accepts the ranks after it; the first
+// sends its file along (SCM_RIGHTS). Only processes of our own uid are accepted. Afterwards no more
+// data are sent, so a readable socket means that its peer has closed it: by its process, or by the
+// kernel when the process ended, before its parent can reap it.
 //
 // Threads: abort(), lost() and cut() are for any, the others for the one that uses the
 // communicator.
@@ -36,7 +36,7 @@ class NodePeers {
   // machine are as many nodes, for tests.
   static Result<std::string> this_node();
 
-  // Listens at an address of its own.
+  // Listens at a new address.
   static Result<std::unique_ptr<NodePeers>> listen();
   // Closes the sockets.
   ~NodePeers();
@@ -46,8 +46,8 @@ class NodePeers {
   const std::string& address() const { return address_; }
 
   // Meets, as `rank`, the ranks at `addresses`, at most SharedSegment::kMostRanks, and returns the
-  // file of the first: what it was given as `file`, which is invalid on the others. kUnavailable
-  // names who did not come, and calls the first one rank `first_name`.
+  // file of the first: its argument `file`, which is invalid on the others. kUnavailable names the
+  // missing ranks, and calls the first one rank `first_name`.
   Result<UniqueFd> meet(int rank, const std::vector<std::string>& addresses, UniqueFd file,
                         Clock::time_point deadline, int first_name = 0);
   // Ends meet(), also one to come.

@@ -34,8 +34,8 @@ class Blocks {
   Blocks(std::span<const PartialSum> parts, int ranks, size_t begin, size_t count)
       : parts_(parts), ranks_(ranks), begin_(begin), count_(count) {}
 
-  // Where the sum of `size` ranks from `first` on is: in a part, or in `room`, which has as much
-  // again behind it for every level of blocks below.
+  // The place of the sum of `size` ranks from `first` on: in a part, or in `room`, which is
+  // followed by as much again for every level of blocks below.
   const float* sum(int first, int size, float* room) {
     const PartialSum& next = parts_[next_];
     if (next.ranks == std::min(size, ranks_ - first)) {

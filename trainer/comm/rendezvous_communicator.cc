@@ -26,7 +26,7 @@ struct RendezvousCommunicator::Place {
 
 namespace {
 
-// Gloo alone without `addresses`, which are those of this node's ranks.
+// Gloo alone without `addresses`, which belong to this node's ranks.
 Result<std::unique_ptr<Communicator>> over_network(
     const CommunicatorOptions& options, [[maybe_unused]] std::unique_ptr<NodePeers> peers,
     [[maybe_unused]] const std::vector<std::string>& addresses) {

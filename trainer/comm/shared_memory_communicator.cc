@@ -13,22 +13,22 @@ namespace hpctl {
 
 namespace {
 
-// Of numbers: a cache line, so that every rank's part of a slot begins at one.
+// In numbers: a cache line, so that every rank's part of a slot begins at one.
 constexpr size_t kAlignment = 16;
 
 size_t divided(size_t a, size_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
-// What keeps a collective, and those before it, from being done.
+// The missing parts of a collective, and of those before it.
 struct SharedMemoryCommunicator::Needs {
   RankSet pieces = 0;                                // of these ranks
   RankSet readers = 0;                               // that have a slot that is needed
   Clock::time_point due = Clock::time_point::max();  // of the first that may not begin yet
 };
 
-// A collective from its beginning to its end. What is to be sent is published once, and what is to
-// come is taken, each as far as it goes now.
+// A collective from its beginning to its end. Outgoing data are published once, and incoming data
+// are taken, each as far as possible now.
 class SharedMemoryCommunicator::Work : public Collective {
  public:
   Work(SharedMemoryCommunicator& owner, const char* what, uint64_t sequence)
@@ -260,7 +260,7 @@ class SharedMemoryCommunicator::ReduceScatter final : public Work {
     return input + static_cast<size_t>(rank) * stride_;
   }
   const float* chunk_of(int rank) const { return chunk_in(input_, rank); }
-  // Of the segment that begins there.
+  // The size of the segment that begins there.
   size_t bytes_from(size_t begin) const { return std::min(part_, chunk_ - begin) * sizeof(float); }
   // Where the part of `to` lies in a slot of `from`, which has none for itself.
   size_t place_of(int to, int from) const {

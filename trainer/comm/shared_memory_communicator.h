@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives between ranks of one node, through memory that they share.
 //
-// What a rank contributes it copies into slots of its own once (trainer/comm/shared_segment.h),
-// when the collective begins, as far as there is room; the rest, and everything that it receives,
-// is moved whenever it calls us. No thread moves bytes beside it: whoever waits copies what has
-// come, straight to where it belongs, and a reduction adds the pieces where they lie. So what is
-// under way while a rank computes costs nobody a processor, and a piece is ready for the others
-// before they ask. Larger collectives than the slots hold pass through them piece by piece.
-// What lies in memory of allocate_shared() is not copied into slots: it is published as one piece
-// of any size, and whoever waits copies or adds from there.
+// A rank copies its contribution into its own slots once (trainer/comm/shared_segment.h), when the
+// collective begins, as far as there is room; the rest, and everything that it receives, is moved
+// in later calls. No extra thread moves bytes: a waiting rank copies arrived pieces straight to
+// their destination, and a reduction adds the pieces in place. So a collective costs no processor
+// time while its ranks compute, and a piece is ready before the others need it. Collectives that
+// are larger than the slots pass through them piece by piece. Memory of allocate_shared() is not
+// copied into slots: it is published as one piece of any size, and waiting ranks copy or add from
+// there.
 //
-// Collectives are worked on in the order in which they were begun, by all ranks alike. The piece
-// that is first in that order always finds a free slot, since all before it have been read, so
-// nobody waits in a circle.
+// All ranks work on collectives in the order in which they were begun. The first piece in that
+// order always finds a free slot, since all before it have been read, so no ranks wait in a circle.
 //
-// A peer is lost when its socket closes (trainer/comm/node_peers.h). What it had published is read
-// all the same; a collective fails where something is missing from it, or a slot cannot become free
-// without it.
+// A peer is lost when its socket closes (trainer/comm/node_peers.h). Its published pieces are still
+// read. A collective fails if a piece from it is missing, or if a slot cannot become free without
+// it.
 #pragma once
 
 #include <atomic>
@@ -39,8 +38,8 @@ namespace hpctl {
 
 class SharedMemoryCommunicator final : public Communicator {
  public:
-  // `addresses` are those of the NodePeers of all ranks, by rank. Where the ranks are some of a
-  // larger group, errors name them as it does: `first_rank` and those behind it.
+  // `addresses` belong to the NodePeers of all ranks, by rank. If the ranks are some of a larger
+  // group, errors use its names: `first_rank` and the following ones.
   SharedMemoryCommunicator(const CommunicatorOptions& options, std::unique_ptr<NodePeers> peers,
                            std::vector<std::string> addresses, int first_rank = 0);
 
@@ -57,9 +56,9 @@ class SharedMemoryCommunicator final : public Communicator {
 
   // begin_all_gather() where rank r's chunk is at r * stride.
   CollectivePtr begin_strided_gather(std::byte* buffer, size_t stride, size_t chunk_bytes);
-  // Like begin_reduce_scatter(), of chunks that are `stride` floats apart, but the sum of each of
-  // `blocks` by itself: so many consecutive ranks each, and all ranks together; one behind the
-  // other in `output`.
+  // Like begin_reduce_scatter(), for chunks that are `stride` floats apart, but the sum of each of
+  // `blocks` separately: this many consecutive ranks each, and all ranks together; adjacent in
+  // `output`.
   CollectivePtr begin_block_sums(const float* input, size_t stride, size_t chunk,
                                  std::vector<int> blocks, float* output);
   // For the others it is as if this rank's process had ended. Any thread, after connect().

@@ -40,7 +40,7 @@ void futex_wake(std::atomic<uint32_t>& futex) {
   ::syscall(SYS_futex, word_of(futex), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-// Looking again and again helps only while the ranks that we wait for have processors of their own.
+// Spinning helps only while the awaited ranks have their own processors.
 int spins_among(int ranks) { return allowed_processors() >= ranks ? kSpins : 0; }
 
 void pause_briefly() {
@@ -51,8 +51,9 @@ void pause_briefly() {
 
 }  // namespace
 
-// Whoever changes what a rank waits for counts up and then looks whether the rank sleeps; the rank
-// says that it will and then has the kernel compare the count. One of the two sees the other.
+// A rank that changes the state that another waits for counts up and then looks whether that rank
+// sleeps; the waiting rank announces its sleep and then has the kernel compare the count. One of
+// the two sees the other.
 struct alignas(kLine) SharedSegment::Bell {
   std::atomic<uint32_t> rung;
   std::atomic<RankSet> wanted;  // 0 = awake
@@ -158,7 +159,7 @@ RankSet SharedSegment::readers_of(std::span<const std::byte> part_of_room) const
   for (size_t s = 0; s < kSlots; ++s) {
     const std::byte* data = published_[s];
     if (data < part_of_room.data() || data >= part_of_room.data() + part_of_room.size()) continue;
-    // What is written there afterwards is written behind what they have read.
+    // Later writes there come after their reads.
     all |= readers_of(rank_).of_slot[s].load(std::memory_order_acquire);
   }
   return all;
@@ -199,7 +200,7 @@ void SharedSegment::enqueue(size_t number, const std::byte* data, size_t bytes, 
                             RankSet readers) {
   HP_CHECK(readers != 0);
   published_[number] = data;
-  // Before anybody can read, and so before anybody can clear a bit.
+  // Before any rank can read, and so before any can clear a bit.
   readers_of(rank_).of_slot[number].store(readers, std::memory_order_relaxed);
   for (int to = 0; to < ranks_; ++to) {
     if ((readers & only_rank(to)) == 0) continue;
@@ -247,7 +248,7 @@ void SharedSegment::wait(uint32_t heard, RankSet wanted, Clock::time_point deadl
   bell.wanted.store(0, std::memory_order_relaxed);
 }
 
-// Also where it waits for nobody, but for a time.
+// Even if it waits only for a time.
 void SharedSegment::wake() {
   std::atomic<uint32_t>& rung = bell_of(rank_).rung;
   rung.fetch_add(1);

@@ -9,18 +9,18 @@
 //
 // A sender fills a free slot, writes the slot's readers, puts the piece into the queue of each and
 // rings their bells. A reader takes the pieces of one sender in the order in which they were
-// published; the last reader of a slot has freed it. A slot is in the queue of each of its readers
-// once, so a queue of as many entries as a sender has slots is never full. The lowest free slot is
-// used first: what is not needed is never touched, and what is stays in the cache.
+// published; the last reader frees the slot. A slot is in the queue of each of its readers once, so
+// a queue with as many entries as a sender has slots is never full. The lowest free slot is used
+// first, so unneeded slots are never touched, and used ones stay in the cache.
 //
-// What lies in its sender's room is read there: the piece is of any size and says where, and its
-// slot holds nothing but its readers. The sender leaves it as it is until they have read it.
+// A piece in its sender's room is read in place: it has any size and carries its position, and its
+// slot holds only its readers. The sender does not change it until they have read it.
 //
 // The memory is a file without a name (memfd), sealed: it ends with the last process that has it
-// mapped, however that process ends, and nobody can make it shorter. There is no lock in it, so a
-// rank that is killed at any instruction leaves nothing half done that another one waits for.
+// mapped, however that process ends, and no process can make it shorter. There is no lock in it, so
+// a rank that is killed at any instruction blocks no other one.
 //
-// Threads: one per rank, but wake(), which is for any.
+// Threads: one per rank, except wake(), which is for any.
 #pragma once
 
 #include <array>
@@ -53,7 +53,7 @@ class SharedSegment {
 
   using Clock = std::chrono::steady_clock;
 
-  // What a sender has published: at most kSlotBytes from a slot, any number from its room.
+  // A published piece of a sender: at most kSlotBytes from a slot, any number from its room.
   struct Piece {
     const std::byte* data;
     size_t bytes;
@@ -65,7 +65,8 @@ class SharedSegment {
   static Result<UniqueFd> create(int ranks);
   // Maps what create() made; the descriptor is of no further use.
   static Result<std::shared_ptr<std::byte>> map(const UniqueFd& file, int ranks);
-  // What map() gave, as `rank` uses it. Ranks that are threads may have one mapping, or one each.
+  // The result of map(), as `rank` uses it. Ranks that are threads may have one mapping, or one
+  // each.
   SharedSegment(std::shared_ptr<std::byte> memory, int rank, int ranks);
 
   // A slot of this rank's, of kSlotBytes; null while all have readers to come.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The differences between Gloo releases that we meet: rendezvous takes `Store&` up to 2023 and
-// `std::shared_ptr<Store>` since; a handler of the event loop is told which loop calls it.
+// The relevant differences between Gloo releases: rendezvous takes `Store&` up to 2023 and
+// `std::shared_ptr<Store>` since; a handler of the event loop gets the loop that calls it.
 #pragma once
 
 #include <gloo/rendezvous/context.h>

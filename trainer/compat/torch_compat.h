@@ -85,9 +85,9 @@ inline void set_storage_memory(const at::Tensor& tensor, void* memory, size_t by
   storage->set_nbytes(bytes);
 }
 
-// Whether the same input shall give the same bits on a GPU. (Products of fp32 are of fp32 by
-// default.) cuBLAS wants CUBLAS_WORKSPACE_CONFIG set for that (pin_environment.h). Not "warn only":
-// flash attention would take that for leave to add in any order.
+// Whether the same input must give the same bits on a GPU. (Products of fp32 are in fp32 by
+// default.) cuBLAS needs CUBLAS_WORKSPACE_CONFIG for that (pin_environment.h). Not "warn only":
+// flash attention would take that as permission to add in any order.
 inline void compute_deterministically(bool deterministic) {
   at::globalContext().setDeterministicAlgorithms(deterministic, /*warn_only=*/false);
 #if HP_TORCH_AT_LEAST(2, 2)
@@ -151,8 +151,8 @@ inline constexpr bool kHasPinnedAttention = false;
 inline void pin_fused_attention(FusedKernel) {}  // who asks for it is refused (gpu_attention.h)
 #endif
 
-// Causal attention within documents that lie one behind the other, by one kernel (flash attention),
-// and its gradients, those of q, k and v.
+// Causal attention within packed documents, by one kernel (flash attention), and its gradients of
+// q, k and v.
 struct PackedAttention {
   at::Tensor q;        // [N, H, h], as k and v with heads that are dense
   at::Tensor k;        // [N, K, h], K divides H
@@ -174,11 +174,11 @@ inline constexpr bool kHasPackedAttention = true;
 inline std::optional<int64_t> keys_before(const PackedAttention& of) {
   return of.window < of.longest ? std::optional(of.window - 1) : std::nullopt;
 }
-// To the right none, which LibTorch wants to be told where there is a window.
+// No keys to the right, which LibTorch must be given with a window.
 inline std::optional<int64_t> keys_behind(const PackedAttention& of) {
   return of.window < of.longest ? std::optional<int64_t>(0) : std::nullopt;
 }
-// What LibTorch is told: for documents of a token each it would take its kernel for generating
+// The maximum for LibTorch: for documents of one token each it would take its kernel for generating
 // text, which has other sums and no gradient.
 inline int64_t most_tokens(const PackedAttention& of) { return std::max<int64_t>(2, of.longest); }
 inline PackedResult packed_attention(const PackedAttention& of) {
@@ -247,8 +247,8 @@ inline void make_and_add_wide_product(at::Tensor&, const at::Tensor&, const at::
 }
 #endif
 
-// Moves the memory of one storage under another one, likewise behind autograd's back. Both own what
-// they have.
+// Moves the memory of one storage under another one, also without autograd's knowledge. Both keep
+// their owners.
 inline void move_storage_memory(const at::Tensor& from, const at::Tensor& to) {
   c10::StorageImpl* source = from.storage().unsafeGetStorageImpl();
   c10::StorageImpl* target = to.storage().unsafeGetStorageImpl();

@@ -3,9 +3,9 @@
 // within a source (sample_order.h).
 //
 // Weights become whole counts that sum to one period of 65,536 samples (largest remainder). Within
-// a period each slot goes to the source that is furthest behind its weight, the earlier one on a
-// tie, so that any stretch of samples is close to the weights. Periods repeat: source d gets the
-// samples period * count(d) + (its slots before this one).
+// a period each slot goes to the source with the largest deficit against its weight, the earlier
+// one on a tie, so any stretch of samples is close to the weights. Periods repeat: source d gets
+// the samples period * count(d) + (its slots before this one).
 #pragma once
 
 #include <cstdint>

@@ -32,7 +32,7 @@ Error with_remedy(Error error) {
   return error;
 }
 
-// Bytes that nobody means to train on, by the names that `hpctl data prepare` reads as more.
+// Bytes that are no training text, by the names that `hpctl data prepare` reads in another way.
 bool needs_preparing(const std::string& path) {
   return std::any_of(kPreparedSuffixes.begin(), kPreparedSuffixes.end(),
                      [&](const char* suffix) { return path.ends_with(suffix); });

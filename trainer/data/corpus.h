@@ -2,10 +2,10 @@
 // The corpus: every byte of a text file, or of the files of a directory, as one row of tokens.
 //
 // A directory is walked recursively; its regular files are taken in bytewise order of their path
-// relative to it. Names that begin with '.' are left out; a symbolic link counts as the file it
-// leads to, links to directories are left out (no cycles), and a link that leads nowhere is an
-// error, and so is one whose name says JSON lines or compressed. Empty files contribute nothing.
-// Between two files stands one separator token, kSeparatorToken. Token = byte value.
+// relative to it. Names that begin with '.' are left out. A symbolic link counts as the file it
+// leads to, and links to directories are left out (no cycles). A dangling link is an error, and so
+// is a name that says JSON lines or compressed. Empty files contribute nothing. Between two files
+// stands one separator token, kSeparatorToken. Token = byte value.
 //
 // Opening costs one stat per file and a bounded number of small reads, whatever the size of the
 // corpus. Windows are read with pread, not mapped: a file cut short while training then is an
@@ -32,8 +32,8 @@ class Corpus {
 
   uint64_t tokens() const { return tokens_; }
   size_t files() const { return files_.size(); }
-  // First token of file k, k <= files(); that of files() is tokens(). A separator belongs to the
-  // file before it.
+  // First token of file k, k <= files(); file_begin(files()) is tokens(). A separator belongs to
+  // the file before it.
   uint64_t file_begin(size_t k) const { return k < files_.size() ? files_[k].begin : tokens_; }
   const std::string& path() const { return path_; }
   // 64 hex digits over names, sizes and probes of the content (docs/formats.md). Independent of

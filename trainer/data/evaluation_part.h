@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which parts of the data a job evaluates, and how much of them: the validation part where
-// validation.every_steps is given, the test part where data.split has one.
+// The parts of the data that a job evaluates, and how much of them: the validation part if
+// validation.every_steps is given, the test part if data.split has one.
 #pragma once
 
 #include <cstdint>

@@ -31,7 +31,7 @@ struct Line {
   uint64_t back_to = kNowhere;
 };
 
-// Of the entries from `first` on, what came after that step.
+// The entries from `first` on that came after that step.
 void undo(std::vector<LedgerEntry>& entries, size_t first, uint64_t back_to) {
   for (size_t i = first; i < entries.size(); ++i) {
     entries[i].undone = entries[i].undone || entries[i].step > back_to;
@@ -76,7 +76,7 @@ std::string ranges_text(const std::vector<SampleRange>& ranges) {
   return text + "]";
 }
 
-// Of the file `path`.
+// Parses the file `path`.
 Outcome parse(const std::string& text, const std::string& path, std::vector<LedgerEntry>& entries) {
   size_t line_number = 0;
   const size_t first_of_file = entries.size();
@@ -133,7 +133,7 @@ Outcome LedgerWriter::write_line(const std::string& line) {
   return Ok{};
 }
 
-// What a failed write left of its line goes. The descriptor may be stale for good.
+// Removes the remains of a failed write. The descriptor may be stale for good.
 Outcome LedgerWriter::reopen() {
   UniqueFd fd(::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
   if (!fd.valid() || ::ftruncate(fd.get(), static_cast<off_t>(bytes_)) != 0) {

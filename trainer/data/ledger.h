@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ledger (job.yaml debug.ledger): what every rank trained on, for the proof that every sample
-// counts exactly once in the surviving history.
+// The ledger (job.yaml debug.ledger): the samples of every rank, to prove that every sample counts
+// exactly once in the surviving history.
 //
 //   LEDGER_DIR/g{G}.r{R}.jsonl   one line per step of rank R in generation G:
 //   {"generation":G,"step":N,"rank":R,"samples":[[a,b],...],"counted":T}  (a inclusive, b
@@ -9,16 +9,16 @@
 // "counted": targets of these samples that the loss counts. A line that another rank completed for
 // one that is gone lacks it.
 //
-// A step that was not applied, because its loss or gradient norm was unfit, leaves a line that says
-// which samples were put on the skip list and to which step the rank went back (N - 1 = only this
-// step was left out); what it did after that step in this generation is undone:
+// A bad step, which was not applied because of its loss or gradient norm, leaves a line with the
+// samples that were put on the skip list and the step that the rank went back to (N - 1 = only this
+// step was skipped). The rank's steps after that step in this generation are undone:
 //
 //   {"generation":G,"step":N,"rank":R,"samples":[],"skipped":[[a,b],...],"back_to":M}
 //
-// A line is written with one write() before the step's optimizer update: a step that another
-// generation goes on from in memory has its line although the process died right after it. Where it
-// died before, nobody goes on from that step. A process killed while writing leaves at most a torn
-// last line, which readers ignore.
+// A line is written with one write() before the step's optimizer update. So if another generation
+// resumes from a step in memory, the step has its line although the process died right after it. If
+// the process died before, no generation resumes from that step. A process killed while writing
+// leaves at most a torn last line, which readers ignore.
 #pragma once
 
 #include <cstdint>

@@ -31,7 +31,7 @@ class Permutation {
   std::array<uint64_t, kRounds> round_keys_{};
 };
 
-// Which window of the corpus sample number `sample` is. windows >= 1.
+// The window of the corpus for sample number `sample`. windows >= 1.
 uint64_t window_of_sample(uint64_t seed, uint64_t windows, uint64_t sample);
 
 }  // namespace hpctl

@@ -145,7 +145,7 @@ Outcome SampleReader::add_source(const std::string& path, std::shared_ptr<TokenS
   source.first_document = bounds[part];
   HP_TRY(spec.has_answers() ? pack(source, spec, bounds[part + 1])
                             : cut(source, spec, bounds[part + 1]));
-  // The first source as if it were alone; sources of the same size in orders of their own.
+  // The first source as if it were alone; sources of the same size in separate orders.
   source.seed = sources_.empty() ? seed_ : mix64(seed_ + sources_.size() * kGolden);
   windows_ += source.windows;
   tokens_ += source.tokens->tokens();
@@ -153,7 +153,7 @@ Outcome SampleReader::add_source(const std::string& path, std::shared_ptr<TokenS
   return Ok{};
 }
 
-// What of the source's documents is too little, in an error.
+// Names the insufficient part of the source's documents, in an error.
 std::string SampleReader::share_of(const Source& source, const DataSpec& spec,
                                    uint64_t last_document) const {
   if (!is_split(spec.split)) return "";

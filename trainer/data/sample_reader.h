@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training samples: windows of seq_len + 1 tokens of a source with stride seq_len, in the order of
 // sample_order.h. Window w of a source is tokens [w*seq_len, w*seq_len + seq_len] of its part, so
-// every token is predicted once per epoch; the up to seq_len - 1 tokens behind the last window are
+// every token is predicted once per epoch; the up to seq_len - 1 tokens after the last window are
 // not used.
 //
 // A source is split by documents into train, validation and test: a part is the documents from
@@ -9,8 +9,8 @@
 // by weight (blend_order.h); validation and test take every window of every source once.
 //
 // With data.format sft or chat a window is instead whole documents of at most seq_len tokens
-// together (packing.h) and padding behind them, which is a document of its own of which nothing
-// counts; of the documents only what is to be learnt does (token_source.h).
+// together (packing.h), followed by padding, which is a separate document that does not count. Only
+// the learnt tokens of the documents count (token_source.h).
 #pragma once
 
 #include <cstdint>
@@ -36,25 +36,26 @@ class SampleReader {
   static Result<SampleReader> open(const DataSpec& spec, uint64_t seed, int64_t vocab,
                                    DataPart part = DataPart::kTrain);
   // Another part of the data that `spec` opened this one from. They share the files, which are read
-  // and checked once; each is used by a thread of its own, if need be.
+  // and checked once; each may have its own thread.
   Result<SampleReader> open_part(const DataSpec& spec, DataPart part) const;
 
   uint64_t windows() const { return windows_; }  // of all sources
   int64_t seq_len() const { return seq_len_; }
   DocumentMask mask() const { return mask_; }  // documents where documents are packed
   uint64_t tokens() const { return tokens_; }  // of all parts of all sources
-  // Of a single source that is not split, that of the source; else also over weights and split.
+  // A single source that is not split keeps its own fingerprint; otherwise it covers weights and
+  // split.
   const std::string& fingerprint() const { return fingerprint_; }
 
-  // What became of the documents of all sources in this part, for people: "", or "1,204 documents
+  // How the documents of all sources in this part were packed, for people: "", or "1,204 documents
   // in 310 sequences ...".
   std::string packing() const;
 
   // Writes the seq_len + 1 tokens of sample number `sample` (any number: epochs repeat in another
   // order); out.size() must be seq_len + 1. Inputs are out[0, seq_len), targets out[1, seq_len].
-  // With `positions` and `counted` (seq_len + 1 each, or empty) also how far each token is from the
-  // beginning of its document or of the window, whichever is nearer, and whether it counts as a
-  // target (1) under mask() and format or not (0). One thread at a time.
+  // With `positions` and `counted` (seq_len + 1 each, or empty) it also writes each token's
+  // distance from the beginning of its document or of the window, whichever is nearer, and whether
+  // the token counts as a target (1) under mask() and format or not (0). One thread at a time.
   Outcome read_sample(uint64_t sample, std::span<int64_t> out, std::span<int64_t> positions = {},
                       std::span<uint8_t> counted = {});
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which samples a step trains on, and which of them a rank takes.
+// The samples of a step, and the part of each rank.
 //
 // A job consumes sample numbers in ascending order from a durable cursor, leaving out a durable
 // skip list. Without skips step s (the first is 1) takes [(s-1)*global, s*global). The step's
-// samples, in that order, are positions 0 .. global-1; reader r of R takes the positions
-// [r*global/R, (r+1)*global/R), rounded down, and its micro-batch m the m-th group of `micro` of
-// those. So the set of a step never depends on how many readers there are, and any number will do:
+// samples, in that order, are positions 0 .. global-1. Reader r of R takes the positions
+// [r*global/R, (r+1)*global/R), rounded down, and its micro-batch m is the m-th group of `micro` of
+// those. So the set of a step never depends on the number of readers, and any number will do:
 // shares differ by one sample at most. A reader is a data-parallel coordinate (parallel/mesh.h),
-// which is a rank where there is data parallelism alone; the ranks of one read the same samples.
+// which is a rank with data parallelism alone; the ranks of one reader read the same samples.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,8 @@ std::vector<SampleRange> data_part(const std::vector<SampleRange>& step_ranges, 
                                    int32_t count);
 
 // How many micro-batches every rank runs for a step of `samples` samples, so that all take part in
-// the same collectives: what the largest share needs. A reader may have fewer samples for its last.
+// the same collectives: as many as the largest share needs. A reader may have fewer samples for its
+// last.
 uint64_t micro_batches(uint64_t samples, int32_t readers, uint64_t micro);
 
 // The single numbers, in order; micro-batch m is [m*micro, (m+1)*micro) of the result.

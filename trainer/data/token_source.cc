@@ -13,7 +13,7 @@
 namespace hpctl {
 namespace {
 
-// Text as bytes; its documents are its files, each with the separator behind it.
+// Text as bytes; its documents are its files, each followed by the separator.
 class CorpusTokens : public TokenSource {
  public:
   explicit CorpusTokens(Corpus corpus) : corpus_(std::move(corpus)) {}

@@ -20,15 +20,16 @@ class TokenSource {
 
   virtual uint64_t tokens() const = 0;
   virtual uint64_t documents() const = 0;  // at least 1
-  // First token of document k, k <= documents(); that of documents() is tokens(). Never falls.
+  // First token of document k, k <= documents(); document_begin(documents()) is tokens(). Never
+  // falls.
   virtual Result<uint64_t> document_begin(uint64_t k) = 0;
   // 64 hex digits that change with the content; independent of where the files lie.
   virtual const std::string& fingerprint() const = 0;
   // Largest number of token ids that the tokenizer may have used; 0 when nothing tells.
   virtual uint64_t vocabulary() const = 0;
 
-  // What the documents are. Where that is not text, the sequences of a document are in turn what is
-  // given (perhaps of no token) and what is to be learnt, beginning with the former.
+  // The form of the documents. In forms other than text, the sequences of a document alternate
+  // between given tokens (perhaps none), which come first, and tokens to learn.
   virtual DataFormat format() const { return DataFormat::kText; }
   virtual ChatTemplate chat_template() const { return ChatTemplate::kNone; }
   // Tokens of each sequence of document k.
@@ -40,7 +41,7 @@ class TokenSource {
   virtual Outcome read(uint64_t begin, std::span<int64_t> out) = 0;
 };
 
-// Whether the path of a job's data is the prefix of an indexed dataset rather than text.
+// Returns whether the path of a job's data is the prefix of an indexed dataset rather than text.
 Result<bool> is_prepared(const std::string& path);
 
 // The files that job.yaml's data.path names: a text file, a directory of text files, or the prefix

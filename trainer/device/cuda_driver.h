@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of the CUDA driver that load and start kernels, found at run time: the library is
-// the driver's own, so every machine with a GPU has it. As common/base/cuda_api.h, which has the
-// CUDA runtime's; names and meaning are those of the CUDA Driver API reference.
+// the driver's own, so every machine with a GPU has it. Like common/base/cuda_api.h, which has the
+// CUDA runtime's functions; names and meaning come from the CUDA Driver API reference.
 #pragma once
 
 #include <string>
@@ -34,7 +34,7 @@ struct Api {
 // Loaded once and kept. kNotFound where there is no driver.
 Result<const Api*> load();
 
-// What the driver says of it.
+// The driver's text for it.
 std::string text_of(const Api& api, Status status);
 
 }  // namespace hpctl::cuda_driver

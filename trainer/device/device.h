@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a rank's state, gradients and gathered parameters lie, and what is done with them outside
-// the model: host memory and plain loops (host_device()), or a GPU through LibTorch's kernels
-// (torch_device.h). This interface is all that the sharding engine and the training state know of
-// the difference.
+// The place of a rank's state, gradients and gathered parameters, and the operations on them
+// outside the model: host memory and plain loops (host_device()), or a GPU through LibTorch's
+// kernels (torch_device.h). The sharding engine and the training state see the difference only
+// through this interface.
 //
 // Addresses are the device's: only a device of is_host() may have them read or written by other
 // code. Work is done in the order of the calls, from one thread, the step loop's; on a GPU a call
-// may return before its work is done, except where a value or host memory comes back. So whoever
-// gives a buffer back and takes it again needs no further care: both uses are in that order.
+// may return before its work is done, unless a value or host memory comes back. So a buffer may be
+// given back and taken again without further care: both uses are in that order.
 //
 // Failures to get memory throw (std::bad_alloc, c10::OutOfMemoryError), as do LibTorch's.
 #pragma once
@@ -66,10 +66,10 @@ class Device {
                      const AdamSource<float, uint16_t, uint16_t>& from,
                      const AdamTarget<float, uint16_t, uint16_t>& to) = 0;
 
-  // Copies to host memory of allocate_host(), which throws as allocate(), beside the work that
-  // follows. A copy begins when all given before is done; what changes the memory calls
-  // after_downloads() first, so that it happens behind the copy; await_downloads(), on any thread,
-  // returns when the copies begun are there.
+  // Copies to host memory of allocate_host(), which throws as allocate(), beside later work. A copy
+  // begins when all earlier work is done. Code that changes the memory calls after_downloads()
+  // first, so the change happens after the copy. await_downloads(), on any thread, returns when the
+  // begun copies have arrived.
   virtual void* allocate_host(size_t bytes) = 0;
   virtual void release_host(void* memory) noexcept = 0;
   virtual void begin_download(const void* from, void* host, size_t bytes) = 0;
@@ -91,7 +91,8 @@ class Device {
 
   // Most memory that this process has had, in bytes.
   virtual int64_t peak_memory_bytes() const = 0;
-  // What the bits of a result depend on here, for the environment of a checkpoint.
+  // The labels of this device that the bits of a result depend on, for the environment of a
+  // checkpoint.
   virtual std::map<std::string, std::string> environment() const = 0;
 };
 

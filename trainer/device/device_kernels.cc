@@ -19,7 +19,7 @@ namespace {
 
 // Addends of a norm's gradient: enough to occupy a GPU, few enough to be added quickly.
 constexpr int64_t kNormBlocks = 512;
-// What every GPU has for a block without being asked, less what a kernel has of its own.
+// The shared memory that every GPU has for a block by default, less a kernel's static memory.
 constexpr int64_t kSharedBytes = 47 << 10;
 
 constexpr std::array<const char*, 3> kTypeNames = {"fp32", "bf16", "fp16"};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of trainer/kernels/device on this process's GPU: compiled by NVRTC for it, loaded by
-// the driver, once. Where either is missing there are none, and LibTorch's operations do the same
-// in more passes over memory.
+// the driver, once. If either is missing there are none, and LibTorch's operations do the same in
+// more passes over memory.
 //
 // A call begins a kernel on `stream` and returns; operands are on the GPU and stay until it is
 // done. Of a pass, everything but `packed` and `shared` is the caller's to fill. A kernel that
@@ -23,24 +23,23 @@ namespace hpctl {
 
 enum class Element { kFp32, kBf16, kFp16 };
 
-// Bounds of errors, which tests on the host and on a card hold the kernels to
-// (tests/gpu/kernel_cases.h).
+// Bounds of errors, which tests check on the host and on a card (tests/gpu/kernel_cases.h).
 //
-// Of a result or gradient of RMSNorm, SwiGLU, rotary positions and the cross entropy: the largest
+// For a result or gradient of RMSNorm, SwiGLU, rotary positions and the cross entropy: the largest
 // difference from the exact one of the same operands, relative to the largest number of that. In
 // fp32 sums of fp32; in bf16 and fp16 half a unit in the last place of the largest number, because
-// what is computed in fp32 is rounded once.
+// results in fp32 are rounded once.
 constexpr double device_row_bound(Element type) {
   constexpr std::array<double, 3> kBounds = {2e-6, 3.95e-3, 4.95e-4};
   return kBounds[static_cast<size_t>(type)];
 }
-// Of the sum of squares, relative to it: sums of fp64. AdamW has none: its bits are the host's.
+// For the sum of squares, relative to it: sums of fp64. AdamW has none: its bits are the host's.
 inline constexpr double kSquaresBound = 1e-12;
 
 class DeviceKernels {
  public:
-  // Those of `types`, for a GPU of compute capability `major`.`minor`, whose context is the calling
-  // thread's. Each type is compiled in a thread of its own.
+  // The kernels of `types`, for a GPU of compute capability `major`.`minor`, whose context is the
+  // calling thread's. Each type is compiled in a separate thread.
   static Result<DeviceKernels> load(int major, int minor, const std::vector<Element>& types);
 
   bool has(Element type) const { return functions_[0][static_cast<size_t>(type)] != nullptr; }
@@ -49,7 +48,7 @@ class DeviceKernels {
   const std::string& label() const { return label_; }
 
   void rms_norm(Element type, device::RmsNorm pass, cuda::Stream stream) const;
-  // How rows of a backward pass are divided: RmsNormBackward::block_rows, and rows of partials.
+  // The division of rows in a backward pass: RmsNormBackward::block_rows, and rows of partials.
   struct NormBlocks {
     int64_t block_rows;
     int64_t blocks;

@@ -16,9 +16,9 @@ struct DeviceImage {
 };
 
 // The kernels of one type of element, "fp32", "bf16" or "fp16", for compute capability
-// `major`.`minor`: machine code, or where this NVRTC is older than the GPU,
-// code of the newest kind before it, which the driver translates. A compiler's error is
-// kInternal with its log: the text is ours.
+// `major`.`minor`: machine code, or, if this NVRTC is older than the GPU, code of the newest older
+// kind, which the driver translates. A compiler's error is kInternal with its log: the text is
+// ours.
 Result<DeviceImage> compile_device_program(const nvrtc::Api& nvrtc, int major, int minor,
                                            std::string_view type);
 

@@ -16,13 +16,13 @@ namespace {
 
 constexpr size_t kAlignment = 64;  // c10::gAlignment
 
-// What malloc gave is written in front of the aligned address, because ATen's raw_allocate wants a
+// The result of malloc is stored before the aligned address, because ATen's raw_allocate wants a
 // deleter that needs no more than that.
 void give_back(void* aligned) {
   if (aligned != nullptr) std::free(static_cast<void**>(aligned)[-1]);
 }
 
-// Without `override`: releases differ in what is const and in whether copy_data is asked for.
+// Without `override`: releases differ in const and in whether they call copy_data.
 class HostAllocator : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) const { return take(bytes); }

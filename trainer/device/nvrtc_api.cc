@@ -12,10 +12,9 @@
 namespace hpctl::nvrtc {
 namespace {
 
-// The one that came with a Python's LibTorch lies beside the CUDA runtime that this process has
-// loaded, or in the directory of its own package. It comes first: the driver has the release of
-// CUDA that LibTorch was built for, and may refuse the code of a newer toolkit's, whose place the
-// loader knows.
+// The library of a Python's LibTorch lies beside the CUDA runtime that this process has loaded, or
+// in its own package's directory. It comes first: the driver has the release of CUDA that LibTorch
+// was built for, and may refuse the code of a newer toolkit's, which the loader would find.
 std::vector<std::string> places() {
   const std::vector<std::string> names = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"};
   std::vector<std::string> all;

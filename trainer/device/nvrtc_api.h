@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // NVRTC, the compiler of device code as a library, found at run time: it comes with every LibTorch
 // for GPUs, and needs neither a toolkit nor headers. Declarations are ours; names, numbers and
-// meaning are those of its user guide and nvrtc.h (11.2 to 13.0). Where the real header is
-// installed, the build compares them (tests/unit/trainer/cuda_headers_check.cc).
+// meaning come from its user guide and nvrtc.h (11.2 to 13.0). If the real header is installed, the
+// build compares them (tests/unit/trainer/cuda_headers_check.cc).
 #pragma once
 
 #include <cstddef>

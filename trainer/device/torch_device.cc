@@ -24,7 +24,7 @@ int gpu_count() {
   return c10::impl::VirtualGuardImpl(at::kCUDA).deviceCount();
 }
 
-// Of the elements of the job's activations and moments; logits and state are fp32.
+// The element types of the job's activations and moments; logits and state are fp32.
 std::vector<Element> types_of(const TrainSpec& train) {
   std::vector<Element> types = {Element::kFp32};
   const bool bf16 =

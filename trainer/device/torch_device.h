@@ -2,21 +2,22 @@
 // A device whose memory and arithmetic are LibTorch's: a GPU, or, for tests of exactly this code,
 // the CPU.
 //
-// Streams. Computation is on a stream of our own, which is made LibTorch's current one for the
-// constructor's thread, the step loop's, and so is all that this class does, in the order of the
+// Streams. Computation is on our own stream, which is made LibTorch's current one for the
+// constructor's thread, the step loop's. All work of this class is on it, in the order of the
 // calls. The default stream would wait for every other library's work on it, and cannot be recorded
 // as a graph. Collectives are on the NCCL communicator's stream, of the highest priority: one
-// begins when what the compute stream was given before is done, and the compute stream waits for it
-// where its Collective::wait() is called (nccl_communicator.h). A checkpoint's copies of the state
-// are on a third stream; the next change of the state waits for them. What comes from host memory
-// (memory.offload) is on a fourth. Hence the engine's order of calls is
-// the schedule: the gather of block i+1 is begun before block i computes and waited for after it,
-// so it runs beside it, and a buffer that is taken again is first written behind its last use.
-// Nothing here needs record_stream. The host waits for the GPU once a step, in
-// FullySharded::finish_step(), and once an evaluation. docs/decisions/1402-device.md,
+// begins when the earlier work of the compute stream is done, and the compute stream waits for it
+// at its Collective::wait() (nccl_communicator.h). A checkpoint's copies of the state are on a
+// third stream; the next change of the state waits for them. Data from host memory (memory.offload)
+// are on a fourth.
+//
+// Hence the engine's order of calls is the schedule. The gather of block i+1 is begun before block
+// i computes and awaited after it, so it runs beside it, and a buffer that is taken again is first
+// written after its last use. Nothing here needs record_stream. The host waits for the GPU once a
+// step, in FullySharded::finish_step(), and once an evaluation. docs/decisions/1402-device.md,
 // 1404-gpu-hot-path.md.
 //
-// AdamW and the sum of squares are kernels of our own where there are some (device_kernels.h), else
+// AdamW and the sum of squares are our own kernels if there are any (device_kernels.h), else
 // LibTorch's operations.
 #pragma once
 
@@ -101,14 +102,14 @@ class TorchDevice : public Device {
   std::optional<c10::Stream> downloads_;      // of a GPU
   std::optional<c10::Stream> uploads_;        // of a GPU
   mutable int64_t peak_memory_ = 0;
-  // Of the fused AdamW: scalars on the GPU, the same for all parts of one step.
+  // Scalars on the GPU for the fused AdamW, the same for all parts of one step.
   at::Tensor number_;
   at::Tensor inverse_scale_;
   double number_value_ = 0;
   double scale_value_ = 0;
 };
 
-// How a GPU computes, for the whole process; TorchDevice does it where it is one.
+// Sets how a GPU computes, for the whole process; TorchDevice calls it for a GPU.
 void tell_libtorch(const GpuSpec& gpu);
 
 // The GPU of the worker with this number on its node where LibTorch was built for GPUs, else

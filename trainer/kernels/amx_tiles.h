@@ -3,10 +3,10 @@
 // type of the including source's unnamed namespace (level.h says why).
 //
 // An instruction adds a left tile times a right one to sixteen rows of sixteen sums in fp32. A left
-// tile is [16 rows, 32 of depth]. Of a right one each 32 bits are two numbers that follow each
-// other in depth: [16 pairs of depth, 16 columns, 2]. Read as numbers of 32 bits, either form of an
-// operand is the transpose of the other, so one operand, lying in either direction, becomes a tile
-// of either kind by loading sixteen rows and at most transposing them. "Lines" are rows of a left
+// tile is [16 rows, 32 of depth]. Each 32 bits of a right tile are two numbers that are adjacent in
+// depth: [16 pairs of depth, 16 columns, 2]. Read as numbers of 32 bits, either form of an operand
+// is the transpose of the other, so one operand, lying in either direction, becomes a tile of
+// either kind by loading sixteen rows and at most transposing them. "Lines" are rows of a left
 // operand, columns of a right one.
 #pragma once
 
@@ -39,7 +39,7 @@ struct Tiles {
   static void end() { _tile_release(); }
 
   // The compiler takes a load of a tile for an instruction that reads nothing, and would move
-  // stores behind it.
+  // stores after it.
   [[gnu::always_inline]] static void publish() { asm volatile("" ::: "memory"); }
 
   // Of 32-bit numbers.
@@ -87,7 +87,7 @@ struct Tiles {
     for (int i = 0; i < 16; ++i) _mm512_storeu_si512(to + i * kDepth, rows[i]);
   }
 
-  // 16 numbers each, those of `low` in front, rounded to nearest, ties to even.
+  // 16 numbers each, `low` first, rounded to nearest, ties to even.
   [[gnu::always_inline]] static __m512i narrow(__m512 low, __m512 high) {
     return (__m512i)_mm512_cvtne2ps_pbh(high, low);
   }

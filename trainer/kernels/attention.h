@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // Causal attention in blocks, forward and backward, for the CPU, in fp32 and fp64, and in bf16 on
-// matrix units. It computes no
-// score of the future and stores none beyond one block of keys and queries: memory and traffic grow
-// with the tokens, not with their square. With a sliding window the work does so too: blocks before
-// it are not touched. Where H query heads share K key heads, keys and values are not repeated.
+// matrix units. It computes no score of the future and stores none beyond one block of keys and
+// queries: memory and traffic grow with the tokens, not with their square. With a sliding window
+// the work does so too: blocks before it are not touched. If H query heads share K key heads, keys
+// and values are not repeated.
 //
 // The work is divided into units: one document and one key head with its H / K query heads. A unit
-// writes memory of its own, so units may run at the same time, and what it computes depends on
-// nothing but its operands: the same bits in any order and on any number of threads. Between levels
-// (level.h) bits differ.
+// writes only its own memory, so units may run at the same time, and its result depends only on its
+// operands: the same bits in any order and on any number of threads. Between levels (level.h) bits
+// differ.
 //
-// The softmax is that of the online form (Milakov and Gimelshein, arXiv 1805.02867), the backward
-// pass computes the weights again from the logarithm of their sum (Dao, arXiv 2307.08691). What is
-// not a number in an operand makes what depends on it not a number.
+// The softmax has the online form (Milakov and Gimelshein, arXiv 1805.02867), and the backward pass
+// computes the weights again from the logarithm of their sum (Dao, arXiv 2307.08691). NaN in an
+// operand makes every dependent result NaN.
 //
 // Error in fp32: the weights are exp2 of scores rounded to fp32, with a relative error of at most
 // 2^-22 beside that rounding; weights below 2^-126 are 0. Sums run over fp32 in a fixed order.
 //
-// bf16 (uint16_t) has matrix units alone (level.h: has_bf16_matrix_units). Beside the rounding of
-// results, queries and keys are rounded once they are turned, weights and the gradients of scores
-// before they become factors of the next product; sums, softmax and logarithms are fp32, weights
-// with a relative error of at most 2^-18 beside that rounding, and subnormal numbers count as 0.
-// The bounds that tests hold the results to are constants below.
+// bf16 (uint16_t) needs matrix units (level.h: has_bf16_matrix_units). Results are rounded. Queries
+// and keys are also rounded once they are turned, weights and the gradients of scores before they
+// become factors of the next product. Sums, softmax and logarithms are fp32, weights have a
+// relative error of at most 2^-18 beside that rounding, and subnormal numbers count as 0. Tests
+// check the results against the bounds below.
 #pragma once
 
 #include <cstdint>
@@ -43,17 +43,17 @@ struct AttentionShape {
   int64_t window = kNoWindow;  // keys that a query sees at most, its own included; 1 or more
 };
 
-// Rows of a tensor [tokens, heads, head_dim]: that of token t and head n is at
-// data + t * stride + n * head_dim.
+// Rows of a tensor [tokens, heads, head_dim]: the row of token t and head n is at data + t * stride
+// + n * head_dim.
 template <typename T>
 struct TokenRows {
   T* data;
   int64_t stride;
 };
 
-// Rotary positions, or none (null): element d of a query or key, d < head_dim / 2, and element
-// d + head_dim / 2 are turned by the angle whose cosine and sine are at p * head_dim / 2 + d, p the
-// position in the document. Operands and gradients are those before the turn.
+// Rotary positions, or none (null): element d of a query or key, d < head_dim / 2, and element d +
+// head_dim / 2 are turned by the angle whose cosine and sine are at p * head_dim / 2 + d, p the
+// position in the document. Operands and gradients are the values before the turn.
 template <typename T>
 struct RotaryTables {
   const T* cos = nullptr;  // [positions, head_dim / 2]
@@ -121,9 +121,9 @@ inline constexpr double kLogSumErrorBf16 = 1.0 / 32;
 // Queries, and keys, of a block.
 inline constexpr int64_t kAttentionBlock = 64;
 
-// What a thread works in, for units of up to `tokens` tokens: 4 * tokens * head_dim elements and a
-// constant. Every part begins at a multiple of 64 bytes; `rounded` is the head dimension rounded up
-// to 16 elements.
+// A thread's working memory, for units of up to `tokens` tokens: 4 * tokens * head_dim elements and
+// a constant. Every part begins at a multiple of 64 bytes; `rounded` is the head dimension rounded
+// up to 16 elements.
 template <typename T>
 class AttentionScratch {
  public:
@@ -169,7 +169,7 @@ class AttentionScratch<uint16_t> {
   void* memory_;
 };
 
-// Of one unit. fp64 has the baseline alone.
+// Computes one unit. fp64 has only the baseline.
 void attention_forward(const AttentionForward<float>& pass, const AttentionUnit& unit,
                        const AttentionScratch<float>& scratch, KernelLevel level = kernel_level());
 void attention_forward(const AttentionForward<double>& pass, const AttentionUnit& unit,

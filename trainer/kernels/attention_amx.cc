@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention over bf16 on matrix units. The order of things is that of attention_blocks.h: blocks of
-// 64 keys and 64 queries, scores transposed, [keys, queries], queries in the lanes of vectors. Here
-// a block is four by four tiles, and products are of tiles (amx_tiles.h) with sums in fp32; what is
-// between them, the softmax and its derivative, is vectors of fp32, rounded to bf16 as it becomes
-// an operand of the next product. On the diagonal the tiles above it are left out.
+// Attention over bf16 on matrix units. The order is the same as in attention_blocks.h: blocks of 64
+// keys and 64 queries, scores transposed, [keys, queries], queries in the lanes of vectors. Here a
+// block is four by four tiles, and products are of tiles (amx_tiles.h) with sums in fp32. The
+// softmax and its derivative between them use vectors of fp32, rounded to bf16 as they become
+// operands of the next product. On the diagonal the tiles above it are left out.
 //
-// Operands are packed once per unit (of keys) or block (of queries), in the form in which they
-// meet the other factor; "down" is the form in which tokens are the depth. What lies behind the
-// last token or dimension is zeros, which add nothing.
+// Operands are packed once per unit (keys) or block (queries), in the form in which they meet the
+// other factor; "down" is the form in which tokens are the depth. Values after the last token or
+// dimension are zeros, which add nothing.
 //
-// A product of 64 sums of depth is two steps. Of weights and slopes on the diagonal the rows behind
+// A product of 64 sums of depth is two steps. In weights and slopes on the diagonal, the rows after
 // the last tile that a strip needs are zeros, up to a whole step.
 #include "trainer/kernels/amx_tiles.h"
 #include "trainer/kernels/attention_amx_memory.h"
@@ -37,7 +37,7 @@ constexpr int64_t kStepsOfBlock = kBlock / Tile::kDepth;
 constexpr int64_t kBlockBytes = kBlock * 4;  // a row of sums
 static_assert(kTilesOfBlock == 4 && kStepsOfBlock == 2);
 
-// Of a query that has not seen a key. Times the scale it must be finite.
+// For a query that has not seen a key. Times the scale it must be finite.
 constexpr float kLowest = -__FLT_MAX__ / 4;
 constexpr float kInfinity = __builtin_inff();
 

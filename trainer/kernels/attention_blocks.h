@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The source of attention.h's passes at one level. `Level`, a type of the including source's
 // unnamed namespace (level.h), has kBytes, the size of a vector, and kRows, the rows of a product
-// that are held in registers beside two vectors: a power of two.
+// that fit in registers beside two vectors: a power of two.
 //
 // Queries lie in the lanes of vectors, keys in rows: scores are kept transposed, [keys, queries].
 // So the softmax needs no sum across lanes, and every product is of one form: an element of the
@@ -9,11 +9,11 @@
 // values are first packed side by side, since rows of a tensor with many heads lie at distances
 // that share few sets of the cache.
 //
-// A block on the diagonal is computed in strips of lanes: a strip needs the keys up to its last
-// query only. What lies beyond is neither computed nor read; what is hidden within a strip is set.
-// Of a window the blocks before its first key are left out, and the block in which that lies is
-// computed whole. So a query may meet a block none of whose keys it sees, before any that it does:
-// its greatest score then is the lowest finite number, from which no weight is made.
+// A block on the diagonal is computed in strips of lanes: a strip needs only the keys up to its
+// last query. Later scores are neither computed nor read; hidden scores within a strip are set.
+// With a window, the blocks before its first key are left out, and the block with that key is
+// computed whole. So a query may first meet a block without any visible key: its greatest score
+// then is the lowest finite number, which gives no weight.
 #pragma once
 
 #include "trainer/kernels/attention.h"
@@ -73,7 +73,7 @@ class AttentionBlocks {
   static constexpr double kLog2E = 1.4426950408889634;
   static_assert(kBlock % kLanes == 0 && kBlock % Level::kRows == 0);
 
-  // Some queries and the keys that they meet. On the diagonal key n is that of query n.
+  // Some queries and the keys that they meet. On the diagonal, key n belongs to query n.
   struct Block {
     int64_t queries;
     int64_t keys;
@@ -95,7 +95,7 @@ class AttentionBlocks {
     }
   };
 
-  // Of queries from `begin` on and keys from `key` on.
+  // The block of queries from `begin` on and keys from `key` on.
   static Block block_at(const AttentionShape& shape, const AttentionUnit& unit, int64_t begin,
                         int64_t key) {
     const int64_t rest = unit.tokens - begin;
@@ -104,7 +104,7 @@ class AttentionBlocks {
     return {queries, diagonal ? queries : kBlock, diagonal, shape.window - (begin - key)};
   }
 
-  // Of the first block in which queries from `begin` on see a key.
+  // The first key of the first block in which queries from `begin` on see a key.
   static int64_t first_key(const AttentionShape& shape, int64_t begin) {
     return begin < shape.window ? 0 : (begin - shape.window + 1) / kBlock * kBlock;
   }
@@ -221,7 +221,7 @@ class AttentionBlocks {
     }
   }
 
-  // Rows as columns, and 0 in the lanes behind the last one.
+  // Rows as columns, and 0 in the lanes after the last one.
   static void pack_columns(const T* rows, int64_t rounded, const Block& b, int64_t dim, T scale,
                            T* to) {
     for (int64_t d = 0; d < dim; ++d) {
@@ -332,7 +332,7 @@ class AttentionBlocks {
     return L::greater(L::greater(tops[0], tops[1]), L::greater(tops[2], tops[3]));
   }
 
-  // What both passes do before queries from `begin` on meet a key.
+  // The common work of both passes before queries from `begin` on meet a key.
   template <typename Pass>
   static void pack_queries(const Pass& pass, const Block& b, int64_t token, int64_t head,
                            int64_t begin, const AttentionScratch<T>& s) {

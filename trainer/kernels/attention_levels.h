@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What attention.cc chooses from: the same source, attention_blocks.h, at every level,
-// and that of matrix units.
+// The alternatives of attention.cc: the same source, attention_blocks.h, at every level, and the
+// one for matrix units.
 #pragma once
 
 #include "trainer/kernels/attention.h"
@@ -20,7 +20,7 @@ extern const AttentionPasses<double> kAttentionBaselineDouble;
 extern const AttentionPasses<float> kAttentionAvx2;
 extern const AttentionPasses<float> kAttentionAvx512;
 extern const AttentionPasses<uint16_t> kAttentionAmx;
-// What its scratch takes, beginning at a multiple of 64.
+// The size of its scratch, which begins at a multiple of 64.
 int64_t attention_amx_bytes(const AttentionShape& shape, int64_t tokens);
 
 }  // namespace hpctl::kernels

@@ -2,13 +2,13 @@
 // Instruction sets that the kernels of this directory are compiled for. The best that the processor
 // has is chosen once; every source of a kernel is compiled once per level, each with its own flags
 // (trainer/kernels/CMakeLists.txt). The environment variable ONEDNN_MAX_CPU_ISA, which LibTorch's
-// own products obey, limits the choice: so unlike processors are made to compute the same bits, and
-// whole jobs are tested at each level (docs/decisions/1709-one-limit-of-the-instruction-set.md).
+// own products obey, limits the choice. So unlike processors can compute the same bits, and whole
+// jobs are tested at each level (docs/decisions/1709-one-limit-of-the-instruction-set.md).
 //
 // Such a source must not bring an inline function of another header into the program: the linker
 // keeps one copy of it, possibly the one with instructions that this processor lacks. It therefore
-// calls only templates over a type of its own unnamed namespace, functions that are defined
-// elsewhere, and builtins.
+// calls only templates over a type of its unnamed namespace, functions that are defined elsewhere,
+// and builtins.
 #pragma once
 
 #include <string>
@@ -27,8 +27,8 @@ const std::vector<KernelLevel>& kernel_levels();
 KernelLevel kernel_level_under(const char* max_isa);
 // That of ONEDNN_MAX_CPU_ISA as the process began with it.
 KernelLevel kernel_level();
-// What decides the bits of this process's kernels, for people and to be compared: "avx512 (revision
-// 1, GCC 12.2.0)". Compilers choose where to fuse and in which lanes to add.
+// The label that determines the bits of this process's kernels, for people and for comparison:
+// "avx512 (revision 1, GCC 12.2.0)". Compilers choose where to fuse and in which lanes to add.
 std::string kernels_label();
 
 // In place of that choice, until it ends. For tests and benchmarks: no thread may compute while it
@@ -45,14 +45,14 @@ class ScopedKernelLevel {
   KernelLevel before_;
 };
 
-// How a CPU computes with operands of bf16: widened to fp32, as everything else, or as tiles on its
-// matrix units (products.h). Bits differ.
+// How a CPU computes with operands of bf16: widened to fp32, like everything else, or as tiles on
+// its matrix units (products.h). Bits differ.
 enum class Bf16Products { kWidened, kMatrixUnits };
 
 // "widened", "matrix_units".
 const char* to_word(Bf16Products products);
-// Whether the processor multiplies tiles of bf16 (AMX), beside the AVX-512 that the kernels for it
-// use, and the kernel of the system lets this process do so: it is asked once.
+// Returns whether the processor multiplies tiles of bf16 (AMX), beside the AVX-512 that the kernels
+// for it use, and the system's kernel lets this process do so: it is asked once.
 bool has_bf16_matrix_units();
 // kMatrixUnits where there are any, and `max_isa`, as above, does not name an instruction set
 // without them.

@@ -9,12 +9,12 @@ namespace hpctl::kernels {
 
 // Raise it with every change by which a kernel of this directory, at any level or on matrix units,
 // computes other bits from the same operands: the order of a sum, an approximation, what is fused,
-// flags in CMakeLists.txt. Checkpoints carry it (kernels_label()), and a job that goes on with
-// another one says that it is not bit-exact.
+// flags in CMakeLists.txt. Checkpoints carry it (kernels_label()), and a job that resumes with
+// another one reports that it is not bit-exact.
 inline constexpr int kRevision = 1;
 
-// Of the three, that for `level`. On processors other than x86 only the first of them is defined,
-// and kernel_levels() has no other.
+// The table for `level`. On processors other than x86 only the first of the three is defined, and
+// kernel_levels() has no other.
 template <const auto& baseline, const auto& avx2, const auto& avx512>
 const auto& table_at(KernelLevel level) {
 #ifdef __x86_64__

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an optimizer step does with all of a rank's state, in one pass each: AdamW with the clip
-// factor, and the sum of squares that the factor needs. No level (level.h) has other bits: each
-// operation is rounded once, none is contracted, and sums have sixteen lanes at each of them.
+// The work of an optimizer step on all of a rank's state, in one pass each: AdamW with the clip
+// factor, and the sum of squares that the factor needs. All levels (level.h) have the same bits:
+// each operation is rounded once, none is contracted, and sums have sixteen lanes at each of them.
 //
 // All of the state is read and written once in a step, more than caches hold. So results go to
-// memory past the caches where the processor can do that: a store into a cache would first read
-// what it replaces.
+// memory past the caches if the processor can do that: a store into a cache would first read the
+// old value.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +16,24 @@
 namespace hpctl {
 
 // Bound of the error of a step in fp32 beside the formula (trainer/optim/adamw.h) in exact numbers,
-// where nothing overflows or vanishes. A rounding is 2^-24 of what it rounds. Factors are rounded
+// if nothing overflows or vanishes. A rounding is 2^-24 of the rounded number. Factors are rounded
 // once. There are 5 roundings in a first moment (its factor, two in the gradient, a product, the
-// sum), 8 in a second one, where the gradient counts twice, and 17 in what the parameter moves by:
-// those of the first moment, half of the second's and 4 in the denominator (root, factor, product,
-// sum), the quotient, two of the step size, the difference. One more is for what is of second
-// order. Relative to the magnitudes that a result is the sum of: |beta1 m| + |(1 - beta1) g|;
-// beta2 v + (1 - beta2) g^2; |p| + step size * the first of them / denominator. What is kept in
-// bf16 is rounded once more, up or down, by less than 2^-7 of itself.
+// sum), and 8 in a second one, where the gradient counts twice. There are 17 in the parameter's
+// change: the 5 of the first moment, half of the second's and 4 in the denominator (root, factor,
+// product, sum), the quotient, two of the step size, the difference. One more covers the second
+// order. Relative to the magnitudes that a result is the sum of: |beta1 m| + |(1 - beta1) g|; beta2
+// v + (1 - beta2) g^2; |p| + step size * the first of them / denominator. Values in bf16 are
+// rounded once more, up or down, by less than 2^-7 of themselves.
 inline constexpr double kAdamErrorFp32 = 18 * 0x1p-24;
 
 // Bound of the error of a sum of squares of `count` numbers in fp32, relative to the sum: squares
-// are exact in fp64, no addend is negative, and none passes through more than the additions of its
-// lane and of the lanes, 2^-53 each.
+// are exact in fp64, no addend is negative, and each passes through the additions of its lane and
+// of the lanes at most, 2^-53 each.
 constexpr double sum_of_squares_error(int64_t count) {
   return static_cast<double>(count / 16 + 16) * 0x1p-53;
 }
 
-// M is the type in which the moments are kept, P that of the parameter: T, or uint16_t for bf16
+// M is the type of the stored moments, P the type of the parameter: T, or uint16_t for bf16
 // (rounded stochastically on the way into memory; the parameter moves by the unrounded moments).
 template <typename T, typename M = T, typename P = T>
 struct AdamSource {
@@ -50,7 +50,7 @@ struct AdamTarget {
   M* exp_avg_sq;
 };
 
-// Of the formula in trainer/optim/adamw.h.
+// Factors of the formula in trainer/optim/adamw.h.
 template <typename T>
 struct AdamFactors {
   T beta1;
@@ -66,7 +66,7 @@ struct AdamFactors {
 
 template <typename T>
 struct OptimizerKernels {
-  // Of elements [0, count). No source may overlap a target.
+  // For elements [0, count). No source may overlap a target.
   void (*adamw)(const AdamFactors<T>& factors, int64_t count, const AdamSource<T>& from,
                 const AdamTarget<T>& to);
   // With moments in bf16.

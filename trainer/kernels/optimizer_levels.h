@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What optimizer.cc chooses from: the same source, optimizer_loops.h, at every level.
+// The alternatives of optimizer.cc: the same source, optimizer_loops.h, at every level.
 #pragma once
 
 #include "trainer/kernels/optimizer.h"

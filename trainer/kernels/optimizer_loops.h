@@ -56,7 +56,7 @@ class OptimizerLoops {
   template <typename M, typename P>
   static void update_all(const AdamFactors<T>& factors, const RandomBits& bits, int64_t count,
                          const AdamSource<T, M, P>& from, const AdamTarget<T, M, P>& to) {
-    // What is in front of the first whole vector, and all of what is short.
+    // The elements before the first whole vector, or all of a short array.
     const int64_t ahead = count < 2 * kChunk ? count : unaligned(to.param);
     update<M, P>(factors, bits, ahead, from, to);
     if (ahead == count) return;

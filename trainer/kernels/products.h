@@ -15,9 +15,9 @@
 
 namespace hpctl {
 
-// Bound of the error of a sum of `depth` products in fp32, and of what it begins with, relative to
-// the sum of their magnitudes: in whatever order they are added, each passes through the rounding
-// of the product, which is exact of bf16, and at most `depth` additions, 2^-24 each. It holds for
+// Bound of the error of a sum of `depth` products in fp32, and of its initial value, relative to
+// the sum of their magnitudes. In any order of addition, each passes through the rounding of the
+// product, which is exact in bf16, and at most `depth` additions, 2^-24 each. It holds for
 // LibTorch's products in fp32 (trainer/arch/ops.h) as well.
 constexpr double product_error(int64_t depth) { return static_cast<double>(depth) * 0x1p-23; }
 

@@ -87,8 +87,8 @@ void add_steps(const uint16_t* a, const uint16_t* b, int64_t steps) {
   }
 }
 
-// What a block is, of a result whose rows lie `stride` apart. What lies there of bf16 is added to
-// where `adds`; sums in fp32 are in any case.
+// The place of a block in a result whose rows lie `stride` apart. If `adds`, it is added to the
+// bf16 values there; fp32 sums always add.
 struct Place {
   int64_t rows;
   int64_t columns;
@@ -96,7 +96,7 @@ struct Place {
   bool adds;
 };
 
-// Into sums, which `steps` are added to. A block at the edge passes through memory of its own.
+// Adds `steps` to the sums. A block at the edge passes through separate memory.
 void finish(const uint16_t* a, const uint16_t* b, int64_t steps, const Place& place,
             const uint16_t*, float* c) {
   if (place.rows == kBlock && place.columns == kBlock) {

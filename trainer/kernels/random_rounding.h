@@ -32,7 +32,7 @@ struct RandomBits {
   return x ^ (x >> 16);
 }
 
-// 32 random bits of the element `place` behind the first one. The lower half rounds the first
+// 32 random bits of the element `place` places after the first one. The lower half rounds the first
 // moment, the upper half the second.
 [[gnu::always_inline]] inline uint32_t moment_bits(const RandomBits& bits, uint32_t place) {
   return mix32((bits.first + place) ^ bits.low, bits.high);

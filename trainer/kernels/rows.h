@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lies between the products of a layer, each in one pass over its operands, forward and
+// The operations between the products of a layer, each in one pass over its operands, forward and
 // backward, for the CPU, in fp32 and fp64: RMSNorm, SwiGLU, and the cross entropy of logits. A row
 // depends on itself alone, so rows may be divided among threads in any way; only the gradient of a
 // norm's weight is a sum over rows, in their order. Between levels (level.h) bits differ.
 //
-// T is the type of what is computed, S that of rows in memory: T, or uint16_t for bf16. Those are
-// widened as they are read, and rounded once as they are written (to nearest, ties to even): the
-// bits are those of fp32's kernel on widened rows.
+// T is the type of computation, S the type of rows in memory: T, or uint16_t for bf16. bf16 is
+// widened as it is read, and rounded once as it is written (to nearest, ties to even): the bits are
+// the same as with fp32's kernel on widened rows.
 //
-// Exponentials in fp32 have a relative error of at most 2^-22. No two operands overlap, but where
-// it is said. What a gradient is written over need not be initialised. What is not a number stays
-// so.
+// Exponentials in fp32 have a relative error of at most 2^-22. No two operands overlap unless
+// noted. Memory for a gradient need not be initialised. NaN stays NaN.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +23,9 @@ namespace hpctl {
 // fp64 is what such differences are good for.
 inline constexpr double kRowErrorFp32 = 2e-6;
 inline constexpr double kRowErrorFp64 = 1e-8;
-// Beside those in fp32 of the same operands, relative to the largest number of its kind, for
-// operands of the size of a normal distribution's: a result is rounded once, and a gradient comes
-// from one of a result that was rounded, and is rounded. A rounding is 2^-8 in bf16, 2^-11 in fp16.
+// Bounds beside fp32 on the same operands, relative to the largest number of its kind, for operands
+// of the size of a normal distribution's: a result is rounded once. A gradient comes from the
+// gradient of a rounded result, and is rounded. A rounding is 2^-8 in bf16, 2^-11 in fp16.
 inline constexpr double kRowErrorBf16 = 2 * 0x1p-8;
 inline constexpr double kRowErrorFp16 = 2 * 0x1p-11;
 
@@ -39,7 +38,7 @@ struct RmsNormForward {
   const T* weight;  // [dim]
   S* y;             // x * inverse_rms * weight
   T* inverse_rms;   // [rows]: 1 / sqrt(mean(x^2) + eps)
-  // What is added to x first, or null. All is then of `sum`, as it is in memory.
+  // Added to x first, or null. The pass then works on `sum`, as it is in memory.
   const S* addend = nullptr;
   S* sum = nullptr;
 };
@@ -74,7 +73,7 @@ struct SwigluBackward {
   S* up_gradient;
 };
 
-// Of logits [rows, vocab].
+// For logits [rows, vocab].
 template <typename T, typename S = T>
 struct LogSums {
   int64_t vocab;

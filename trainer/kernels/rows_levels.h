@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What rows.cc chooses from: the same source, rows_loops.h, at every level.
+// The alternatives of rows.cc: the same source, rows_loops.h, at every level.
 #pragma once
 
 #include "trainer/kernels/rows.h"

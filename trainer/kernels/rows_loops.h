@@ -109,7 +109,7 @@ class RowLoops {
         L::store_part(x_gradient + i, inverse * (gradient * weight - in * back), n);
         L::store_part(p.weight_gradient + i, before + gradient * (in * inverse), n);
       });
-      // A loop of its own: what is added to must have been rounded.
+      // A separate loop: the sum that this is added to must have been rounded.
       if (p.other_gradient != nullptr) {
         add(p.other_gradient + row * p.dim, x_gradient, x_gradient, p.dim);
       }
@@ -151,8 +151,8 @@ class RowLoops {
     });
   }
 
-  // Four at a time, because each comparison waits for the one before. What is not a number may get
-  // lost here, but not in the sum of exponentials.
+  // Four at a time, because each comparison waits for the one before. NaN may get lost here, but
+  // not in the sum of exponentials.
   static T greatest(const S* values, int64_t count) {
     Vector tops[4];
     for (Vector& top : tops) top = L::all(-kInfinity);

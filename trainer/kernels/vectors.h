@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Vectors of a level, by the compiler's own vector types: arithmetic between them, and between one
 // and a scalar, is lane by lane. `Level` is a type of the unnamed namespace of the one source that
-// uses it (level.h says why) with kBytes, the size of a vector, and where the instruction set has
-// them, widen() from 16 bits to 32 and narrow() back.
+// uses it (level.h gives the reason). It has kBytes, the size of a vector, and, if the instruction
+// set has them, widen() from 16 bits to 32 and narrow() back.
 #pragma once
 
 #include <cstdint>
@@ -81,7 +81,7 @@ struct Lanes {
     for (int64_t i = 0; i < count; ++i) store_one(to + i, v[i]);
   }
 
-  // Of the lanes, in their order.
+  // The sum of the lanes, in their order.
   [[gnu::always_inline]] static T sum(Vector v) {
     T total = v[0];
     for (int64_t i = 1; i < kCount; ++i) total += v[i];

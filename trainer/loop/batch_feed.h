@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The micro-batches of a rank, step after step, so that no step waits for the disk: while one
-// computes, a thread of the feed reads those of the step that is expected next. A step that turns
-// out to be another (a step left out, a way back, a new membership) is read when it is asked for,
-// and what was read ahead is dropped. The thread also puts the batches where a GPU copies them
-// from, so that the step loop has nothing left to do with them but to begin the copies. Each part
-// that is evaluated has a feed of its own.
+// The micro-batches of a rank, step after step, so that no step waits for the disk: while one step
+// computes, a thread of the feed reads the next expected one. An unexpected step (after a skip, a
+// rollback, a new membership) is read when it is requested, and the batches that were read ahead
+// are dropped. The thread also puts the batches where a GPU copies them from, so the step loop only
+// has to begin the copies. Each evaluated part has a separate feed.
 #pragma once
 
 #include <condition_variable>
@@ -21,7 +20,7 @@
 
 namespace hpctl {
 
-// What a rank reads for a step.
+// The samples that a rank reads for a step.
 struct BatchOrder {
   std::vector<SampleRange> samples;  // the rank's part
   int64_t micro = 1;                 // samples of a micro-batch
@@ -35,8 +34,8 @@ class BatchFeed {
   // Makes of a tensor one with the same numbers where a device copies from; c10::Error: no memory.
   using Staging = at::Tensor(const at::Tensor& tensor);
 
-  // `reader` outlives the feed, and nobody else reads from it. `staging`: null where batches are
-  // computed on as they are read.
+  // `reader` outlives the feed, which is its only user. `staging`: null if the computation uses
+  // batches as they are read.
   explicit BatchFeed(SampleReader& reader, Staging* staging = nullptr);
   ~BatchFeed();  // waits for a read under way
   BatchFeed(const BatchFeed&) = delete;

@@ -10,7 +10,7 @@
 namespace hpctl {
 namespace {
 
-// Of each token of the windows, [micro, seq_len + 1]: its position in its document, and whether it
+// For each token of the windows, [micro, seq_len + 1]: its position in its document, and whether it
 // counts as a target.
 void keep_documents_apart(MicroBatch& batch, DocumentMask mask, const at::Tensor& positions,
                           const at::Tensor& counted) {

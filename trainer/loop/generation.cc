@@ -76,7 +76,7 @@ Outcome Generation::run() {
   progress_.waited_for_last_save(static_cast<uint64_t>(seconds_since(began) * 1e9));
   tell_saves();
   if (!durable) {
-    // Who was told to end ends, and is started again where that is wanted.
+    // A process that was ordered to end ends, and is restarted if wanted.
     log_warning("step " + std::to_string(state().step()) +
                 " is not durable: checkpoints cannot be written");
     stopping_ = true;
@@ -162,7 +162,7 @@ Outcome Generation::agree_on_data() {
   return Ok{};
 }
 
-// Of this rank in this generation, besides what the job decides.
+// The environment of this rank in this generation, besides the job's settings.
 Result<Environment> Generation::environment_here() {
   Environment environment = runtime_environment(run_.train().precision, device_);
   if (run_.frozen() != nullptr) environment[kBaseLabel] = run_.frozen_checksum();
@@ -198,7 +198,7 @@ Outcome Generation::load_state() {
   progress_.enter(WorkerPhase::kLoading);
   const TrainSpec& train = run_.train();
   if (const Outcome ready = prepare_checkpoint_directory(workload_); !ready.ok()) {
-    // Who goes on from memory, or from the mirror, needs nothing of it now.
+    // A generation that starts from memory, or from the mirror, does not need it now.
     if (!starts_without_directory(workload_)) return ready.error();
     log_warning(ready.error().message);
   }
@@ -278,7 +278,8 @@ Outcome Generation::complete_ledgers() const {
   return Ok{};
 }
 
-// What the generation before began to save, or was to, and is not durable: memory ends with a node.
+// A save that the former generation began, or should have begun, is not durable: memory ends with a
+// node.
 bool Generation::owes_save() const {
   if (!workload_.from_memory) return false;
   const auto every = static_cast<uint64_t>(workload_.checkpoint.every_steps);
@@ -302,8 +303,8 @@ void Generation::note_what_is_for_gpus() const {
                      " MiB of host memory per worker");
 }
 
-// The job is done and durable; a generation that finds it so evaluates again, as nobody knows
-// whether the one before came to it.
+// The job is done and durable; a generation that finds it so evaluates again, because the former
+// one may not have done so.
 Outcome Generation::test() {
   Validation* const part = run_.test();
   return part != nullptr ? evaluate(*part, "test") : Outcome(Ok{});

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker's part in one generation, one agreed membership: it meets the peers, takes the state
+// A worker's part in one generation, one agreed membership. It meets the peers, takes the state
 // from a checkpoint or from its own memory, and goes step after step until the job's last one is
-// durable (generation.cc, step.cc: to be read from top to bottom) or somebody calls abort(). After
-// that nothing of it is repaired: communicators, the engine with its schedule, saver and ledger go,
-// and the next Generation makes its own over the same Run.
+// durable (generation.cc, step.cc: to be read from top to bottom) or until abort(). After that
+// nothing of it is repaired: communicators, the engine with its schedule, saver and ledger go, and
+// the next Generation makes new ones over the same Run.
 #pragma once
 
 #include <array>
@@ -41,11 +41,11 @@ class Generation {
 
   // Everything before the first step. kDataLoss: the checkpoint of the workload is damaged.
   Outcome start();
-  // All steps, the final checkpoint, and the evaluation of the test part; or, once any rank was
-  // asked to stop, the step under way and a checkpoint of it.
+  // All steps, the final checkpoint, and the evaluation of the test part; or, once any rank has a
+  // stop request, the current step and a checkpoint of it.
   Outcome run();
   // start() or run() returns kPeerLost, from the collective that it waits in or at the next step
-  // boundary. The connections to the peers stay until this object goes: one that is yet to be told
+  // boundary. The connections to the peers stay until this object goes: a rank without an order yet
   // would take this rank for dead. Any thread.
   void abort();
   // After abort(): calls `done` once no thread of a save works any more, from that thread, or at
@@ -54,13 +54,13 @@ class Generation {
 
   // run() has ended before the last step because of a request.
   bool is_stopped() const { return stopping_; }
-  // Of the newest checkpoint that this generation saw committed: the step that run() has ended
-  // with, unless the disk was full.
+  // The newest checkpoint that this generation saw committed: the step that run() has ended with,
+  // unless the disk was full.
   uint64_t durable_step() const { return saver_->committed_step(); }
   const Workload& workload() const { return workload_; }
 
  private:
-  // What all ranks know after the one small all-reduce of a step.
+  // The values that all ranks know after the one small all-reduce of a step.
   struct StepSums {
     double loss = 0;         // mean cross entropy over the step's tokens that are counted
     uint64_t counted = 0;    // those tokens

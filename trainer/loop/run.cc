@@ -23,9 +23,9 @@ std::string identity_of(const Workload& workload) {
   return to_json_text(common);
 }
 
-// What a GPU copies from by itself; to_device() then finds it so. LibTorch keeps what it has
-// locked, and gives it again once the copies from it are done: after a few steps nothing is locked
-// anew.
+// Memory that a GPU copies from directly; to_device() then finds it so. LibTorch keeps locked
+// memory, and reuses it once the copies from it are done: after a few steps nothing is locked
+// again.
 at::Tensor page_locked(const at::Tensor& tensor) { return tensor.pin_memory(); }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker process has for as long as it lives, whatever generations it takes part in: device,
-// data, model, training state in its arena, metrics. What depends on who the peers are, and has to
-// be made again after an abort, is a Generation's; there is one at a time.
+// The objects of a worker process that live as long as it does, through all its generations:
+// device, data, model, training state in its arena, metrics. Objects that depend on the peers, and
+// must be made again after an abort, belong to a Generation; there is one at a time.
 #pragma once
 
 #include <chrono>
@@ -27,8 +27,8 @@ namespace hpctl {
 
 class Run {
  public:
-  // Of the job of `workload`; its rank and its generation are those of the first Generation.
-  // `progress` and `device` outlive it; `arena_fd` as in TrainingState::create.
+  // For the job of `workload`; rank and generation come from the first Generation. `progress` and
+  // `device` outlive it; `arena_fd` as in TrainingState::create.
   Run(const Workload& workload, Progress& progress, int arena_fd, Device& device);
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
@@ -36,15 +36,15 @@ class Run {
   // A generation begins. One that does not start from memory gives up what is there: it is of a
   // history that ends. kInvalidArgument when the workload is not of this job.
   Outcome begin_generation(const Workload& workload);
-  // What the job reads; once. What cannot be read may pass.
+  // Opens the job's data; once. A read error may be transient.
   Outcome open_data();
   // The forward pass, once. kInvalidArgument: it cannot be had as workload.train.gpu wants it.
   Outcome load_model();
   // The state that this generation starts from. With Workload::from_memory it is a sealed one of
-  // this process, where it has one, else what TrainingState::create makes in its place. Where the
-  // state is divided anew, collective over `world`.
+  // this process, if it has one, else TrainingState::create makes one. If the state is resharded,
+  // collective over `world`.
   Outcome load_state(const Workload& workload, const Environment& environment, Communicator& world);
-  // What is not trained: with workload.train.lora the part of the model that the rank has under
+  // The frozen parameters: with workload.train.lora the part of the model that the rank has under
   // `mesh`; once for each part. The checksum of the whole is frozen_checksum().
   Outcome load_frozen(const Workload& workload, const Mesh& mesh);
   // From the next step of the state on, as this generation's rank 0 or as a rank that writes none.
@@ -63,7 +63,7 @@ class Run {
   // Null where the model itself is trained.
   const FrozenModel* frozen() const { return frozen_ ? &frozen_model_ : nullptr; }
   const std::string& frozen_checksum() const { return frozen_->checksum(); }
-  // Of the model, whatever of it is trained.
+  // The blocks of the model, whatever part of it is trained.
   const std::vector<Block>& model_blocks() const {
     return frozen_ ? frozen_model_.blocks : state_->blocks();
   }
@@ -106,7 +106,7 @@ class Run {
   uint64_t save_began_at_ = 0;
 };
 
-// What parameters are gathered and used in.
+// The type in which parameters are gathered and used.
 at::ScalarType compute_type(const TrainSpec& train);
 
 // The job's directory, where metrics.jsonl lies.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the training loop does about a step whose loss or gradient norm is bad. Everything here is
-// decided by numbers that all ranks have in common, so all ranks do the same.
+// The training loop's reaction to a step with a bad loss or gradient norm. All decisions depend on
+// numbers that all ranks have in common, so all ranks do the same.
 #include <array>
 #include <bit>
 #include <string>
@@ -64,7 +64,7 @@ Outcome Generation::leave_out(const StepSamples& samples, const StabilityProblem
   return Ok{};
 }
 
-// The controller hears of it from rank 0: all ranks decided the same. None ends before it is told:
+// Rank 0 reports it to the controller: all ranks decided the same. No rank ends before the report:
 // another's end may be the end of a rank 0 that has not got so far.
 void Generation::tell(const BadStep& bad_step) {
   if (workload_.rank == 0) progress_.bad_step(bad_step);
@@ -150,7 +150,7 @@ Outcome Generation::go_back() {
     return Error{code, texts[0].substr(1)};
   }
   HP_TRY(state().go_back(texts[0].substr(1)));
-  // What is newer stays as it is until every rank has read all of its part.
+  // Newer checkpoints stay until every rank has read all of its part.
   HP_TRY(comms_->world().barrier());
   if (workload_.rank == 0) {
     if (state().step() > target) {
@@ -159,7 +159,7 @@ Outcome Generation::go_back() {
     }
     HP_TRY(undo_checkpoints(workload_.checkpoint_dir, workload_.generation, state().step()));
   }
-  // Nobody writes a checkpoint of a name that is about to be taken away.
+  // No rank writes a checkpoint with a name that is about to be taken away.
   HP_TRY(comms_->world().barrier());
   saver_->forget_after(state().step());
   return Ok{};

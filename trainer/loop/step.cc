@@ -102,16 +102,16 @@ BatchOrder Generation::order_of(const StepSamples& samples) const {
                                  static_cast<uint64_t>(micro))};
 }
 
-// Of the step behind this one, if this one goes well.
+// For the step after this one, if this one goes well.
 void Generation::read_ahead(uint64_t cursor) {
   if (next_step() >= static_cast<uint64_t>(run_.train().steps)) return;
   run_.feed().read_ahead(order_of(samples_from(cursor)));
 }
 
 // Forward and backward over this rank's micro-batches; the gradient of the loss over the step's
-// tokens, times StepSums::loss_scale, is then in the engine's shards, whatever the number of ranks
-// and micro-batches. How many of the tokens are counted is known only afterwards, so the sum is
-// divided by all of them here, and the rest is a part of that scale.
+// tokens, times StepSums::loss_scale, is then in the engine's shards, for any number of ranks and
+// micro-batches. The number of counted tokens is known only afterwards, so the sum is divided by
+// all of them here, and the rest is a part of that scale.
 Result<Generation::StepSums> Generation::compute_gradients(const StepSamples& samples) {
   const BatchOrder order = order_of(samples);
   my_samples_ = order.samples;

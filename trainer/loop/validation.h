@@ -2,11 +2,10 @@
 // Validation and test: the mean cross entropy of sequences that are not trained on
 // (evaluation_part.h).
 //
-// The sequences are the same every time and for every world size: whole
-// micro-batches of the part, in an order that depends on the seed
-// alone, micro-batch m evaluated by the ranks of data-parallel coordinate m mod D
-// (mesh.h), of which one counts it. Those without one in the last round evaluate
-// the first again and do not count it, so that all take part in the collectives.
+// The sequences are the same every time and for every world size: whole micro-batches of the part,
+// in an order that depends on the seed alone. The ranks of data-parallel coordinate m mod D
+// (mesh.h) evaluate micro-batch m, and one of them counts it. Ranks without one in the last round
+// evaluate the first again and do not count it, so that all take part in the collectives.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +33,7 @@ class Validation {
   static Result<std::optional<Validation>> open(const TrainSpec& train, const SampleReader& trained,
                                                 DataPart part);
 
-  // Of the validation part; the test part is for the end.
+  // For the validation part; the test part is for the end.
   bool due(uint64_t step) const;
   // All ranks at the same step, between two steps of the engine; `shards` as
   // for begin_step, `comm` the world's.

@@ -3,9 +3,8 @@
 // CRC-32C of it, bytes, masked CRC-32C of them), each one protobuf message `tensorflow.Event`
 // (tensorflow/core/util/event.proto). The few fields used are encoded by hand.
 //
-// A run that goes back after a fault begins a new file in the same directory with
-// SessionLog.START at the first step it repeats: TensorBoard then forgets the older values from
-// there on.
+// A run that goes back after a fault begins a new file in the same directory, with SessionLog.START
+// at the first step it repeats: TensorBoard then forgets the older values from there on.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step was like, for programs: metrics.jsonl (docs/formats.md), one JSON object per
-// completed step, appended by rank 0 with a single write, so that readers never see half a line of
-// a running job; and the same as TensorBoard events. A thread writes them, because all ranks would
-// wait for a rank 0 that waits for a file server in its step. After a recovery the steps since the
+// The figures of each step, for programs: metrics.jsonl (docs/formats.md), one JSON object per
+// completed step, appended by rank 0 with a single write, so readers never see half a line of a
+// running job; and the same as TensorBoard events. A thread writes them, because otherwise all
+// ranks would wait for a rank 0 that waits for a file server. After a recovery the steps since the
 // last checkpoint appear again under the new generation: a reader keeps the last line of a step.
 #pragma once
 
@@ -47,7 +47,7 @@ struct StepMetrics {
   uint64_t snapshot_step = 0;     // newest that is in the memory of two nodes; 0 = none
 };
 
-// Of sequences that are not trained on.
+// For sequences that are not trained on.
 struct EvaluationMetrics {
   std::string part;  // validation | test
   uint64_t step = 0;
@@ -56,7 +56,7 @@ struct EvaluationMetrics {
   uint64_t sequences = 0;
 };
 
-// What turns times into rates.
+// The factors that turn times into rates.
 struct Throughput {
   FlopsPerToken flops;
   int32_t world_size = 1;

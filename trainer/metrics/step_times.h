@@ -27,14 +27,14 @@ class StepTimes {
   // Spans also go to `trace`, which outlives this.
   explicit StepTimes(Trace& trace) : trace_(trace) {}
 
-  // A step of this number begins now; all parts count from zero except kSave, whose time is that
-  // of the boundary before.
+  // A step of this number begins now; all parts count from zero except kSave, whose time belongs to
+  // the boundary before.
   void begin(uint64_t step);
-  // What happened since begin() or the last lap was this part; a part may come more than once.
+  // The time since begin() or the last lap belongs to this part; a part may come more than once.
   void lap(StepPart part);
 
   double seconds(StepPart part) const { return seconds_[static_cast<size_t>(part)]; }
-  // Of all steps so far.
+  // The sum over all steps so far.
   double total_seconds(StepPart part) const { return total_[static_cast<size_t>(part)]; }
   Clock::time_point began() const { return began_; }
 

@@ -13,7 +13,7 @@
 namespace hpctl {
 namespace {
 
-// Steps of a thousand spans each: a trace that nobody asked to be this long stays bounded.
+// Steps of a thousand spans each: a trace of unexpected length stays bounded.
 constexpr size_t kMaxSpans = 2'000'000;
 
 double microseconds(std::chrono::nanoseconds time) {

@@ -19,7 +19,7 @@ class Trace {
   // Steps [from, from + steps) are recorded, and then written to `path`. steps 0 = nothing ever.
   Trace(std::string path, int32_t rank, int64_t from, int64_t steps);
 
-  // Of the steps that follow; writes the file when the last one wanted is complete.
+  // Begins the next step; writes the file when the last wanted one is complete.
   void begin_step(uint64_t step);
   bool active() const { return active_; }
 

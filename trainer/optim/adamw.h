@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // AdamW with decoupled weight decay (Loshchilov, Hutter 2019), elementwise in T = float (or double,
-// for comparisons with other implementations), out of place: it reads one slot of the state arena
+// for comparisons with other implementations), out of place. It reads one slot of the state arena
 // and writes the other, so the old state stays a valid snapshot until the new one is sealed. In the
 // arithmetic order of PyTorch:
 //
@@ -8,9 +8,9 @@
 //   m = beta1 * m + (1 - beta1) * g          v = beta2 * v + (1 - beta2) * g * g
 //   p = p - lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
 //
-// g is the gradient times `gradient_scale` (the clip factor). The same bits on every processor
-// (trainer/kernels/optimizer.h, where sources and targets are). What is kept in bf16 is widened
-// first and rounded stochastically last.
+// g is the gradient times `gradient_scale` (the clip factor). The bits are the same on every
+// processor (trainer/kernels/optimizer.h, which also has sources and targets). Values in bf16 are
+// widened first and rounded stochastically last.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ struct AdamStep {
   double gradient_scale;
 };
 
-// What the kernel needs of it.
+// The kernel's factors of it.
 template <typename T>
 AdamFactors<T> adam_factors(const AdamStep& step, bool decayed) {
   return {.beta1 = static_cast<T>(step.beta1),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which parts of a shard an optimizer step treats alike.
+// The parts of a shard with the same treatment in an optimizer step.
 #pragma once
 
 #include <vector>
@@ -13,8 +13,8 @@ struct DecayRange {
   bool decayed = false;
 };
 
-// All of `shard`, ascending: tensor by tensor, each with the gap behind it, whose zeros stay zeros,
-// and the padding behind the block. Those that are alike are not joined.
+// All of `shard`, ascending: tensor by tensor, each with the gap after it, whose zeros stay zeros,
+// and the padding after the block. Equal neighbours are not joined.
 std::vector<DecayRange> decay_ranges(const Block& block, ElementRange shard);
 
 }  // namespace hpctl

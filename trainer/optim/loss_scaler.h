@@ -8,8 +8,8 @@
 //   `growth_interval` steps in a   double, at most to kMaxLossScale; hysteresis_left as at first
 //   row without one
 //
-// Decided by all-reduced numbers and a durable record alone, like stability.h, so that all ranks
-// agree and a repeated run decides as before. docs/decisions/1105-loss-scale.md.
+// The decision depends only on all-reduced numbers and a durable record, like stability.h, so all
+// ranks agree and a repeated run decides as before. docs/decisions/1105-loss-scale.md.
 #pragma once
 
 #include "common/base/train_spec.h"
@@ -17,7 +17,7 @@
 
 namespace hpctl {
 
-// Of the first step; scale 0 unless the precision is fp16.
+// The scale of the first step; 0 unless the precision is fp16.
 LossScaleRecord first_loss_scale(const TrainSpec& train);
 
 // Has a step of a scaled loss overflowed?

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The learning rate of a step, as a function of what was done before it. Position k counts steps
-// (the first is 1), or with unit samples the samples taken when the step is over; n is the last
-// position of the job, s the size of its last step in the unit (1 for steps). With w =
-// warmup_steps, d = decay_steps and r = min_lr_ratio:
+// The learning rate of a step, as a function of the steps before it. Position k counts steps (the
+// first is 1), or with unit samples the samples taken when the step is over; n is the last position
+// of the job, s the size of its last step in the unit (1 for steps). With w = warmup_steps, d =
+// decay_steps and r = min_lr_ratio:
 //
 //   k <= w      lr * k / w                                               (linear warm-up)
 //   otherwise   lr * (r + (1 - r) * f(x))
@@ -14,8 +14,8 @@
 //   above,
 //               x = (k - (n - d)) / (d + s)
 //
-// The divisors are one step longer than what they divide, so that the last step still learns when
-// r = 0 (TorchTitan's "virtual last step"). Samples that were skipped count as taken.
+// The divisors are one step longer than the divided range, so the last step still learns when r = 0
+// (TorchTitan's "virtual last step"). Samples that were skipped count as taken.
 #pragma once
 
 #include <cstdint>

@@ -6,9 +6,9 @@
 // the world size, so a shard is an interval, resharding is interval overlap, and a checkpoint is
 // (block, element range, name table). The gaps between tensors hold zeros and belong to no tensor.
 //
-// Rank r of W owns [r*S, (r+1)*S) of every block, S = ceil(numel / W) rounded up to
-// kAlignElements, clipped to numel. The elements from numel to W*S exist only in communication
-// buffers; they are nobody's in a checkpoint.
+// Rank r of W owns [r*S, (r+1)*S) of every block, S = ceil(numel / W) rounded up to kAlignElements,
+// clipped to numel. The elements from numel to W*S exist only in communication buffers; a
+// checkpoint does not have them.
 #pragma once
 
 #include <cstdint>
@@ -61,7 +61,7 @@ ElementRange shard_range(int64_t block_numel, int32_t rank, int32_t world_size);
 // The common part; empty (begin == end) when there is none.
 ElementRange intersect(ElementRange a, ElementRange b);
 
-// Appends a tensor behind the last one, at the next aligned offset, and updates block.numel.
+// Appends a tensor after the last one, at the next aligned offset, and updates block.numel.
 void append_tensor(Block& block, std::string name, std::vector<int64_t> shape);
 
 // Sum of the tensors' elements, without alignment gaps.

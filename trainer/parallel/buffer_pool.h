@@ -18,8 +18,8 @@ class BufferPool {
   BufferPool(size_t bytes_each, Communicator& comm, Device& device = host_device())
       : bytes_each_(bytes_each), comm_(comm), device_(device) {}
 
-  // 64-byte aligned, `bytes_each` long, contents undefined. Throws as Device::allocate; errors are
-  // those of Communicator::await_readers.
+  // 64-byte aligned, `bytes_each` long, contents undefined. Throws as Device::allocate; errors come
+  // from Communicator::await_readers.
   Result<void*> take();
   void give_back(void* buffer) { free_.push_back(buffer); }
 

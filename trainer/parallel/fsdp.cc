@@ -299,7 +299,7 @@ Outcome FullySharded::forward(const at::Tensor& tokens) {
       outputs_[b] = b == kEmbed ? model_.embed(parameters(b), tokens, documents_)
                                 : model_.layer(parameters(b), inputs_[b], documents_,
                                                recomputed_.empty() ? nullptr : &recomputed_[b]);
-      // Of a frozen embedding's output nobody needs the gradient.
+      // The gradient of a frozen embedding's output is not needed.
       inputs_[b + 1] = outputs_[b].detach().set_requires_grad(b != kEmbed || trained(b));
       if (recompute_[b]) outputs_[b] = at::Tensor();
       if (!recomputed_.empty()) recomputed_[b].give_up();
@@ -354,7 +354,8 @@ at::Tensor FullySharded::backward_loss(const at::Tensor& x, const at::Tensor& ta
   return loss_sum;
 }
 
-// `gradient` enters as that of the last layer's output and leaves as that of the first's input.
+// `gradient` enters as the gradient of the last layer's output and leaves as that for the first's
+// input.
 Outcome FullySharded::backward_layers(at::Tensor& gradient) {
   for (size_t b = head_ - 1; b > kEmbed; --b) {
     HP_TRY(acquire());

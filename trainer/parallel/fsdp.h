@@ -6,17 +6,16 @@
 //   backward  head and layer L-1 (still gathered), then layers L-2..0: gather, compute, release;
 //             each block's gradient goes to the reducer; the embedding's needs no weights
 //
-// A tied embedding is gathered once more for the head, whose part of its gradient waits in the
+// A tied embedding is gathered once more for the head. The head's part of its gradient waits in the
 // whole gradient of the embedding for the embedding's own part.
 //
 // Strategies that keep parameters gather each block once a step, in the first forward pass, and
 // release it when the next step begins.
 //
-// The autograd graph is cut between blocks (detached inputs, one backward call per block), and all
-// collectives are made by the caller's thread between those calls: a failed one unwinds through
-// plain returns. The next gather is begun before a block computes and a reduction goes on while the
-// next block computes, so both overlap computation; the order of collectives is the same on all
-// ranks.
+// The autograd graph is cut between blocks (detached inputs, one backward call per block), and the
+// caller's thread makes all collectives between those calls: a failed one unwinds through plain
+// returns. The next gather is begun before a block computes, and a reduction goes on while the next
+// block computes, so both overlap computation. The order of collectives is the same on all ranks.
 //
 // A layer whose activations are not kept (memory.activation_checkpointing) runs forward without a
 // graph, and once more with one when its backward turn comes: the same operations on the same
@@ -24,11 +23,11 @@
 // `operations` every layer keeps its graph, but not what cheap operations put into it
 // (model/recomputed.h).
 //
-// With a frozen model the trained blocks are the adapters of its layers (arch/lora.h): using a
-// layer gathers both its blocks, gradients are computed and reduced of adapters alone, and the
-// backward pass ends at the first layer's adapters. Nobody writes a frozen block, so where
-// parameters are kept it stays gathered from step to step and through evaluations, in the buffers
-// that a step needs for it anyway: only its first use gathers it, and the first one behind
+// With a frozen model the trained blocks are the adapters of its layers (arch/lora.h). Using a
+// layer gathers both its blocks, gradients are computed and reduced only for adapters, and the
+// backward pass ends at the first layer's adapters. A frozen block is never written, so if
+// parameters are kept, it stays gathered from step to step and through evaluations, in the buffers
+// that a step needs for it anyway: only its first use gathers it, and the first one after
 // gather_anew().
 #pragma once
 
@@ -50,8 +49,7 @@
 
 namespace hpctl {
 
-// What is used and not trained: a model's blocks, and this rank's shard of each. The values stay as
-// they are.
+// The frozen parameters: a model's blocks, and this rank's shard of each. The values never change.
 struct FrozenModel {
   std::vector<Block> blocks;
   WeightShards shards;
@@ -59,15 +57,15 @@ struct FrozenModel {
 
 class FullySharded {
  public:
-  // `blocks` (what is trained: the layout of the model, or with `frozen`, that of it, one block of
-  // adapters for each layer), the communicators and the device, on which the model computes,
-  // outlive it, and so does `frozen`.
+  // `blocks` is what is trained: the layout of the model, or with `frozen`, one block of adapters
+  // for each of its layers. `blocks`, the communicators, the device, on which the model computes,
+  // and `frozen` outlive it.
   FullySharded(const Model& model, const std::vector<Block>& blocks, MeshCommunicators& comms,
                const TrainSpec& train, const Sharding& sharding, at::ScalarType compute,
                Device& device = host_device(), const FrozenModel* frozen = nullptr);
 
-  // Of a step of `micro_batches` calls of forward_backward; `shards[b]` is this rank's shard of the
-  // weights of trained block b, which stays as it is until the next begin_step.
+  // Begins a step of `micro_batches` calls of forward_backward; `shards[b]` is this rank's shard of
+  // the weights of trained block b, which does not change until the next begin_step.
   void begin_step(WeightShards shards, int micro_batches);
 
   // One micro-batch: tokens and targets [B, T] int64. Adds the gradient of the objective * scale.
@@ -75,7 +73,7 @@ class FullySharded {
   Outcome forward_backward(const at::Tensor& tokens, const at::Tensor& targets, double scale,
                            const Documents& documents = {});
 
-  // Of this rank and step.
+  // The sums of this rank and step.
   struct Sums {
     double loss = 0;  // the cross entropy, over all micro-batches
     // Its part of the squared norm of the whole gradient: the sum over ranks is the square of the
@@ -98,10 +96,10 @@ class FullySharded {
   // collectives are their sign of life.
   Outcome evaluate(const at::Tensor& tokens, const at::Tensor& targets, const Documents& documents,
                    bool counts);
-  // This rank's sum since begin_evaluation(): the one place of an evaluation where the host waits
-  // for a GPU, but for a wait every kUnsettledEvaluations micro-batches.
+  // This rank's sum since begin_evaluation(). Here an evaluation makes the host wait for a GPU, and
+  // otherwise only once every kUnsettledEvaluations micro-batches.
   Result<double> finish_evaluation();
-  // What is given to a GPU ahead has events of its own, and nothing bounds a part's length.
+  // Work queued on a GPU has events, and nothing bounds a part's length.
   static constexpr int kUnsettledEvaluations = 256;
 
   // After the step's last micro-batch: this rank's shard of trained block b's gradient, summed over
@@ -115,8 +113,8 @@ class FullySharded {
   // After finish_step(): seconds this rank has waited for collectives since begin_step: this
   // thread, or, where streams wait, computation on the device.
   double wait_seconds() const { return streams_ ? streams_->waiting : wait_seconds_; }
-  // Seconds since begin_step in which at least one collective was under way; 0 with one rank. Where
-  // streams wait, those of several groups count each.
+  // Seconds since begin_step in which at least one collective was in flight; 0 with one rank. If
+  // streams wait, collectives of several groups count each.
   double communication_seconds() const {
     return streams_ ? streams_->under_way : under_way_.seconds();
   }
@@ -125,7 +123,7 @@ class FullySharded {
   void set_trace(ScheduleTrace* trace) { trace_ = trace; }
 
  private:
-  // Of a block of the model: its trained block, or that of its adapters; nullopt where it is
+  // For a block of the model: its trained block, or the block of its adapters; nullopt if it is
   // frozen.
   std::optional<size_t> trained(size_t block) const;
   ShardedBlock& trained_block(size_t block) {
@@ -136,7 +134,7 @@ class FullySharded {
   void add_blocks(const std::vector<Block>& blocks, at::ScalarType compute);
   Outcome attach_gradient(size_t block);
   bool has_adapters(size_t block) const { return frozen_ != nullptr && trained(block).has_value(); }
-  // Of a block of the model what is never gathered without the rest: its adapters, or itself.
+  // The last-gathered part of a block of the model: its adapters, or itself.
   const ShardedBlock& last_part(size_t block) const {
     return has_adapters(block) ? *adapters_[block - 1] : *blocks_[block];
   }

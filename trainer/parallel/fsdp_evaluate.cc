@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // FullySharded without gradients, for validation. Blocks are gathered one after another, without
-// prefetch: it is a small part of a run, and so memory stays below that of training. The sum stays
-// on the device, as a step's does, until all micro-batches have been given to it.
+// prefetch: it is a small part of a run, and so memory stays below the peak of training. The sum
+// stays on the device, as in a step, until all micro-batches have been given to it.
 #include "trainer/parallel/fsdp.h"
 
 #include <algorithm>

@@ -36,7 +36,7 @@ GradientReducer::GradientReducer(const std::vector<int64_t>& elements, MeshCommu
     const int64_t padded = static_cast<int64_t>(replica_chunk(b)) * replicas;
     const int64_t kept = whole_gradients ? std::max(padded, block.shard_elements * shards) : padded;
     block.kept = DeviceArray<float>(device, static_cast<size_t>(kept));
-    // What is behind the gradient takes part in the collectives.
+    // The memory after the gradient takes part in the collectives.
     device.zero(block.kept.data(), kept);
     block.shard = block.kept.data();
     if (!whole_gradients) continue;
@@ -48,7 +48,7 @@ GradientReducer::GradientReducer(const std::vector<int64_t>& elements, MeshCommu
       DeviceArray<float>(device, static_cast<size_t>(shard_capacity(largest(elements), shards)));
 }
 
-// What each replica adds up of a shard.
+// The part of a shard that each replica adds up.
 size_t GradientReducer::replica_chunk(size_t block) const {
   return static_cast<size_t>(
       shard_capacity(blocks_[block].shard_elements, comms_.replicate().world_size()));

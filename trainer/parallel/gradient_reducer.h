@@ -3,16 +3,16 @@
 // while the backward pass goes on: reduce-scatter in the shard group, then all-reduce among the
 // replicas. Sums are fp32 and in one order, so the same inputs give the same bits.
 //
-// Whole gradients kept (Sharding::whole_gradients): micro-batches add up in place and each block is
-// reduced once a step, during the backward pass of the last one; the shard of the sum is then this
-// rank's part of the whole. Otherwise two pool buffers serve all blocks: each micro-batch is
-// reduced by itself and added to the shard; replicas are asked once a step.
+// If whole gradients are kept (Sharding::whole_gradients), micro-batches add up in place and each
+// block is reduced once a step, during the backward pass of the last one; the shard of the sum is
+// then this rank's part of the whole. Otherwise two pool buffers serve all blocks: each micro-batch
+// is reduced by itself and added to the shard, and the replicas' reduction runs once a step.
 //
 // The reduction of a block goes through stages, each a collective:
 //   scatter     reduce-scatter in the shard group (none in a group of one)
 //   replicas    reduce-scatter of the shard among the replicas, in place (none without replicas)
 //   share       all-gather of its parts among the replicas
-// Every call moves all blocks under way one stage on, the oldest first, so what is waited for has
+// Every call moves all blocks in flight one stage on, the oldest first, so an awaited transfer has
 // had the backward pass of a block to arrive; the order is the same on all ranks.
 #pragma once
 
@@ -32,9 +32,9 @@ class GradientReducer {
                   bool whole_gradients, Device& device, UnderWayClock& clock);
 
   void begin_step(int micro_batches);
-  // Where the backward pass of `block` in this micro-batch adds its gradient: the block's elements
-  // rounded up to whole shards, zero unless earlier micro-batches are in there. Errors are those of
-  // collectives.
+  // The memory where the backward pass of `block` in this micro-batch adds its gradient: the
+  // block's elements rounded up to whole shards, zero unless earlier micro-batches are in there.
+  // Errors come from collectives.
   Result<float*> whole(size_t block);
   // That pass is done: begins what there is to begin.
   Outcome reduce(size_t block);

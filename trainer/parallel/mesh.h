@@ -2,15 +2,15 @@
 // The ranks of a job as a grid, so that every kind of parallelism is a dimension of it.
 //
 // A mesh has any number of dimensions, each with a name and a degree, from the slowest to the
-// fastest: rank = ((c0 * degree1 + c1) * degree2 + c2) ... of the coordinates c. Names and order of
-// those that the trainer knows are TorchTitan's: pipeline stages, replicas, shards, parts of a
+// fastest: rank = ((c0 * degree1 + c1) * degree2 + c2) ... of the coordinates c. The trainer's
+// dimensions have TorchTitan's names and order: pipeline stages, replicas, shards, parts of a
 // sequence (context), parts of a layer (tensor). Neighbours in rank are then neighbours in the
 // dimension that communicates most, and a node's ranks, which are consecutive, form a shard group
 // before anything else.
 //
-// Several dimensions count as one where something is divided over all of them: the coordinate in a
-// set is the place in their own order, whatever lies between them. A dimension that a mesh does not
-// have has the degree 1.
+// Several dimensions count as one if data are divided over all of them: the coordinate in a set is
+// the place in their own order, whatever lies between them. A dimension that a mesh does not have
+// has the degree 1.
 //
 // The engine trains with dp_replicate and dp_shard (check_engine_mesh()); data, evaluation and
 // communicators work with any mesh.
@@ -51,7 +51,7 @@ struct MeshDimension {
   bool operator==(const MeshDimension&) const = default;
 };
 
-// Which samples a rank works on.
+// The samples that a rank works on.
 struct DataRank {
   int32_t index = 0;  // coordinate in kDataDims: ranks with the same one read the same samples
   int32_t count = 1;  // of such coordinates
@@ -91,8 +91,8 @@ class Mesh {
 // kFailedPrecondition, with the dimension, where the mesh has more than the engine trains with.
 Outcome check_engine_mesh(const Mesh& mesh);
 
-// What a strategy means for the memory and the messages of a rank. Optimizer state is sharded over
-// dp_shard always.
+// The effect of a strategy on the memory and the messages of a rank. Optimizer state is always
+// sharded over dp_shard.
 //
 //   strategy        dp_shard   whole parameters kept        whole gradients kept
 //   full            W          while a block computes       while a block computes
@@ -102,8 +102,8 @@ Outcome check_engine_mesh(const Mesh& mesh);
 //   hybrid          group      while a block computes       while a block computes
 //
 // (ZeRO-3, ZeRO-2, ZeRO-1, DDP and HSDP. reshard_after_forward = never keeps the parameters of full
-// and hybrid like those of shard_grad_op. Those of a frozen model then stay from step to step.)
-// Whole gradients are reduced once a step, others once per micro-batch
+// and hybrid as in shard_grad_op. Parameters of a frozen model then stay from step to step.) Whole
+// gradients are reduced once a step, others once per micro-batch
 // (docs/decisions/1001-strategies.md).
 struct Sharding {
   Mesh mesh;
@@ -115,7 +115,8 @@ struct Sharding {
 // replaced by the workers of a node if it was 0.
 Result<Sharding> sharding_of(const TrainSpec& train, int32_t world_size);
 
-// What bit-exactness depends on, for the environment of a checkpoint: "full", "hybrid of 8".
+// The label on which bit-exactness depends, for the environment of a checkpoint: "full", "hybrid of
+// 8".
 std::string describe_sharding(const TrainSpec& train);
 
 }  // namespace hpctl

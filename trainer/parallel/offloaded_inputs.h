@@ -33,7 +33,7 @@ class OffloadedInputs {
   // In the backward pass: before the computation of the block above, and before its own.
   void begin_return(size_t block);
   void finish_return(size_t block, const at::Tensor& input);
-  // After it: the bytes behind the input are not there any more.
+  // After it, the bytes of the input are gone.
   void forget(const at::Tensor& input);
 
  private:

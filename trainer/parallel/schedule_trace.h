@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank's step thread did when: for tests of the schedule and for traces that people read.
+// The activities of a rank's step thread over time: for tests of the schedule and for traces that
+// people read.
 #pragma once
 
 #include <chrono>

@@ -52,7 +52,7 @@ Outcome ShardedBlock::begin_gather(const WeightShard& shard) {
   const size_t chunk_bytes = static_cast<size_t>(shard_elements_) * at::elementSize(type_);
   fill(shard, static_cast<std::byte*>(buffer_) + chunk_bytes * comm_.rank(), chunk_bytes);
   uploading_ = whole && shard.on_host;
-  // A collective begins behind the work of computation alone.
+  // A collective begins after the work of computation alone.
   if (shard.on_host && !whole) device_.after_uploads();
   HP_TRY_ASSIGN(gather_, comm_.begin_all_gather(buffer_, chunk_bytes));
   return Ok{};

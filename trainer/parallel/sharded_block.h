@@ -32,9 +32,9 @@ class ShardedBlock {
   // Bytes a pool buffer must have for this block.
   static size_t gather_bytes(const Block& layout, int shards, at::ScalarType type);
 
-  // `type` is what parameters are gathered and used in; `comm` that of the shard group. A frozen
-  // block has no gradients. The pool, which is of `device`, the layout, the communicator and the
-  // device outlive it.
+  // `type` is the type in which parameters are gathered and used; `comm` belongs to the shard
+  // group. A frozen block has no gradients. The pool, which is of `device`, the layout, the
+  // communicator and the device outlive it.
   ShardedBlock(const Block& layout, Communicator& comm, at::ScalarType type,
                BufferPool& parameter_buffers, Device& device = host_device(), bool frozen = false);
   ~ShardedBlock();

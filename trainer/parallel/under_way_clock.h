@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long at least one collective was under way: begun, and its result not yet waited for. Against
-// the time spent waiting it shows how much of the communication computation has hidden. A transfer
-// that is over before anybody waits counts until then: nothing tells the step thread earlier, and
-// it costs the step nothing either way. One thread.
+// The time with at least one collective in flight: begun, and its result not yet awaited. Compared
+// with the time spent waiting, it shows how much of the communication computation has hidden. A
+// transfer that ends before the wait counts until then: the step thread cannot know earlier, and it
+// costs the step nothing either way. One thread.
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank gives to the gathers: its shard of each block's weights, wherever it lies and in
-// whichever type. Without memory.offload these are the fp32 parameters of the training state.
+// A rank's input to the gathers: its shard of each block's weights, in any place and type. Without
+// memory.offload these are the fp32 parameters of the training state.
 #pragma once
 
 #include <vector>

@@ -31,7 +31,7 @@ class Search {
 
   bool fits(const PlanSetting& s) const { return memory(s) <= usable_; }
   double memory(const PlanSetting& s) const { return most_memory(s, blocks_); }
-  // Of a node, where the shards are largest.
+  // The memory of a node, with the largest shards.
   double host_memory(PlanSetting s) const {
     s.nodes = s.fewest_nodes();
     double sum = 0;
@@ -201,8 +201,8 @@ std::vector<Change> way(const Search& search, const PlanSetting& from, const Pla
   return changes;
 }
 
-// What makes the job fit where it is, as one change: it is slower, and only the user knows how much
-// memory a node has.
+// The offload that makes the job fit on these nodes, as one change: it is slower, and only the user
+// knows how much memory a node has.
 std::optional<std::pair<Change, PlanSetting>> offload_here(const Search& search,
                                                            const PlanSetting& setting) {
   using enum Offload;
@@ -224,7 +224,7 @@ std::optional<std::pair<Change, PlanSetting>> offload_here(const Search& search,
   return std::nullopt;
 }
 
-// Of one step: each worker has to have one.
+// For one step: each worker has to have one.
 int64_t fewest_sequences(const BatchSpec& batch) {
   int64_t fewest = batch.global;
   for (const RampPoint& point : batch.ramp) fewest = std::min(fewest, point.global);

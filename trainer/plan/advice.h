@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What to change in a job so that it fits, or is faster: a search over strategy, activation
+// Changes of a job that make it fit, or make it faster: a search over strategy, activation
 // checkpointing, micro-batch, chunked logits and number of nodes with the two plans.
 //
-// Changes build on one another: each is told with what it does to a job that has those before it,
-// those that save memory first. So no line advises what only another line makes possible.
+// Changes build on one another: each is listed with its effect on a job that has the earlier ones,
+// those that save memory first. So no line advises a change that only another line makes possible.
 //
-// What is advised fits on the fewest nodes that the job may go on with, too, as what is auto does
-// (automatic.h): a job that shrinks must not end for want of memory. Only where nothing fits there
-// is the advice for all nodes.
+// The advised job also fits on the fewest nodes that the job may go on with, like the choice of
+// `auto` (automatic.h): a job that shrinks must not end for lack of memory. Only if nothing fits
+// there, the advice is for all nodes.
 #pragma once
 
 #include <optional>

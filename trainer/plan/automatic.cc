@@ -66,7 +66,7 @@ std::vector<E> all_or(bool is_free, E given) {
   return all;
 }
 
-// What is known of a setting before it is chosen.
+// The facts about a setting before the choice.
 struct Candidate {
   Values values;
   double need = 0;     // bytes of a worker, at most, on the numbers of nodes in question
@@ -163,7 +163,8 @@ class Choice {
     c.sent = speed.send_bytes;
   }
 
-  // Those that fit on `fewest` nodes and more. Of one pair, a larger micro-batch needs more.
+  // The settings that fit on `fewest` nodes and more. For the same pair, a larger micro-batch needs
+  // more.
   void find_fitting(int32_t fewest) {
     fitting_.clear();
     least_.reset();

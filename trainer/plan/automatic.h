@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What job.yaml leaves to `auto` (AutoKeys), chosen by the plan: the fastest that fits.
+// The plan's choice for keys that job.yaml leaves to `auto` (AutoKeys): the fastest that fits.
 //
-// Considered are all values of those keys that the job may have: strategies and checkpointing that
-// agree with its other keys; micro-batches that share the global batch (and validation.sequences,
-// where given) out without a rest, or 1; logits at once or in chunks. What fits needs at most
-// kUsableMemory of a worker's memory by plan_memory(), on every number of nodes that the job may
-// go on with (nodes.min); or, where nothing does, on all of its nodes. Of those, in this order:
+// The plan considers all values of those keys that the job may have. These are strategies and
+// checkpointing that agree with its other keys; micro-batches that divide the global batch (and
+// validation.sequences, if given) evenly, or 1; logits at once or in chunks. A choice fits if it
+// needs at most kUsableMemory of a worker's memory by plan_memory(), on every number of nodes that
+// the job may go on with (nodes.min); or, if none does, on all of its nodes. The first criterion
+// that differs decides:
 //
 //   1. the least time of a step by plan_speed(); on a CPU, where the plan knows no times, the least
 //      recomputation, with the strategy and micro-batch that take the least memory
@@ -15,9 +16,9 @@
 //   5. the least memory
 //   6. the order in which docs/job-yaml.md lists them
 //
-// The same job and memory give the same choice: it is a pure function. Which micro-batch, strategy
-// and chunk a job has decides how sums are rounded, so the choice is made once, when the job is
-// submitted (docs/decisions/1311-automatic.md).
+// The same job and memory give the same choice: it is a pure function. Micro-batch, strategy and
+// chunk of a job decide how sums are rounded, so the choice is made once, when the job is submitted
+// (docs/decisions/1311-automatic.md).
 #pragma once
 
 #include <string>
@@ -29,7 +30,7 @@
 
 namespace hpctl {
 
-// Of one worker, as far as it is known where the job is submitted.
+// The memory of one worker, as far as it is known where the job is submitted.
 struct WorkerMemory {
   const GpuModel* gpu = nullptr;  // null: a CPU, or what it is is not known
   double bytes = 0;               // 0 = not known
@@ -44,8 +45,8 @@ struct Automatic {
   std::string misfit;
 };
 
-// Precondition: a job with workload.train that find_problems() has nothing against. `blocks` of its
-// model. What memory is not known for gets the first values that the job may have: those that hold
+// Precondition: a job with workload.train without problems by find_problems(). `blocks` of its
+// model. If memory is unknown, the choice is the first values that the job may have: the defaults
 // without a plan.
 Automatic choose_automatic(const JobSpec& spec, const std::vector<Block>& blocks,
                            const WorkerMemory& memory);

@@ -19,7 +19,7 @@ std::string gib(double bytes) {
   return text.data();
 }
 
-// What to do about the largest part. More machines share the state, not the activations.
+// The remedy for the largest part. More machines share the state, not the activations.
 const char* remedy_for(std::string_view part) {
   if (part == "activations" || part == "logits" || part == "one layer's backward") {
     return "lower workload.train.batch.micro or data.seq_len, or set "

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Does a plan fit into a machine's memory? What cannot is refused before it is tried: the kernel
-// would end the worker without a word, and until then take memory from whatever else runs there.
+// Does a plan fit into a machine's memory? A plan that does not is refused before it is tried: the
+// kernel would end the worker without a message, and until then take memory from other programs
+// there.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace hpctl {
 
-// Of this machine, swap included.
+// The memory of this machine, swap included.
 double machine_memory_bytes();
 
 // "most of it is moments, 4.0 GiB of each; use a smaller ...": what needs most, and what to change.

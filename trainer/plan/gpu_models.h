@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a GPU can do at best, for MFU and for plans. Peaks are dense bf16 without sparsity, those
-// that TorchTitan uses (`tools/utils.py:get_peak_flops`), so that shares compare; memory is what
-// the maker states; the peak in fp32 (products of fp32 stay that, compat/torch_compat.h: no TF32)
-// and bandwidths are the makers' too, and only plans use them.
+// The peak performance of a GPU, for MFU and for plans. Peaks are dense bf16 without sparsity, with
+// TorchTitan's values (`tools/utils.py:get_peak_flops`), so ratios compare. Memory, the peak in
+// fp32 (products of fp32 stay fp32, compat/torch_compat.h: no TF32) and bandwidths are the maker's
+// figures; only plans use the latter two.
 #pragma once
 
 #include <span>

@@ -85,8 +85,8 @@ LayerActivations layer_activations(const PlanSetting& s) {
   const double transposed = attends_by_products(s) ? kv_row * c : 0;
   a.products =
       wide_row * c + attention + transposed + fused + ffn_row * layer.ffn_products * c + adapters;
-  // What attention widens, and the gradients of that, while the feed-forward part is done; or those
-  // of the wide products of that part.
+  // The widened operands of attention, and their gradients, while the feed-forward part is done; or
+  // the ones of that part's wide products.
   const double widened = !s.gpu && narrow ? (q_row + kv_row) * 4 * kFp32 : 0;
   const double in_attention = widened + weights.work - feed_forward;
   a.work = std::max(in_attention, ffn_row * layer.ffn_backward * c) + wide_row * 2 * c;
@@ -130,7 +130,7 @@ void add_base(MemoryPlan& plan, const PlanSetting& s) {
   }
 }
 
-// What remains of the state on a GPU whose optimizer is offloaded.
+// The rest of the state on a GPU with an offloaded optimizer.
 void add_offloaded_state(MemoryPlan& plan, const PlanSetting& s, const std::vector<Block>& blocks) {
   const int32_t shards = shard_count(s);
   const double shard = elements_of(blocks, shards);

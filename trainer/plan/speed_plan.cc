@@ -8,16 +8,16 @@
 namespace hpctl {
 namespace {
 
-// What large collectives and copies get of a link's bandwidth. Two nodes measured by AWS with
-// nccl-tests' all_reduce, 1 to 16 GiB: p5 437 to 487 GB/s of busbw, p4de 76.8 to 78.3; this share
-// of one ring makes 300 and 37.5 of it: NVSwitch adds up on the way, and a tree crosses between two
-// nodes half as often.
+// The share of a link's bandwidth for large collectives and copies. AWS measured two nodes with
+// nccl-tests' all_reduce, 1 to 16 GiB: p5 437 to 487 GB/s of busbw, p4de 76.8 to 78.3. This share
+// of one ring gives 300 and 37.5: NVSwitch adds up on the way, and a tree crosses between two nodes
+// half as often.
 constexpr double kLinkShare = 0.75;
 
-// Of a forward pass's time, what `operations` does again: limited by memory, not by FLOP/s.
+// The share of a forward pass's time that `operations` repeats: limited by memory, not by FLOP/s.
 constexpr double kCheapShare = 0.15;
 
-// What a GPU gets of a ring over GPUs of several nodes, `rings` of which leave each node side by
+// A GPU's share of a ring over GPUs of several nodes, of which `rings` leave each node side by
 // side: a ring passes the node's border once each way, and shares the node's adapters evenly.
 double ring_bytes_per_s(const PlanSetting& s, const GpuModel& device, int32_t rings) {
   const double border = device.net_bytes_per_s * s.workers_per_node / rings;
@@ -30,9 +30,9 @@ struct Communication {
 };
 
 // Gathers in the compute type, reductions in fp32, among the workers that share one copy of the
-// state; then replicas add up their shards. What is frozen has nothing to reduce. It is gathered as
-// what is trained or, where that is kept for a step, once before all steps. A ring sends (n-1)/n of
-// the whole per collective.
+// state; then replicas add up their shards. Frozen parameters have no reduction. They are gathered
+// like trained ones or, if those are kept for a step, once before all steps. A ring sends (n-1)/n
+// of the whole per collective.
 Communication plan_communication(const PlanSetting& s, const GpuModel& device, double trained,
                                  double micro_batches) {
   const double frozen =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a step should take on a known GPU: arithmetic at a share of the peak that is usual for
-// this kind of training, against the bytes that the strategy sends. A range, not a promise.
+// The expected time of a step on a known GPU: arithmetic at the usual share of the peak for this
+// kind of training, against the bytes that the strategy sends. A range, not a promise.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ struct SpeedPlan {
 
 // Operations executed over those counted: what activation checkpointing costs.
 double recompute_factor(const TrainSpec& train, const FlopsPerToken& flops);
-// Micro-batches of a step, those of the largest share.
+// Micro-batches of a step in the largest share.
 int64_t passes_per_step(const PlanSetting& setting);
 // Micro-batches that share the global batch, and validation.sequences where given, out without a
 // rest, ascending; always 1. With another one the evaluated part is smaller than the job asks for,

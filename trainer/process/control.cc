@@ -74,7 +74,7 @@ Control::~Control() {
 
 void Control::say(const control::FromWorker& message) {
   if (!socket_) return;
-  // Never waits. Where hundreds were left unread, nobody reads.
+  // Never waits. After hundreds of unread messages there is no reader.
   if (!socket_->flush().ok() || socket_->has_queued()) return;
   const Outcome sent = socket_->send_or_queue(control::encode(message));
   if (!sent.ok()) log_warning("control socket: " + sent.error().message);
@@ -158,7 +158,7 @@ Outcome Control::on(const control::ToWorker& message, const UniqueFd& descriptor
   return Ok{};
 }
 
-// Nobody will order another generation.
+// There will be no order for another generation.
 void Control::end() {
   const std::lock_guard lock(mutex_);
   ended_ = true;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The worker's end of its control socket (common/base/worker_control.h).
 //
-// One thread reads it for as long as the process lives, so that an Abort is heard whatever the
-// training thread does; it answers nothing itself. All else is said and asked by the training
-// thread. A socket that its other side has closed, or that says what nobody understands, is as
-// none: training goes on, and ends as it does without one.
+// One thread reads it for as long as the process lives, so an Abort arrives whatever the training
+// thread does; it answers nothing itself. The training thread sends and receives all other
+// messages. A socket that its peer has closed, or with an unknown message, counts as none: training
+// goes on, and ends as it does without one.
 //
-// What comes with a Take is put behind its number at once, and used when the next generation
-// begins: until then the process has mapped what was there before.
+// The descriptor of a Take replaces the old one at its number at once, and is used when the next
+// generation begins: until then the process has the former memory mapped.
 #pragma once
 
 #include <condition_variable>
@@ -30,7 +30,7 @@ UniqueFd control_socket(int fd);
 
 class Control {
  public:
-  // An invalid `socket`: nobody speaks.
+  // An invalid `socket`: there is no peer.
   explicit Control(UniqueFd socket);
   ~Control();
   Control(const Control&) = delete;
@@ -41,15 +41,15 @@ class Control {
   // Until leave(), an Abort of `generation` calls `abort` from the reading thread; one that came
   // already calls it now.
   void enter(uint64_t generation, std::function<void()> abort);
-  // Meanwhile: nobody has called it yet, and somebody may.
+  // Meanwhile abort() has not been called yet, and may be.
   bool may_abort();
   // Waits until that is not so any more.
   void await_abort();
   // True when it was called. It is not any more on return.
   bool leave();
 
-  // The workload of the next Join; waits for it. nullopt where none will come: Finish, or nobody is
-  // there to send one. kInvalidArgument where it cannot be used.
+  // The workload of the next Join; waits for it. nullopt if none will come: Finish, or no peer is
+  // left to send one. kInvalidArgument if it cannot be used.
   Result<std::optional<Workload>> await_join();
 
  private:

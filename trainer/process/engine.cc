@@ -67,8 +67,8 @@ int fail(Progress& progress, const Error& error) {
   return exit_code_of(error);
 }
 
-// Only start() reads a checkpoint; lost data later is not the fault of the one resumed from. What
-// a generation from memory cannot do later, one from a checkpoint may be able to.
+// Only start() reads a checkpoint; lost data later is not the fault of the one resumed from. A
+// later error of a generation from memory may not happen to one from a checkpoint.
 Error not_the_checkpoint(Error error) {
   if (error.code == ErrorCode::kDataLoss) error.code = ErrorCode::kInternal;
   return error;
@@ -84,8 +84,8 @@ constexpr std::chrono::milliseconds kLastMetrics{5'000};
 constexpr std::chrono::milliseconds kLastMetricsOfAFailure{100};
 
 // A process's life: one Run, and one Generation after another until one ends otherwise than by an
-// Abort. Never destroyed: after a failure a thread may still be writing a shard of a save that
-// nobody will commit, and waiting for the disk would delay the recovery.
+// Abort. Never destroyed: after a failure a thread may still be writing a shard of a save that no
+// rank will commit, and waiting for the disk would delay the recovery.
 class Trainer {
  public:
   Trainer(Progress& progress, int arena_fd, UniqueFd control_socket)
@@ -149,8 +149,8 @@ Outcome Trainer::live_through_generation() {
   return not_the_checkpoint(finished.error());
 }
 
-// This rank saw it before it was told. It stays for another generation, its connections open,
-// unless it was asked to end or nobody is there to order one.
+// This rank saw it before any order. It stays for another generation, its connections open, unless
+// it was ordered to end or there is no peer to order one.
 void Trainer::tell_peer_lost(const Error& lost) {
   if (!control_.may_abort() || is_stop_requested()) return;
   log_warning("a peer is lost, waiting for what becomes of the job: " + lost.message);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The boundary between hptrain (main.cc, no LibTorch) and the library with everything that needs
 // LibTorch. hptrain loads it with dlopen after it has set the environment that OpenBLAS and OpenMP
-// read in their constructors, and after the agent can see the process on its progress page.
+// read in their constructors, and after the agent can see the process in its progress block.
 #pragma once
 
 #include "common/base/workload.h"

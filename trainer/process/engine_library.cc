@@ -35,7 +35,7 @@ bool is_readable(int fd) {
   return poll(&readable, 1, 0) > 0;
 }
 
-// False: `order_fd` has something to read, or nobody is there to write it, and nothing is loaded.
+// False: `order_fd` has something to read, or its writer is gone, and nothing is loaded.
 bool is_loaded_before_an_order(int loaded_fd, int order_fd) {
   pollfd either[] = {{loaded_fd, POLLIN, 0}, {order_fd, POLLIN, 0}};
   while (poll(either, 2, -1) < 0) {

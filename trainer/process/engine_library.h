@@ -11,12 +11,12 @@ namespace hpctl {
 // The engine library beside this program, or an error.
 Result<void*> load_engine();
 
-// The same for a standby, which has time until `order_fd` has something to read: what trains on
-// this machine meanwhile goes first. A nice value that was raised does not come down again, so it
-// is that of a thread which ends with the load. Where an order comes before that, nobody has time
-// any more, and on a busy machine such a thread hardly runs: the process becomes its own program
-// once more, without arguments, and finds the order there, which it still has to read, and loads at
-// the priority that it was started with. Call from the main thread, before there are others.
+// The same for a standby, which has time until `order_fd` has something to read: other training on
+// this machine goes first. A raised nice value cannot be lowered again, so it belongs to a thread
+// which ends with the load. If an order comes before that, the load is urgent, and on a busy
+// machine such a thread hardly runs. The process then executes its own program once more, without
+// arguments. It finds the unread order there, and loads at the priority that it was started with.
+// Call from the main thread, before there are others.
 Result<void*> load_engine_yielding(int order_fd);
 
 // A function of the engine.

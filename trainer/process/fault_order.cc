@@ -62,7 +62,7 @@ void hang_if_ordered(uint64_t generation) {
   }
 }
 
-// Of the thread that writes checkpoints.
+// For the thread that writes checkpoints.
 struct DiskFailure {
   InjectedFault fault;
   int err;
@@ -70,7 +70,7 @@ struct DiskFailure {
 };
 std::array<DiskFailure, 2> g_disk_failures{
     {{InjectedFault::kFullDisk, ENOSPC}, {InjectedFault::kStorageError, EIO}}};
-// Of the training thread.
+// For the training thread.
 int64_t g_is_slow_until_ms = 0;
 int64_t g_slow_steps_left = 0;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults on purpose (`hpctl chaos`) that a worker brings upon itself, because they cannot be had
-// from outside: what is ordered over the control socket happens in the next step that the training
-// thread computes, and once.
+// Faults (`hpctl chaos`) that a worker injects into itself, because they cannot come from outside:
+// a fault ordered over the control socket happens in the next step that the training thread
+// computes, and once.
 #pragma once
 
 #include <chrono>
@@ -29,18 +29,17 @@ std::optional<PeerTrouble> take_ordered_trouble(uint64_t generation);
 // write(2).
 Outcome suffer_ordered_disk(uint64_t generation);
 
-// In the middle of a step. oom-worker: takes memory until the kernel ends it; where no cgroup sets
-// a limit below the machine's memory, which others use as well, it ends itself as the kernel would.
-// hang-worker: does not return, the thread turns in a loop, as a program
-// does that waits for what will not come, and its peers wait for it. exit-worker: an error, as of a
-// step that went wrong.
+// In the middle of a step. oom-worker: takes memory until the kernel ends it; if no cgroup sets a
+// limit below the machine's memory, which others use as well, it ends itself as the kernel would.
+// hang-worker: does not return. The thread runs in a loop, like a program that waits for an event
+// that never comes, and its peers wait for it. exit-worker: an error, as of a step that went wrong.
 Outcome suffer_ordered_fault(uint64_t generation);
 
 // After the passes of a step that took so long. slow-worker: the thread sleeps until they have
 // taken kSlowTimes as long; in kSlowSteps, and each that begins within kSlowMs of the first.
 void suffer_ordered_slowness(uint64_t generation, std::chrono::nanoseconds computed);
 
-// What the gradients of a step are multiplied by besides: 1, or NaN where nan-gradient was ordered.
+// An additional factor for the gradients of a step: 1, or NaN if nan-gradient was ordered.
 double ordered_gradient_factor(uint64_t generation);
 
 }  // namespace hpctl

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// hptrain: one worker of a training job. Started by an agent (descriptors of worker_abi.h) or by
-// hand (--workload FILE). This program is small and starts at once: it shows itself on the progress
-// page, reads the workload, fixes the environment, and only then loads LibTorch with the engine.
+// hptrain: one worker of a training job. Started by an agent (descriptors of worker_abi.h) or
+// manually (--workload FILE). This program is small and starts at once: it shows itself in the
+// progress block, reads the workload, fixes the environment, and only then loads LibTorch with the
+// engine.
 #include <signal.h>
 #include <unistd.h>
 
@@ -49,7 +50,7 @@ int print_version() {
   return 0;
 }
 
-// Descriptor 3, or FILE by hand. nullopt: empty, this is a standby.
+// Descriptor 3, or FILE for a manual start. nullopt: empty, this is a standby.
 Result<std::optional<Workload>> read_workload(const std::string& file) {
   HP_TRY_ASSIGN(const std::string text, read_file(file.empty() ? "/proc/self/fd/3" : file));
   if (file.empty() && text.empty()) return std::optional<Workload>();

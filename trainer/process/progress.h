@@ -52,8 +52,8 @@ class Progress {
   // For the job's history; its number is given here. The agent looks a few times a second: more
   // than kBadStepSlots in between push out the oldest.
   void bad_step(const BadStep& bad_step);
-  // Which file, or part of one, the last words will be about. A name that the page cannot hold is
-  // left out.
+  // The file, or its part, that the last words will be about. A name that is too long for the
+  // progress block is left out.
   void file_fault(const FileFault& fault);
   // Why the process is about to exit: the first line of `message`, cut to what the page holds.
   void last_words(std::string_view message);

@@ -34,8 +34,8 @@ std::string find_blas() {
 }
 
 // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH NO_AFFINITY SkylakeX MAX_THREADS=64": another release
-// may add in another order, as another build or core does. Asked once, since OpenBLAS makes this
-// text anew in one buffer for all threads.
+// may add in another order, as another build or core does. Read once, since OpenBLAS rewrites this
+// text in one buffer for all threads.
 const std::string& blas_name() {
   static const std::string name = find_blas();
   return name;
@@ -56,7 +56,7 @@ std::string variable_or(const char* name, const char* otherwise) {
   return value != nullptr && *value != '\0' ? value : otherwise;
 }
 
-// Of the calling thread's operations. OpenMP's variable may be a list, one number for each level.
+// For the calling thread's operations. OpenMP's variable may be a list, one number for each level.
 int threads_asked_for() {
   const std::string asked = variable_or("OMP_NUM_THREADS", "1");
   int threads = 1;
@@ -69,9 +69,10 @@ int threads_asked_for() {
 void prepare_runtime() {
   at::set_num_threads(threads_asked_for());
   use_host_memory_again();
-  // Every step frees what it took, and the next one takes the same. What went back to the kernel in
-  // between would be cleared and faulted page by page again. Without mappings of their own, large
-  // blocks share one heap with the others, which joins free neighbours; it is never made smaller.
+  // Every step frees its memory, and the next one takes the same amount. Memory that went back to
+  // the kernel in between would be cleared and faulted page by page again. Without separate
+  // mappings, large blocks share one heap with the others, which joins free neighbours; it is never
+  // made smaller.
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, -1);
 }

@@ -11,10 +11,10 @@
 
 namespace hpctl {
 
-// As many threads for ATen's operations and our kernels as OMP_NUM_THREADS says, one where nobody
-// has set it: full reductions and norms of ATen add in another order with each number. (OpenBLAS
-// has taken its own from the environment when it was loaded; see pin_environment.h.) And memory
-// that a step frees stays with the process, or every step would fault the same pages in again. Call
+// Sets the number of threads for ATen's operations and our kernels from OMP_NUM_THREADS, default
+// one: full reductions and norms of ATen add in another order with each number. (OpenBLAS has read
+// its own number from the environment when it was loaded; see pin_environment.h.) Also makes memory
+// that a step frees stay with the process, or every step would fault the same pages in again. Call
 // before the first tensor operation.
 void prepare_runtime();
 

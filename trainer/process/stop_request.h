@@ -19,7 +19,7 @@ void request_stop();
 // SIGTERM has come, or request_stop() was called.
 bool is_stop_requested();
 
-// Ends this process as SIGTERM would have: what waits for it sees that it was told to go.
+// Ends this process as SIGTERM would have: its parent sees that it ended by the request.
 [[noreturn]] void end_as_requested();
 
 }  // namespace hpctl

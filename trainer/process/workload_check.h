@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Is this document one that a worker can act on? The controller has checked the same before; a
-// document written by hand has been checked by nobody.
+// Can a worker act on this document? The controller has checked the same before; a document from
+// another source is unchecked.
 #pragma once
 
 #include "common/base/result.h"

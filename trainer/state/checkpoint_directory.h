@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether trouble with the checkpoint directory is the job's mistake or the storage's. A directory
+// Whether an error of the checkpoint directory is the job's mistake or the storage's. A directory
 // that has worked once is not wrong in the job file. If it is missing, forbidden or full later, its
-// file system or the credentials for it are away, which ErrorCode::kStorage says: that is waited
-// for.
+// file system or the credentials for it are unavailable (ErrorCode::kStorage), and the job waits.
 #pragma once
 
 #include "common/base/result.h"
@@ -16,10 +15,10 @@ bool has_worked(const Workload& workload);
 // It goes on from memory, or from a copy in its mirror: the directory may be away.
 bool starts_without_directory(const Workload& workload);
 
-// What a file met whose directory is right: missing, forbidden and full become kStorage.
+// An error of a file in a correct directory: missing, forbidden and full become kStorage.
 Error storage_error(Error error);
 
-// What reading or writing in the checkpoint directory met.
+// An error of reading or writing in the checkpoint directory.
 Error directory_error(const Workload& workload, Error error);
 
 // kStorage where the directory that the controller has claimed is not the one that is there, but

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a run that goes on from a checkpoint computes the bits that it would have computed
-// undisturbed: it does while the same machine code adds the same numbers in the same order. What
-// that depends on is written into each checkpoint as text labels (its environment), and compared
-// when one is loaded. docs/formats.md lists the labels.
+// Whether a run that resumes from a checkpoint computes the bits of an undisturbed run: it does
+// while the same machine code adds the same numbers in the same order. Each checkpoint has the
+// conditions for that as text labels (its environment), which are compared when one is loaded.
+// docs/formats.md lists the labels.
 #pragma once
 
 #include <map>
@@ -28,7 +28,7 @@ Environment read_environment(PacketReader& r);
 // often it is saved, and which activations are computed twice changes no bits.
 Environment environment_of(const TrainSpec& train);
 
-// How ranks share nodes, for a library that adds in an order of its own: "8 8 4". `nodes` by rank.
+// How ranks share nodes, for a library with its own order of addition: "8 8 4". `nodes` by rank.
 std::string ranks_by_node(const std::vector<std::string>& nodes);
 
 // Our own sums over ranks: in what order, where groups of `ranks` at most add. Of three and fewer
@@ -48,14 +48,13 @@ void note_wide_gradients(bool wide, Environment& environment);
 // matrix units. Checkpoints in bf16 without this label come from either.
 void note_bf16_products(const TrainSpec& train, Bf16Products products, Environment& environment);
 
-// How a GPU computes, where the job asks for it (workload.train.gpu). Checkpoints without these
-// labels come from what it does unasked.
+// The GPU settings of the job (workload.train.gpu). Checkpoints without these labels come from the
+// defaults.
 void note_gpu_keys(const GpuSpec& gpu, Environment& environment);
 
-// How a GPU attends, where it, or its LibTorch, lacks the kernels that such a job has elsewhere: by
-// products for want of a fused kernel, or document by document for want of one that takes them all.
-// Which of LibTorch's kernels a fused call then is, the labels of its release and of the device
-// say.
+// How a GPU attends, if it, or its LibTorch, lacks the kernels that such a job has elsewhere: by
+// products without a fused kernel, or document by document without one that takes them all. The
+// labels of the release and of the device determine which of LibTorch's kernels a fused call is.
 void note_attention(const TrainSpec& train, AttentionBy by, Environment& environment);
 
 // Why no run in `environment` gives the bits of another one; "" = it may.

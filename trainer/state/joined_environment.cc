@@ -112,7 +112,7 @@ Result<RankLabels> decode(std::string_view bytes, size_t rank) {
                                          "generation again"};
 }
 
-// Of the first rank whose labels are not those of rank 0.
+// Logs the first rank whose labels differ from rank 0's.
 void log_unlike(const std::vector<RankLabels>& ranks) {
   const auto differs = [&](const RankLabels& rank) {
     return rank.environment != ranks.front().environment;

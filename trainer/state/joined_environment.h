@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What bit-exactness depends on, of a whole job. A rank finds only its own processor, libraries and
-// limits, and a checkpoint speaks for all ranks. Where ranks have unlike values, a label tells
-// which rank has which: a job on unlike processors is bit-exact for as long as every rank finds its
-// kind of processor again, and says so when one does not. All ranks have the same labels, hence the
-// same reason, whichever of them it comes from.
+// The labels of bit-exactness for a whole job. A rank knows only its own processor, libraries and
+// limits, and a checkpoint covers all ranks. If ranks have unlike values, a label tells which rank
+// has which. A job on unlike processors is bit-exact as long as every rank finds its kind of
+// processor again, and reports when one does not. All ranks have the same labels, hence the same
+// reason, whichever rank it comes from.
 #pragma once
 
 #include <string>
@@ -15,9 +15,9 @@
 
 namespace hpctl {
 
-// Of a job whose ranks have `by_rank`, at least one. A label that all have alike stays as it is;
-// any other becomes "avx512 on ranks 0-3,6; avx2 on ranks 4-5", in the order of first ranks. It
-// stays short whatever the number of ranks: many runs of them are counted, "avx512 on 4000 ranks;
+// The labels of a job whose ranks have `by_rank`, at least one. A label with equal values stays as
+// it is; any other becomes "avx512 on ranks 0-3,6; avx2 on ranks 4-5", in the order of first ranks.
+// It stays short for any number of ranks: many runs of ranks are counted, "avx512 on 4000 ranks;
 // avx2 on 4000 ranks; placed as 0123456789abcdef".
 Environment joined(const std::vector<Environment>& by_rank);
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which errors end a job for good. A worker that exits with kExitDoNotRestart does so for all
-// others: that needs what no machine can change, such as a value of the job file. What one attempt
-// on one machine met need not meet the next: a file server is away for a second, a mount is
-// missing, descriptors or memory are short. Such a fault is counted, and the restart budget, which
-// waits longer each time and leaves a node that has three in a row, ends what does not pass.
-// Storage that answers with an error of its own stays kStorage: it is waited for, and costs no
-// restart.
+// The errors that end a job for good. A worker that exits with kExitDoNotRestart does so for all
+// others, so the cause must be one that no machine can change, such as a value of the job file. An
+// error of one attempt on one machine may be transient: a file server is down for a second, a mount
+// is missing, descriptors or memory are short. Such a fault is counted, and the restart budget,
+// which waits longer each time and leaves a node that has three in a row, ends a permanent one. An
+// error of storage itself stays kStorage: the job waits for storage, which costs no restart.
 #pragma once
 
 #include <utility>

@@ -3,13 +3,13 @@
 //
 // The state arena, fp32 parameters and moments, lies in page-locked host memory. A step takes it
 // through the device: while one piece is updated there, the next is on its way up and the one
-// before on its way down. Two pieces are all that the device holds of it. The arithmetic is
-// Device::adamw on the same values, so a step has the bits of one without offload, and a job may
-// switch it on and off when it resumes.
+// before on its way down. The device holds only two pieces of it. The arithmetic is Device::adamw
+// on the same values, so a step has the same bits as without offload, and a job may switch it on
+// and off when it resumes.
 //
-// What the gathers need are the weights in the type of computation: with `optimizer` this rank's
-// shards of them stay on the device; with `parameters` they are in host memory too. fp32 weights in
-// host memory are the arena's own. docs/decisions/1003-offload.md.
+// The gathers need the weights in the type of computation. With `optimizer` this rank's shards of
+// them stay on the device; with `parameters` they are in host memory too. fp32 weights in host
+// memory are the arena's own. docs/decisions/1003-offload.md.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ class OffloadedState {
   // device outlives it.
   OffloadedState(Device& device, const ArenaGeometry& geometry, const TrainSpec& train);
 
-  // What the gathers begin from, until the next step() or refresh().
+  // The input of the gathers, until the next step() or refresh().
   WeightShards weights(StateArena& arena) const;
   // After the arena was filled: makes the weights of its parameters.
   void refresh(StateArena& arena);

@@ -14,8 +14,9 @@ namespace hpctl {
 
 namespace {
 
-// Of the time, that sending may take (recovery.snapshot.every_steps: auto). It happens beside steps
-// and costs them at most a sixth of itself (docs/benchmarks/trainer-cpu.md): below one percent.
+// The share of the time that sending may take (recovery.snapshot.every_steps: auto). It happens
+// beside steps and costs them at most a sixth of itself (docs/benchmarks/trainer-cpu.md): below one
+// percent.
 constexpr double kMostOfTime = 0.05;
 
 int place_in(const std::vector<int32_t>& group, int32_t rank) {

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of this rank's part of the state in the memory of another node, and those that this rank
-// keeps for another (recovery.snapshot, common/base/snapshot_peers.h; decision 1510).
+// Copies of this rank's part of the state in the memory of another node, and the copies that this
+// rank keeps for another (recovery.snapshot, common/base/snapshot_peers.h; decision 1510).
 //
-// A copy is sent from the slot it lies in, by a thread of ours, while training goes on. So that one
-// state is whole at every moment, whichever node dies:
+// A thread of ours sends a copy from its slot while training goes on. One state is complete at
+// every moment, whichever node dies:
 //
 //   own slots   [newest, step k]  [under way, step S]  [everywhere, step E]  [a save's, step H]
 //   copies                        [being received, S]  [complete, E]             E < S <= k, H <= k
 //
 // Step S replaces E once every rank has received its copy of it, which a step's small all-reduce
-// tells all ranks at once (SnapshotNews). Nothing is copied for it, nor for a save (saver.h): both
-// read slots that apply() leaves alone. A save and a copy of one step share its slot, which is free
-// when both are done with it. Pieces have checksums; what arrived damaged is given up everywhere,
+// tells all ranks at once (SnapshotNews). Neither this nor a save (saver.h) copies within the node:
+// both read slots that apply() does not write. A save and a copy of one step share its slot, which
+// is free when both are done with it. Pieces have checksums; a damaged copy is given up everywhere,
 // and a newer one is sent.
 //
-// A step waits for the copy under way where apply() would have no slot: all four are different, as
-// S was not everywhere when a save of a later step began. With `every_steps` it waits also where
-// the next copy is due already, behind the first one: a lost node is to cost what is said there.
-// With `auto` no copy begins while a save holds an older step.
+// A step waits for the copy in flight if apply() would have no slot: all four are different,
+// because S was not everywhere when a save of a later step began. With `every_steps` it also waits
+// if the next copy is already due after the first one, so that a lost node costs no more than the
+// key promises. With `auto` no copy begins while a save holds an older step.
 //
-// Threads: all calls but abort() come from the step loop's.
+// Threads: all calls except abort() come from the step loop's.
 #pragma once
 
 #include <chrono>
@@ -38,7 +38,7 @@
 
 namespace hpctl {
 
-// What each rank says, and, summed, what all know. At most one copy is under way.
+// The report of each rank, and, summed, the knowledge of all. At most one copy is in flight.
 struct SnapshotNews {
   double received = 0;  // this rank has the copy that is under way, and it is intact
   double damaged = 0;   // it was not intact
@@ -57,8 +57,8 @@ class PeerSnapshots {
   PeerSnapshots(const PeerSnapshots&) = delete;
   PeerSnapshots& operator=(const PeerSnapshots&) = delete;
 
-  // With Workload::refilled, before start(): those of this group get their parts from the ranks
-  // that keep the copies.
+  // With Workload::refilled, before start(): the refilled ranks of this group get their parts from
+  // the ranks that keep the copies.
   Outcome restore();
   // The state is complete: from now on copies are sent.
   void start();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All of a training state that is not in the arena's slots, and how it is kept beside them, as a
-// slot's notes: a process that finds the arena of one that died goes on from there.
+// The part of a training state outside the arena's slots, and its form as a slot's notes: a process
+// that finds the arena of a dead one resumes from there.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct Position {
   bool operator==(const Position&) const = default;
 };
 
-// Of the position as it is written.
+// The digest of the position in its written form.
 uint64_t digest_of(const Position& position);
 
 struct SlotNotes {

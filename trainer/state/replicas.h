@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A part of the state goes from the ranks that have it to their replicas that have not.
+// Sends a part of the state from the ranks that have it to their replicas that lack it.
 //
-// Replicas (MeshDim::kDpReplicate) hold the same part, bit for bit. Those that have it send a piece
-// each, so that a whole part costs the time of one part, however many replicas there are:
+// Replicas (MeshDim::kDpReplicate) hold the same part, bit for bit. Each holder sends a piece, so a
+// whole part costs the time of one part, however many replicas there are:
 //
 //   round k   bytes of the part    [--- piece of holder 0 ---|--- piece of holder 1 ---| ...
 //
-// All ranks of the job make the same number of collectives, also where nobody lacks anything: what
-// a rank has begun is compared with the others' when something hangs.
+// All ranks of the job make the same number of collectives, even if no rank lacks a part: in a
+// hang, the collectives that a rank has begun are compared with the others'.
 #pragma once
 
 #include <cstddef>
@@ -30,8 +30,8 @@ struct ReplicaGroup {
 // The group of `rank`. `refilled`: ranks of the job that have nothing, ascending.
 ReplicaGroup replica_group(const Mesh& mesh, int32_t rank, const std::vector<int32_t>& refilled);
 
-// Collective over `replicas`, whose ranks are those of `group`. `part`: the same size everywhere;
-// read where the rank has it, else written. Precondition: group.fewest > 0.
+// Collective over `replicas`, whose ranks form `group`. `part`: the same size everywhere; read if
+// the rank has it, else written. Precondition: group.fewest > 0.
 Outcome spread(Communicator& replicas, const ReplicaGroup& group, std::span<std::byte> part);
 
 }  // namespace hpctl

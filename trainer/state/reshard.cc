@@ -72,7 +72,7 @@ Result<std::vector<Offer>> read_offers(const std::vector<std::string>& said) {
   return offers;
 }
 
-// Who has each part of one state.
+// The holders of each part of one state.
 struct Sources {
   std::vector<std::vector<const Offer*>> by_part;
 
@@ -85,7 +85,7 @@ struct Sources {
   }
 };
 
-// Of the state that is whole; of two, the one that was sealed last.
+// For the complete state; of two, the one that was sealed last.
 Result<Sources> find_sources(const std::vector<Offer>& offers, int32_t parts, uint64_t step) {
   std::map<std::pair<uint64_t, uint64_t>, Sources> states;  // by generation and digest
   for (const Offer& offer : offers) {
@@ -126,7 +126,7 @@ std::vector<Piece> plan_pieces(const std::vector<Block>& blocks, const Mesh& mes
   return pieces;
 }
 
-// Bytes of several places, one behind the other.
+// Bytes of several places, concatenated.
 class Segments {
  public:
   void add(std::span<std::byte> bytes) {
@@ -217,7 +217,8 @@ class Sender {
   std::vector<std::byte> in_;
 };
 
-// What this rank sends and receives over one distance, and the most that any rank sends over it.
+// The data that this rank sends and receives over one distance, and the most that any rank sends
+// over it.
 struct Leg {
   Segments outgoing;
   Segments incoming;
@@ -284,7 +285,7 @@ Result<NewPart> reshard(Communicator& world, StateArena* former, int32_t former_
     HP_TRY_ASSIGN(const bool intact, sender.send(distance, leg.outgoing, leg.incoming, leg.most));
     damaged += intact ? 0 : 1;
   }
-  // Behind this nobody needs what the others had.
+  // After this no rank needs the others' former parts.
   HP_TRY(world.all_reduce(std::span(&damaged, 1)));
   if (damaged > 0) {
     return Error{ErrorCode::kDataLoss, "parts of step " + std::to_string(step) +

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A state that is whole in the memory of the ranks goes on with another number of them
+// Reshards a state that is complete in the ranks' memory for another number of ranks
 // (Workload::former_parts): each rank gets its new part from the ranks that have pieces of it.
 //
 //   block b   former  [---- part 0 ----|---- part 1 ----|---- part 2 ----]
 //             new     [------- part 0 --------|------- part 1 --------]
 //                      0 -> 0            1 -> 0 1 -> 1    2 -> 1
 //
-// Every rank tells the others which parts it has, its own and copies that it keeps for another; so
-// every rank knows the whole plan. Then, distance by distance d, each sends to the rank that is d
-// further what it needs, and receives from the one d before it. Messages are bounded, with a
-// checksum each. What is there stays as it is: until all ranks have all of theirs, a fault loses
-// nothing.
+// Every rank reports its parts to the others, its own and copies that it keeps for another; so
+// every rank knows the whole plan. Then, distance by distance d, each rank sends to the rank that
+// is d further and receives from the one d before it. Messages are bounded, with a checksum each.
+// Existing parts do not change: until all ranks have all of theirs, a fault loses nothing.
 #pragma once
 
 #include <cstdint>
@@ -32,9 +31,9 @@ struct NewPart {
   std::string notes;
 };
 
-// Collective over the world, whose ranks divide the state as `mesh` does. `former`: what this
-// rank's place has, null = nothing; it is only read. `geometry`: of its new part. kDataLoss, on
-// all ranks, where a part of the state of `step` is in nobody's memory, or arrived damaged.
+// Collective over the world, whose ranks divide the state as `mesh` does. `former`: the former
+// arena of this rank's place, null = none; it is only read. `geometry`: of its new part. kDataLoss,
+// on all ranks, if a part of the state of `step` is in no rank's memory, or arrived damaged.
 Result<NewPart> reshard(Communicator& world, StateArena* former, int32_t former_parts,
                         uint64_t step, const std::vector<Block>& blocks, const Mesh& mesh,
                         const ArenaGeometry& geometry);

@@ -25,7 +25,7 @@ Result<std::string> rollback_source(const Workload& workload, uint64_t target) {
   if (!from_seed && !workload.from_memory) {
     HP_TRY_ASSIGN(start, has_manifest(workload.resume_checkpoint));
   }
-  // All of this generation's own lie behind the target, and the start lies before them.
+  // All of this generation's own lie after the target, and the start lies before them.
   const auto start_is_nearer = [&] {
     const uint64_t first = workload.start_step;
     return first >= target || target - first <= oldest->step - target;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a run that must go back may go back to, within one generation.
+// The targets of a run that must go back, within one generation.
 //
 // A generation's checkpoints count from its start step on (docs/formats.md, "Validity is lineage"),
-// so it never goes back behind the state it started from; where that came from memory, it is
-// itself not there any more. Its own checkpoints behind the target belong to a history that is
-// undone: once every rank has read the state to go on from, they get other names, and they are
-// deleted after a new checkpoint is durable (undo_checkpoints() and delete_older_checkpoints() in
-// trainer/checkpoint/commit.h). A crash in between leaves a history that comes to the same decision
+// so it never goes back before the state it started from. If that state came from memory, it no
+// longer exists. Its own checkpoints after the target belong to an undone history. Once every rank
+// has read the state to resume from, they get other names, and they are deleted after a new
+// checkpoint is durable (undo_checkpoints() and delete_older_checkpoints() in
+// trainer/checkpoint/commit.h). A crash in between leaves a history that leads to the same decision
 // again.
 #pragma once
 
@@ -18,12 +18,11 @@
 
 namespace hpctl {
 
-// Path of this generation's newest checkpoint that is at most at step `target`. Without one the
+// Path of this generation's newest checkpoint that is at most at step `target`. Without one, the
 // nearer to the target of its oldest checkpoint and the checkpoint it started from: with few kept,
-// the latter may be most of a run away. "" = the seed, only where it started there and no
-// checkpoint is left. When nothing is left kFailedPrecondition, or kDataLoss where the state came
-// from memory: a generation that starts from a checkpoint can go back. Rank 0 asks, all do the
-// same.
+// the latter may be most of a run away. "" = the seed, only if it started there and no checkpoint
+// is left. If nothing is left, kFailedPrecondition, or kDataLoss if the state came from memory: a
+// generation that starts from a checkpoint can go back. Rank 0 calls it, and all ranks do the same.
 Result<std::string> rollback_source(const Workload& workload, uint64_t target);
 
 }  // namespace hpctl

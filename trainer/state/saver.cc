@@ -26,13 +26,13 @@ using std::chrono::seconds;
 constexpr seconds kFirstPause{2};
 constexpr seconds kLongestPause{300};
 
-// Of what is thrown nothing is known but that this process, or its device, cannot go on. LibTorch
-// writes where it was thrown into further lines.
+// An exception only shows that this process, or its device, cannot go on. LibTorch writes its
+// origin into further lines.
 Error fault(const std::string& what) {
   return {ErrorCode::kInternal, "cannot save a checkpoint: " + what.substr(0, what.find('\n'))};
 }
 
-// What one rank has to tell the others: its work's result, or why it failed.
+// One rank's report to the others: its work's result, or why it failed.
 std::string encode_outcome(const Result<std::string>& outcome) {
   if (outcome.ok()) return "+" + *outcome;
   return "-" + std::to_string(static_cast<int>(outcome.error().code)) + " " +
@@ -88,7 +88,7 @@ Result<bool> Saver::finish(bool (*is_hurried)(), const std::function<void()>& on
 }
 
 // Until the next attempt is due by rank 0's clock; false when a rank is hurried. Storage that is
-// back announces itself to nobody.
+// back sends no notification.
 Result<bool> Saver::wait_for_storage(bool (*is_hurried)()) {
   constexpr std::chrono::milliseconds kLook{100};
   while (true) {
@@ -208,9 +208,9 @@ void Saver::begin() {
   });
 }
 
-// Where each part is, or will be when the downloads are done: in the state's own slot, which
-// optimizer steps leave alone until it is released, or in a copy, since a step overwrites the slot
-// soon. On a GPU the copy is made while training goes on.
+// The place of each part, now or after the downloads: in the state's own slot, which optimizer
+// steps do not write until it is released, or in a copy, since a step overwrites the slot soon. On
+// a GPU the copy is made while training goes on.
 std::vector<const std::byte*> Saver::read_sealed(const std::vector<ShardPart>& parts) {
   std::vector<const std::byte*> sources;
   if (state_.hold_newest()) {
@@ -276,7 +276,7 @@ Outcome Saver::exchange_receipts() {
   if (!failures.empty()) return end_failed(failures);
   turn_ = Turn::kCommitting;
   if (!is_rank0()) return Ok{};
-  // What the receipts say takes long to read when there are many; training goes on meanwhile.
+  // Many receipts take long to read; training goes on meanwhile.
   run([this, texts = std::move(texts)]() -> Result<std::string> {
     std::vector<Receipt> receipts;
     for (const std::string& text : texts) {

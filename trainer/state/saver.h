@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints of one rank: written by a thread of their own while training goes on. At most one
-// save is under way. Where there is a slot to spare (decisions 1305, 1306) the thread reads the
-// sealed state where it lies, and training does not wait; elsewhere it writes a copy.
+// Checkpoints of one rank: written by a separate thread while training goes on. At most one save
+// runs at a time. With a free slot (decisions 1305, 1306) the thread reads the sealed state in
+// place, and training does not wait; otherwise it writes a copy.
 //
-// The ranks never wait for each other's disks. Each step's all-reduce carries what a rank has to
-// report (SaveNews), so all ranks see the same news at the same step boundary and take the same
+// The ranks never wait for each other's disks. Each step's all-reduce carries the report of each
+// rank (SaveNews), so all ranks see the same reports at the same step boundary and take the same
 // turn there:
 //
 //   idle --begin()--> writing    every rank's thread writes its shard
@@ -16,22 +16,23 @@
 //        otherwise all ranks stop with the reason
 //   clearing, rank 0 reported: --> idle, or all ranks stop where storage failed for too long
 //
-// A save that becomes due while another is under way begins when that one is done.
+// A save that becomes due during another begins when that one is done.
 //
-// When the generation is told to end, no rank waits for its thread. A shard is given up at its next
-// piece, since nobody would commit it. A commit goes on: lineage ignores it if the next generation
+// When the generation must end, no rank waits for its thread. A shard is given up at its next
+// piece, since no rank would commit it. A commit goes on: lineage ignores it if the next generation
 // starts before its step. While the thread is in a call that nothing interrupts, the process stays
 // out of the next generation (when_idle()).
 //
-// Storage that fails is no reason to end training, which loses more than it saves: the file server
-// is away, a mount is stale, the disk is full. The save is tried again, with growing pauses, at the
-// next step boundary after each; limits.storage bounds how long. A full disk is told to the
-// controller (out_of_space()), which deletes older checkpoints; no worker deletes one.
+// Failing storage (the file server is down, a mount is stale, the disk is full) does not end
+// training, because that would lose more than it saves. The save is tried again, with growing
+// pauses, at the next step boundary after each; limits.storage bounds how long. A full disk is
+// reported to the controller (out_of_space()), which deletes older checkpoints; no worker deletes
+// one.
 //
-// That a directory is missing, or may not be written, is a mistake in the job file until the
-// directory has worked once for this job; from then on it is storage that fails. Whatever is thrown
-// while a save is written (a GPU that has failed shows there, too) is a fault of its rank: that one
-// ends with its reason, the others as its consequence, and the job is restarted.
+// A missing or forbidden directory is a mistake in the job file until the directory has worked once
+// for this job; from then on it is failing storage. An exception while a save is written (a failed
+// GPU shows there, too) is a fault of its rank: that one ends with its reason, the others as its
+// consequence, and the job is restarted.
 #pragma once
 
 #include <atomic>
@@ -91,7 +92,7 @@ class Saver {
   uint64_t failed_saves() const { return failed_saves_; }
   // The newest of them, in a row; 0 = the newest save is durable.
   uint64_t failed_in_a_row() const { return failed_in_a_row_; }
-  // Of these, the newest in a row that found the disk full.
+  // The newest consecutive ones of these that found the disk full.
   uint64_t out_of_space() const { return out_of_space_; }
 
   // The generation ends: finish() and settle() return kPeerLost, and a shard is given up. Any
@@ -102,12 +103,12 @@ class Saver {
 
   // Finishes what is under way; nothing of it stays pending. A collective.
   Outcome settle();
-  // After going back to `step`: what this process saved behind it does not exist any more.
+  // After going back to `step`: this process's later saves do not exist any more.
   void forget_after(uint64_t step);
 
   // Step of the newest checkpoint this process saw committed; 0 = none.
   uint64_t committed_step() const { return committed_step_; }
-  // What saves of this object have been copied into; 0 = all have read slots.
+  // The size of the copies that saves of this object have made; 0 = all have read slots.
   size_t copy_bytes() const { return copy_.size(); }
 
  private:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state arena: this rank's shards of parameters and AdamW moments, in memory that outlives the
 // process when the holder hands over a memfd (worker_abi.h, kArenaFd). On a GPU they are in its
-// memory, in one slot, which a step overwrites in place: its memory is dear, nothing of it outlives
-// the process, and what is known to be unfit is left out before the step. Where it is offloaded
-// (offloaded_state.h) that slot is in host memory from which the GPU copies.
+// memory, in one slot, which a step overwrites in place: its memory is scarce, none of it outlives
+// the process, and bad steps are skipped before the update. If the state is offloaded
+// (offloaded_state.h), that slot is in host memory from which the GPU copies.
 //
 // Behind the header and the notes (common/base/arena_header.h), every part 64-byte aligned:
 //
@@ -13,12 +13,12 @@
 //   ...     slots of the copies that it keeps for another rank (peer_snapshots.h), if any: the same
 //
 // shard_elements is the sum of the blocks' shard capacities; block b's part begins at the sum of
-// those before it. Elements behind the end of a block are zero.
+// the capacities before it. Elements after the end of a block are zero.
 //
 // A step reads the slot with the newest state and writes another one, which is unsealed first and
 // sealed last (its step stored with release order). So whenever the process dies, at least one slot
-// is sealed and complete: the state after the last step it finished. A slot's notes are all else
-// that goes with its state; the arena does not know what they mean.
+// is sealed and complete: the state after the last step it finished. A slot's notes hold the rest
+// of its state; the arena does not interpret them.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@
 
 namespace hpctl {
 
-// Which part of the state a rank holds.
+// The part of the state that a rank holds.
 struct ArenaGeometry {
   uint64_t job = 0;
   int32_t shard_index = 0;
@@ -99,8 +99,8 @@ class StateArena {
     return elements<float>(slot, kind, block);
   }
 
-  // `count` elements from `first` on of block b's part as bytes, bf16 or fp32 as they are kept, as
-  // Device::begin_download. What was read from bf16 is written back without loss.
+  // `count` elements from `first` on of block b's part as bytes, bf16 or fp32 as stored, like
+  // Device::begin_download. Values read from bf16 are written back without loss.
   void begin_read(int slot, StateKind kind, size_t block, int64_t first, int64_t count,
                   std::byte* host);
   // The same where they lie, at an address of the device.
@@ -110,17 +110,17 @@ class StateArena {
   // 0 in all of the block's elements; on a GPU nothing is sent there.
   void clear(int slot, StateKind kind, size_t block);
 
-  // Slots from geometry().slots on are those of copies. Before a slot's first byte is overwritten.
+  // Slots from geometry().slots on keep copies. Call before a slot's first byte is overwritten.
   void unseal(int slot);
-  // After its last byte was written. False where there is no room for the notes: the slot stays
-  // unsealed, since nobody could go on from it.
+  // Call after its last byte was written. False if there is no room for the notes: the slot stays
+  // unsealed, since no process could resume from it.
   bool seal(int slot, const Seal& seal, std::string_view notes = {});
   // All of a slot's state, in host memory.
   std::span<std::byte> slot_bytes(int slot) {
     return {state_ + static_cast<size_t>(slot) * geometry_.slot_bytes(), geometry_.slot_bytes()};
   }
 
-  // Of a sealed slot.
+  // The seal of a sealed slot.
   Seal seal_of(int slot) const;
   std::string_view notes(int slot) const;
 

@@ -66,7 +66,7 @@ class Exchange {
     return ring_.begin_exchange(to_, sends_ ? outgoing : std::span<const std::byte>(), from_,
                                 receives_ ? incoming : std::span<std::byte>());
   }
-  // Of as many elements on both sides.
+  // With equally many elements on both sides.
   template <typename T>
   Outcome run(std::span<const T> outgoing, std::span<T> incoming) {
     HP_TRY_ASSIGN(const CollectivePtr under_way,

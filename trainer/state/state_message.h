@@ -9,10 +9,10 @@
 
 namespace hpctl {
 
-// One end of it, or both at once: slot `from` goes to rank `to_rank` of `ring`, slot `into` is
-// filled from rank `from_rank`, and sealed where it arrived intact. kNoSlot where there is nothing
-// to send or to receive: every rank of `ring` makes the same calls. Both ends have arenas of one
-// geometry. False when what arrived is damaged.
+// One end of it, or both at once: slot `from` goes to rank `to_rank` of `ring`, and slot `into` is
+// filled from rank `from_rank`, and sealed if it arrived intact. kNoSlot if there is nothing to
+// send or to receive: every rank of `ring` makes the same calls. Both ends have arenas of one
+// geometry. False if the received data are damaged.
 Result<bool> exchange_states(Communicator& ring, StateArena& arena, int to_rank, int from,
                              int from_rank, int into);
 

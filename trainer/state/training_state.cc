@@ -43,7 +43,7 @@ std::string encode(const Seal& seal) {
   return write_seal(w, seal).take();
 }
 
-// What follows it is left alone.
+// The bytes after it are ignored.
 Result<Seal> decode_seal(std::string_view bytes) {
   PacketReader r(bytes.substr(0, kSealBytes));
   const Seal seal = read_seal(r);
@@ -152,7 +152,7 @@ Result<TrainingState> TrainingState::create_from_parts(int arena_fd, const Workl
   std::vector<Block> blocks = blocks_of(workload);
   HP_TRY_ASSIGN(const Sharding sharding, sharding_of(workload.train, workload.world_size));
   const ArenaGeometry geometry = geometry_of(workload, blocks, sharding.mesh, device);
-  // Of a worker that died here. A node that has come to the job has none.
+  // The arena of a worker that died here. A new node of the job has none.
   std::optional<StateArena> left;
   if (!former) {
     auto found = StateArena::open_former(arena_fd, blocks, geometry);
@@ -288,7 +288,7 @@ Outcome TrainingState::load(const std::string& checkpoint, FileFault& fault) {
       if (shard.data() == converted.data()) arena_.write(slot_, kind, b, 0, shard);
     }
   }
-  // What an imported model is made for does not change with this job's data.
+  // An imported model's longest sequence does not change with this job's data.
   const int64_t made_for =
       manifest.weights_only ? manifest.data.seq_len : manifest.model.max_positions;
   if (made_for > 0) workload_.train.model.max_positions = made_for;

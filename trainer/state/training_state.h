@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training run is, beyond its configuration: this rank's parameters and moments in the state
-// arena, the completed step, the sample cursor and the skip list. Starts from the seed or from a
-// checkpoint of any world size; an optimizer step moves it to another slot of the arena.
+// The state of a training run, without its configuration: this rank's parameters and moments in the
+// state arena, the completed step, the sample cursor and the skip list. Starts from the seed or
+// from a checkpoint of any world size; an optimizer step moves it to another slot of the arena.
 #pragma once
 
 #include <cstdint>
@@ -31,21 +31,22 @@ class TrainingState {
  public:
   // `arena_fd` as in StateArena::create, for the host's memory only; the device outlives it. A
   // checkpoint that is missing or damaged gives kDataLoss (another one may do); one of another
-  // model, data or seed kInvalidArgument. `environment` is what bit-exactness depends on
-  // besides the job, of all ranks (joined_environment.h); a difference to the checkpoint's is noted
-  // as inexact, on every rank alike. With
-  // Workload::from_memory the arena is that of a process that died, and this one goes on as of the
-  // seal of start_step; kDataLoss where there is none. A rank
-  // of Workload::refilled has no state before refill(). If the checkpoint could not be used,
-  // `fault` says which part of which file of it.
+  // model, data or seed kInvalidArgument. `environment` has the other labels of bit-exactness, of
+  // all ranks (joined_environment.h); a difference to the checkpoint's is noted as inexact, on
+  // every rank alike.
+  //
+  // With Workload::from_memory the arena comes from a dead process, and this one resumes from the
+  // seal of start_step; kDataLoss if there is none. A rank of Workload::refilled has no state
+  // before refill(). If the checkpoint could not be used, `fault` says which part of which file of
+  // it.
   static Result<TrainingState> create(int arena_fd, const Workload& workload,
                                       const DataIdentity& data, const Environment& environment,
                                       Device& device = host_device(), FileFault* fault = nullptr);
 
-  // With Workload::former_parts, collective over `world`: what the ranks' arenas have, in this
-  // process `former`, else behind the descriptor, is divided anew (reshard.h), and this rank goes
-  // on as of the seal of start_step. On an error everything is as it was, `former` too, unless it
-  // comes after that: then there is nothing of it any more.
+  // With Workload::former_parts, collective over `world`: the state in the ranks' arenas, in this
+  // process `former`, else behind the descriptor, is resharded (reshard.h), and this rank resumes
+  // from the seal of start_step. After an error everything is as it was, `former` too, unless the
+  // error comes after that: then `former` is gone.
   static Result<TrainingState> create_from_parts(int arena_fd, const Workload& workload,
                                                  const DataIdentity& data,
                                                  const Environment& environment, Device& device,
@@ -60,26 +61,26 @@ class TrainingState {
   // This rank's shard of each block's weights, for FullySharded. In the host's arena valid until
   // the second apply() from now, elsewhere until the next.
   WeightShards weight_shards();
-  // Of the newest sealed state, elements `range` of a block, which this rank must hold, as
-  // StateArena::begin_read; the copy is whole although apply() follows.
+  // Reads from the newest sealed state elements `range` of a block, which this rank must hold, like
+  // StateArena::begin_read; the copy is complete even if apply() follows.
   void begin_read_sealed(StateKind kind, size_t block, ElementRange range, std::byte* host) {
     arena_.begin_read(slot_, kind, block, range.begin - padded_shard(block).begin, range.size(),
                       host);
   }
-  // A save reads the newest state where it lies: apply() leaves its slot alone until
-  // release_held(), whoever else reads it. False where the only slot is overwritten in place
-  // (begin_read_sealed() does there): of a device, and where the state is offloaded. One state is
-  // held at most, and none while it goes back or joins another generation.
+  // A save reads the newest state in place: apply() does not write its slot until release_held(),
+  // whatever else reads it. False if the only slot is overwritten in place (begin_read_sealed()
+  // works there): on a device, and if the state is offloaded. One state is held at most, and none
+  // during a rollback or while joining another generation.
   bool hold_newest();
   void release_held() { held_slot_ = kNoSlot; }
   bool holds() const { return held_slot_ != kNoSlot; }
-  // Of what is held, as it is kept: elements `range` of a block, which this rank must hold.
+  // The held state in its stored form: elements `range` of a block, which this rank must hold.
   const std::byte* held(StateKind kind, size_t block, ElementRange range);
   size_t element_bytes(StateKind kind) const { return arena_.element_bytes(kind); }
   // Whose memory the state is in: the host's where it is offloaded.
   Device& device() const { return arena_.device(); }
   const ArenaGeometry& geometry() const { return arena_.geometry(); }
-  // This rank's range of a block, with the padding behind the block's end.
+  // This rank's range of a block, with the padding after the block's end.
   ElementRange padded_shard(size_t block) const;
   // The part of a block's range that this rank writes to checkpoints: all of its shard, or, where
   // replicas have the same one, its part of it. Empty for some ranks when the block is small.
@@ -127,11 +128,11 @@ class TrainingState {
   // the state that is now the newest; kNoSlot = there is none.
   StateArena& arena() { return arena_; }
   int find_copy() const;
-  // apply() needs no slot whose state is to stay: that of the snapshot under way, that of the
-  // newest one that is everywhere, and what is held. A slot may be several of these; it is free
-  // when it is none of them any more.
+  // apply() needs no slot whose state must stay: the snapshot in flight, the newest one that is
+  // everywhere, and the held state. A slot may be several of these; it is free when it is none of
+  // them any more.
   bool has_room() const { return free_slot() >= 0; }
-  // Of the newest state; its slot.
+  // Begins a snapshot of the newest state; returns its slot.
   int begin_snapshot();
   // The one under way is everywhere now, or it is given up.
   void end_snapshot(bool everywhere);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a notification says (docs/notifications.md), and the JSON that webhooks and commands get.
+// The content of a notification (docs/notifications.md), and its JSON for webhooks and commands.
 #pragma once
 
 #include <cstdint>

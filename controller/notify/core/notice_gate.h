@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lets at most one notification a minute of each kind through: the first at once; of those that
-// come within the minute the newest, when it is over, with how many there were. So a job that
-// restarts every few seconds, or a rack whose nodes are all taken out, is told in few words. The
-// end of a job passes always, and takes along what is held back. Pure.
+// Lets at most one notification a minute of each kind through: the first at once; then the newest
+// of those that come within the minute, when it is over, with their number. So a job that restarts
+// every few seconds, or a rack whose nodes are all taken out, sends few messages. The end of a job
+// passes always, and takes held-back ones along. Pure.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ inline constexpr int64_t kNoticeQuietMs = 60'000;
 // Of one job.
 class NoticeGate {
  public:
-  // What may be sent now, in order.
+  // The notifications to send now, in order.
   std::vector<Notice> pass(Notice notice, int64_t now_ms) {
     const bool is_end = notice.kind == NoticeKind::kFailure || notice.kind == NoticeKind::kFinished;
     std::vector<Notice> passed = is_end ? release(INT64_MAX) : release(now_ms);
@@ -41,7 +41,7 @@ class NoticeGate {
     return passed;
   }
 
-  // What was held back for long enough.
+  // Notifications that were held back for long enough.
   std::vector<Notice> release(int64_t now_ms) {
     std::vector<Notice> released;
     for (auto& [key, entry] : entries_) {

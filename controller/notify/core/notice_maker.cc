@@ -102,14 +102,14 @@ std::vector<Notice> NoticeMaker::take(const std::vector<Finding>& findings, cons
   };
   std::map<std::pair<FindingKind, std::string>, Finding> critical;
   for (const Finding& finding : findings) {
-    // The end of a job is told by its history.
+    // The history reports the end of a job.
     if (finding.severity != Severity::kCritical || finding.kind == FindingKind::kFailed) continue;
     const std::pair key(finding.kind, finding.node);
     if (!critical_.contains(key)) tell(finding, false);
     critical.emplace(key, finding);
   }
   for (const auto& [key, finding] : critical_) {
-    // With the job its end is told, and everything about it is over.
+    // The end of the job is reported with the job, and all its findings are over.
     if (!critical.contains(key) && !core::has_ended(job.state)) tell(finding, true);
   }
   critical_ = std::move(critical);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is to be told of one job: from the entries of its history as they are committed, and from
-// what is found in pictures of it (common/watch). A notification is made once for what happened,
-// where job.yaml asks for its kind, and passes the gate (notice_gate.h). Nothing is stored: what
-// happened while no controller ran, or was not sent when one died, is not told; what is critical is
-// told again by the next one, if it lasts. Pure.
+// Makes the notifications of one job: from the entries of its history as they are committed, and
+// from the findings in snapshots of it (common/watch). A notification is made once for an event, if
+// job.yaml asks for its kind, and passes the gate (notice_gate.h). Nothing is stored: events
+// without a running controller, or unsent when one died, give no notification; the next controller
+// sends critical ones again, if they last. Pure.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace hpctl {
 
 class NoticeMaker {
  public:
-  // Of a job that recovers as the controller starts.
+  // For a job that recovers as the controller starts.
   void recall(const core::Job& job, int64_t wall_ms);
   std::vector<Notice> take(const core::LogEntry& entry, const core::Job& job, int64_t wall_ms);
   // `findings`: all of one look. Also lets through what was held back.

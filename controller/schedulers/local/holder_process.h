@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The holder process of a virtual node, told from any other process by its command line: a pid
-// read from a lock file may long belong to somebody else.
+// The holder process of a virtual node, distinguished from any other process by its command line: a
+// pid read from a lock file may long belong to another process.
 #pragma once
 
 #include <sys/types.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The local backend: a virtual node is one holder process on this machine, in a session of its own,
-// so that it outlives the controller. Which process is the node is decided by the node's lock file,
-// never by who started it; of two holders racing for the lock one ends at once. A holder carries
-// the action that launched it, so that a launch done again after a restart of the controller is
-// told from a new one: the first acknowledges the holder it finds, the second replaces it, because
-// the core launches a node only after it has given up the former life, which may hang.
+// The local backend: a virtual node is one holder process on this machine, in a new session, so it
+// outlives the controller. The node's lock file decides which process is the node, never the
+// starter; of two holders racing for the lock one ends at once. A holder carries the action that
+// launched it, which distinguishes a repeated launch after a restart of the controller from a new
+// one. The repeated launch acknowledges the holder it finds. The new one replaces it, because the
+// core launches a node only after it has given up the former session, which may hang.
 //
 // A lock file that cannot be looked at (EIO, ESTALE) does not mean that there is no holder: the
 // scheduler looks again every second, and reports no lost node meanwhile.

@@ -8,8 +8,8 @@
 namespace hpctl {
 namespace {
 
-// How Slurm begins the reasons that it writes itself (26.11: node_mgr.c, ping_nodes.c, job_mgr.c,
-// proc_req.c, agent.c, power_save.c and gres.c).
+// The beginnings of Slurm's own reasons (26.11: node_mgr.c, ping_nodes.c, job_mgr.c, proc_req.c,
+// agent.c, power_save.c and gres.c).
 constexpr auto kReasonsOfSlurm = std::to_array<std::string_view>(
     {"Not responding", "Node unexpectedly rebooted", "Kill task failed", "Prolog error",
      "Prolog/Epilog failure", "Epilog error", "batch job complete failure", "Duplicate jobid",

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// HyperPod puts another machine in a node's place, or reboots it, when the node's state is FAIL and
-// its reason is exactly one of two strings. Slurm may append to a reason that stands ("… : Not
-// responding"), so it is read by its beginning. Whoever wrote one first is to be left alone until
-// the node is back. A reason that is neither HyperPod's nor Slurm's own is a person's, or a site's
-// health check's: hpctl never overwrites it, and an operator gets the command instead.
+// HyperPod replaces a node's machine, or reboots it, when the node's state is FAIL and its reason
+// is exactly one of two strings. Slurm may append to an existing reason ("… : Not responding"), so
+// only its beginning is compared. The first request stays in force until the node is back. A reason
+// that is neither HyperPod's nor Slurm's own comes from a person or a site's health check: hpctl
+// never overwrites it, and an operator gets the command instead.
 #pragma once
 
 #include <string>
@@ -15,15 +15,15 @@ namespace hpctl {
 inline constexpr char kReplaceReason[] = "Action:Replace";
 inline constexpr char kRebootReason[] = "Action:Reboot";
 
-// Somebody has asked for this node to be replaced or rebooted; to be rebooted. A node that is back
-// may still show the reason: Slurm 24.11 keeps it until the next job gets the node.
+// Returns whether there is a request to replace or reboot this node; to reboot it. A node that is
+// back may still show the reason: Slurm 24.11 keeps it until the next job gets the node.
 bool is_recovery_requested(const SlurmNode& node);
 bool is_reboot_requested(const SlurmNode& node);
 
 // slurmd was silent for SlurmdTimeout. An operator who takes a node down gives another reason.
 bool is_given_up(const SlurmNode& node);
 
-// Somebody has taken the node out of service for a reason of their own ("ticket 7").
+// Returns whether the node was taken out of service for a reason of the site ("ticket 7").
 bool has_foreign_reason(const SlurmNode& node);
 
 enum class ReplacementStep {
@@ -41,9 +41,9 @@ struct RecoveryOrder {
 };
 ReplacementStep next_step(const SlurmNode& node, const RecoveryOrder& order, bool has_work);
 
-// kAsk: asked for now; kStandBack: somebody had asked before; kRebooted: nothing is to be asked.
-// kFailedPrecondition when work is still there or another machine is; kPermissionDenied with the
-// command for an operator, also where a foreign reason stands.
+// kAsk: requested now; kStandBack: requested before; kRebooted: no request is needed.
+// kFailedPrecondition if work is still there or another machine is; kPermissionDenied with the
+// command for an operator, also with a foreign reason.
 Result<ReplacementStep> request_recovery(SlurmClient& slurm, const std::string& node,
                                          const RecoveryOrder& order, bool has_work);
 

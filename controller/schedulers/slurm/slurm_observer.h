@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What changed between two looks at a job and its nodes, in words. Pure; the poll of
-// slurm_scheduler.h looks, and says on.
+// The changes between two looks at a job and its nodes, in words. Pure; the poll of
+// slurm_scheduler.h looks, and reports them.
 #pragma once
 
 #include <map>
@@ -31,8 +31,8 @@ struct SlurmObservation {
 
 class SlurmObserver {
  public:
-  // `nodes`: what the job had when its controller began; a node may have been taken before the
-  // first look, and a successor begins because one is gone. Empty = those of the first look.
+  // `nodes`: the job's nodes when its controller began; a node may have been taken before the first
+  // look, and a successor begins because one is gone. Empty = the nodes of the first look.
   explicit SlurmObserver(std::vector<std::string> nodes = {}) : nodes_before_(std::move(nodes)) {}
 
   // In the order of the nodes' names, the job first. The first look is compared with a job that

@@ -25,7 +25,7 @@ constexpr int64_t kLookAgainMs = 500;
 constexpr int64_t kCompleteMs = 120'000;  // while slurmctld does not answer
 constexpr int64_t kCompletePauseMs = 2'000;
 
-// Somebody wants the node replaced or rebooted.
+// There is a request to replace or reboot the node.
 core::EventBody recovery_seen(const core::Node& node, const std::string& what, bool reboot) {
   if (node.quarantine.hardware) {
     return core::NodeReplacementRequested{{}, node.key.job, node.key.name, what, reboot};
@@ -176,8 +176,8 @@ void SlurmScheduler::tell_step_ended(const std::string& node, const StepEnd& end
         });
 }
 
-// A requeue ends steps and refuses new ones before a look in turn finds it. So Slurm is asked first
-// when a step has ended: in a life that is over no node was lost.
+// A requeue ends steps and refuses new ones before the next regular look finds it. So Slurm is
+// queried first when a step has ended: in a session that is over no node was lost.
 void SlurmScheduler::poll() {
   SlurmObserver observer(settings_.nodes);
   std::unique_lock<std::mutex> lock(mutex_);

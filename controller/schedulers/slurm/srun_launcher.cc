@@ -21,7 +21,7 @@ long size_of(const std::string& path) {
   return ::stat(path.c_str(), &status) == 0 ? static_cast<long>(status.st_size) : 0;
 }
 
-// What was appended since, as one line.
+// The text appended since, as one line.
 std::string words_since(const std::string& path, long begin) {
   const auto text = read_file(path, kMaxLog);
   if (!text.ok() || static_cast<long>(text->size()) <= begin) return "";
@@ -35,8 +35,8 @@ std::string words_since(const std::string& path, long begin) {
 }  // namespace
 
 bool may_pass(const std::string& words) {
-  // "Memory required …" is what Slurm 22.05 says of a node that a restarted slurmctld has not heard
-  // from yet.
+  // "Memory required …" is Slurm 22.05's message about a node that has not registered yet with a
+  // restarted slurmctld.
   static const std::array<const char*, 8> kPassing = {"Unable to contact slurm controller",
                                                       "Socket timed out",
                                                       "Connection refused",
@@ -76,7 +76,7 @@ void SrunLauncher::launch(const std::string& node) {
   Attempt& attempt = attempts_[node];
   if (attempt.until_ms != 0 && !attempt.up) return;  // under way
   const int64_t now = clock_.monotonic_ms();
-  // The former life was given up; its srun may still run, and its end is no news any more.
+  // The former session was given up; its srun may still run, and its end no longer counts.
   attempt = Attempt{0, now, now + settings_.patience_ms, settings_.first_pause_ms, 0, false};
   changed_.notify_one();
 }

@@ -77,7 +77,7 @@ class SrunLauncher {
   std::thread thread_;  // last: uses the above
 };
 
-// srun's words are about a Slurm that does not answer now, not about what was asked for.
+// Returns whether srun's message is about a Slurm that does not answer now, not about the request.
 bool may_pass(const std::string& words);
 
 }  // namespace hpctl

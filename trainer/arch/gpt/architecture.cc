@@ -54,7 +54,7 @@ bool is_embedding(std::string_view tensor) {
   return tensor.ends_with(".wte.weight") || tensor.ends_with(".wpe.weight");
 }
 
-// What writes to the residual stream is smaller by the number of such writes.
+// Tensors that write to the residual stream are smaller by the number of such writes.
 InitialDistribution initial(const ModelSpec& model, const Block&, std::string_view tensor) {
   if (!tensor.ends_with("c_proj.weight")) return {.std = 0.02};
   return {.std = 0.02 / std::sqrt(2.0 * static_cast<double>(model.layers))};
@@ -73,8 +73,8 @@ constinit const Architecture kArchitecture = {
     .is_embedding = is_embedding,
     .initial = initial,
     .looked_up = looked_up,
-    // Of each norm its input and its result, and for one of the two the input serves that the layer
-    // keeps anyway. The feed-forward part keeps what stands before and after GELU.
+    // Each norm keeps its input and its result, but one input serves for two, which the layer keeps
+    // anyway. The feed-forward part keeps the values before and after GELU.
     .layer_memory = {.norms_kept = 3, .ffn_kept = 2, .ffn_products = 1, .ffn_backward = 2},
     .hugging_face = {.model_type = "gpt2",
                      .family = "GPT-2",

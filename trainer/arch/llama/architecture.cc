@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Llama-3 architecture, all but its forward pass (model.cc) and config.json (hugging_face.cc),
-// and what the others of its kind take over (family.h).
+// The Llama-3 architecture, except its forward pass (model.cc), config.json (hugging_face.cc), and
+// the code that similar architectures share (family.h).
 //
 // Blocks: "embed" (model.embed_tokens.weight), "layers.0" ... (in forward order: input_layernorm,
 // q/k/v/o_proj, q/k_norm, post_attention_layernorm, gate/up/down_proj; a bias follows its weight),

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Llama's architecture shares with those of its kind (qwen2, qwen3, mistral): layers of
-// RMSNorm, grouped-query attention with rotary positions and SwiGLU under the same names, the first
-// values, the forward pass (model.cc) and most keys of config.json. An architecture of the kind is
-// a file that says what it has otherwise; the forward pass sees by the layout which parts a layer
-// has.
+// The code that Llama's architecture shares with similar ones (qwen2, qwen3, mistral): layers of
+// RMSNorm, grouped-query attention with rotary positions and SwiGLU under the same names, the
+// initial values, the forward pass (model.cc) and most keys of config.json. Such an architecture is
+// a file with its differences; the forward pass sees by the layout which parts a layer has.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@
 
 namespace hpctl::llama {
 
-// What a layer has besides Llama's.
+// The parts of a layer besides Llama's.
 struct LayerParts {
   bool qkv_biases = false;  // self_attn.{q,k,v}_proj.bias
   bool qk_norms = false;    // self_attn.{q,k}_norm.weight: RMSNorm of each head, before the turn
@@ -34,9 +33,9 @@ constexpr Architecture family(std::vector<Block> (*layout)(const ModelSpec& mode
           .is_embedding = is_embedding,
           .initial = initial,
           .looked_up = looked_up,
-          // Of each norm its input and its result, and for one of the two the input serves that
-          // the layer keeps anyway; of those of heads their input. The feed-forward part keeps
-          // gate, the other half and the product of its SiLU with that.
+          // Each norm keeps its input and its result, but one input serves for two, which the layer
+          // keeps anyway; norms of heads keep their input. The feed-forward part keeps gate, the
+          // other half and the product of its SiLU with that.
           .layer_memory = {.norms_kept = 3,
                            .ffn_kept = 3,
                            .ffn_products = 2,

@@ -53,7 +53,7 @@ void read_heads(HfKeys& keys, ModelSpec& model, int64_t head_dim) {
   model.head_dim = size;
 }
 
-// What the layers of this kind do not compute here.
+// Refuses settings that the layers here do not compute.
 void refuse_unsupported(HfKeys& keys, const char* model_class) {
   keys.check_class(model_class);
   if (keys.flag_or("attention_bias", false)) keys.refuse("attention_bias", kNoBiases);

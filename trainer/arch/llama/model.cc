@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forward pass of the Llama-3 architecture and those of its kind (family.h): decoder layers of
-// RMSNorm, causal grouped-query attention with rotary positions, and SwiGLU. Biases of queries,
-// keys and values, and norms of each head's query and key, where the layout has them; the window is
-// attention's.
+// Forward pass of the Llama-3 architecture and similar ones (family.h): decoder layers of RMSNorm,
+// causal grouped-query attention with rotary positions, and SwiGLU. Biases of queries, keys and
+// values, and norms of each head's query and key, apply if the layout has them; attention applies
+// the window.
 #include "trainer/arch/model.h"
 
 #include <algorithm>
@@ -61,8 +61,8 @@ constexpr std::array<std::string_view, kLayerParameters> kNames = {
 
 bool has_bias(LayerParameter weight) { return weight == kQ || weight == kK || weight == kV; }
 
-// A layer's parameters by their names, in whatever order the layout has those that there are, and
-// behind them those of adapters, the two of a matrix next to each other.
+// A layer's parameters by their names, in any order of the layout, followed by the parameters of
+// adapters, the two of a matrix next to each other.
 class LayerSlots {
  public:
   LayerSlots(const Block& layer, const LoraSpec& lora) {
@@ -132,7 +132,7 @@ class Llama : public Model {
   // With bias and adapter, where the layer has them.
   Tensor linear(const LayerCall& call, const Tensor& x, size_t weight,
                 const Tensor& bias = {}) const;
-  // Of projections of the same x, with biases and adapters.
+  // For projections of the same x, with biases and adapters.
   Tensors linears(const LayerCall& call, const Tensor& x,
                   std::initializer_list<LayerParameter> weights) const;
   Tensors qkv(const LayerCall& call, const Tensor& a) const;

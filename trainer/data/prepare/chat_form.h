@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The built-in chat templates: a conversation as tokens, each turn of the assistant and the token
-// that ends it marked as what is to be learnt.
+// The built-in chat templates: a conversation as tokens, with each turn of the assistant and its
+// end token marked as learnt.
 //
 //   chatml   <|im_start|>ROLE\nCONTENT<|im_end|>\n                    (Qwen's; no system message is
 //                                                                     added where there is none)
@@ -9,9 +9,9 @@
 //            blanks
 //                                                                     at its ends)
 //
-// What stands between special tokens is encoded as one text, as the libraries that apply such
-// templates do, but for what the assistant says: it is encoded by itself, since a model that
-// generates has the tokens before it already.
+// The text between special tokens is encoded as one, as the libraries that apply such templates do,
+// except the assistant's turn: it is encoded separately, since a model that generates has the
+// tokens before it already.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct MarkedTokens {
   std::vector<int32_t> ids;
   std::vector<int32_t> spans;
 
-  // What was appended to `ids` since the last call.
+  // Marks the tokens appended to `ids` since the last call.
   void mark(bool learnt);
   int64_t learnt() const;
   void clear();

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is to be prepared, cut into parts. Names ending in .jsonl, .ndjson or .json (before .gz, .xz
-// or .zst) hold a JSON object per line, each a document; any other file is text and one document.
+// The input of a preparation, cut into parts. Names ending in .jsonl, .ndjson or .json (before .gz,
+// .xz or .zst) hold a JSON object per line, each a document; any other file is text and one
+// document.
 //
-// A part of a JSON lines file ends with the first line that ends at or behind `part_bytes` of its
-// text; a text file is one part. So the parts depend on nothing but the files, and a run that was
-// killed can go on with those that are missing.
+// A part of a JSON lines file ends with the first line that ends at or after `part_bytes` of its
+// text; a text file is one part. So the parts depend only on the files, and a killed run can
+// continue with the missing ones.
 #pragma once
 
 #include <cstdint>

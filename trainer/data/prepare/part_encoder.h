@@ -26,7 +26,7 @@ struct EncodedPart {
   uint64_t answer_tokens = 0;  // to be learnt; 0 of text
 };
 
-// What a line is.
+// The form of a line.
 struct LineForm {
   DataFormat format = DataFormat::kText;
   std::string json_key;            // text

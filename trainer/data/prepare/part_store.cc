@@ -39,8 +39,8 @@ Error with_remedy(Error error) {
   return error;
 }
 
-// How many inputs two plans share before the first that was edited in between; nullopt where more
-// is different than sizes and times.
+// How many inputs two plans share before the first edited one; nullopt if more than sizes and times
+// differ.
 std::optional<size_t> unedited_inputs(const std::string& before, const std::string& plan) {
   auto a = parse_json_or_discard(before);
   auto b = parse_json_or_discard(plan);

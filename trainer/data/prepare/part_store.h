@@ -31,7 +31,7 @@ struct StoredPart {
   uint64_t answer_tokens = 0;
 };
 
-// What is kept of it, of a part that lies at `place`.
+// The record of a part that lies at `place`.
 StoredPart record_of(const PartPlace& place, const EncodedPart& part);
 
 class PartStore {

@@ -201,7 +201,7 @@ Result<PrepareResult> finished_earlier(const PrepareOptions& options, const std:
   return PrepareResult{*note, 0, files};
 }
 
-// A turn of a conversation has an end of its own, a completion always ends.
+// A turn of a conversation has its own end token; a completion always ends.
 Result<LineForm> line_form(const PrepareOptions& options, const Tokenizer& tokenizer) {
   LineForm form{.format = options.format, .json_key = options.json_key};
   if (options.format == DataFormat::kChat) {

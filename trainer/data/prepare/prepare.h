@@ -50,8 +50,8 @@ std::string preparation_plan(const PrepareOptions& options, const std::vector<In
                              const std::string& tokenizer_hash);
 
 // `on_progress` is called by the calling thread, after each part it has read and at the end.
-// kAlreadyExists: there is a dataset of that name. Of several mistakes in the input the first, in
-// the order of the parts, among those that were met is told.
+// kAlreadyExists: there is a dataset of that name. With several mistakes in the input, the error is
+// the first found one, in the order of the parts.
 Result<PrepareResult> prepare_data(const PrepareOptions& options,
                                    const std::function<void(const PrepareProgress&)>& on_progress);
 

@@ -93,7 +93,7 @@ Outcome BpeEncoder::merge(std::string_view piece, std::vector<int32_t>& ids) {
   return Ok{};
 }
 
-// Of ids[first, end), in place.
+// Merges ids[first, end), in place.
 void BpeEncoder::scan(std::vector<int32_t>& ids, size_t first) const {
   constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
   std::array<uint32_t, kScanned> ranks;  // of the pair that begins at each symbol

@@ -18,7 +18,7 @@ struct pcre2_real_code_8;
 
 namespace hpctl {
 
-// What ByteLevel with use_regex uses: GPT-2's own pattern.
+// The pattern of ByteLevel with use_regex: GPT-2's own.
 inline constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 

@@ -3,10 +3,10 @@
 // tokenizer.json with byte-level BPE, as GPT-2 and Llama 3 have (tokenizer_json.cc tells which
 // parts of that format are known; all else is refused, never guessed).
 //
-// A tokenizer is immutable and shared by threads; each thread encodes with an Encoder of its own.
-// Nothing is added to the text: neither a beginning nor an end token. Where the text itself holds
-// the name of an added token ("<|endoftext|>"), a tokenizer.json gives that token, as Hugging
-// Face's library does.
+// A tokenizer is immutable and shared by threads; each thread encodes with a separate Encoder.
+// Nothing is added to the text: neither a beginning nor an end token. If the text itself holds the
+// name of an added token ("<|endoftext|>"), a tokenizer.json gives that token, as Hugging Face's
+// library does.
 #pragma once
 
 #include <cstdint>

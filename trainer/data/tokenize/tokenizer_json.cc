@@ -9,8 +9,8 @@
 //                   byte_fallback and affixes are refused
 //   post_processor  ignored: it adds tokens around a text for inference
 //
-// The file is untrusted: every id, piece and pattern is checked, and what is not understood is an
-// error with the file's name.
+// The file is untrusted: every id, piece and pattern is checked, and an unknown part is an error
+// with the file's name.
 #include <algorithm>
 #include <limits>
 #include <set>
@@ -37,7 +37,7 @@ struct AddedToken {
   int32_t id = 0;
 };
 
-// What a tokenizer.json says, checked.
+// The checked content of a tokenizer.json.
 struct Parts {
   std::vector<AddedToken> added;  // the longest first
   bool add_prefix_space = false;
