@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Prints the sources and headers (.cc, .c, .h) that changed, files that git does not know yet
 # included.
-#   scripts/changed_sources.sh [--since COMMIT | --all] [--alone]
+#   scripts/changed_sources.sh [--since COMMIT | --all] [--alone | --code]
 #     --since COMMIT   compare the working tree with COMMIT
 #     --all            print every file
 #     --alone          print the sources and headers that may no longer compile alone
 #                      (scripts/may_break.py)
+#     --code           leave out files of which only comments or layout changed
 # Without --since the base is $HPCTL_BASE, or else the last commit for which scripts/test.sh passed
 # on this machine, if HEAD descends from it, or else the newest commit older than a day. A shallow
 # clone and a history of less than a day have no such base: every file counts as changed.
@@ -17,16 +18,17 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 usage() {
-  echo "usage: scripts/changed_sources.sh [--since COMMIT | --all] [--alone]" >&2
+  echo "usage: scripts/changed_sources.sh [--since COMMIT | --all] [--alone | --code]" >&2
   exit 2
 }
 
-all=false alone=false base=${HPCTL_BASE:-} named="HPCTL_BASE"
+all=false alone=false code=false base=${HPCTL_BASE:-} named="HPCTL_BASE"
 while [ $# -gt 0 ]; do
   case $1 in
     --all) all=true ;;
     --since) [ $# -gt 1 ] || usage; base=$2 named="--since"; shift ;;
     --alone) alone=true ;;
+    --code) code=true ;;
     *) usage ;;
   esac
   shift
@@ -52,6 +54,9 @@ fi
 
 if [ -n "$base" ] && $alone; then
   exec scripts/may_break.py "$base"
+fi
+if [ -n "$base" ] && $code; then
+  exec scripts/may_break.py "$base" --code
 fi
 list() { git -c core.quotePath=off "$@"; }
 {

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints the sources and headers that a change may keep from compiling alone.
 
-    scripts/may_break.py BASE      the change is from commit BASE to the working tree
+    scripts/may_break.py BASE          the change is from commit BASE to the working tree
+    scripts/may_break.py BASE --code   prints only the files of which more than comments changed
 
 The batches of the build compile every file together with its neighbours. They miss a file that lacks
 an #include for a name that a neighbour declares. A file that the change does not touch can come to
-lack a name only if a header below it lost something. So this prints the files that changed, and of the
-files that include a changed header, directly or through others:
+lack a name only if a header below it lost something. So this prints the files of which more changed than
+comments and layout, and of the files that include a changed header, directly or through others:
   - all, if the header is gone or lost an #include;
   - those that mention a name that the header no longer has.
 scripts/includes.sh has the include graph.
@@ -20,6 +21,7 @@ import sys
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)', re.M)
 NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
+COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.S)
 NAME = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -49,6 +51,19 @@ def names(text):
     return set(NAME.findall(NOT_CODE.sub(" ", text)))
 
 
+def code_of(text):
+    """Without comments and layout. Comments to clang-tidy are code."""
+    def kept(match):
+        return match[0] if match[0][0] == '"' or "NOLINT" in match[0] else " "
+
+    return COMMENT.sub(kept, text).split()
+
+
+def has_other_code(base, path):
+    old, new = text_at(base, path), text_of(path)
+    return old is None or new is None or code_of(old) != code_of(new)
+
+
 def dependents(path, includers):
     """Files that include `path`, directly or through others."""
     found, queue = {path}, collections.deque([path])
@@ -69,8 +84,9 @@ def main():
         file, included = line.split(" ", 1)
         includers[included].add(file)
 
-    found = {path for path in changed if re.search(r"[.](cc|c|h)$", path)}
-    for path in sorted(changed):
+    found = {path for path in changed
+             if re.search(r"[.](cc|c|h)$", path) and has_other_code(base, path)}
+    for path in sorted(changed if sys.argv[2:] != ["--code"] else ()):
         if not path.endswith((".h", ".proto")):
             continue
         old, new = text_at(base, path), text_of(path)

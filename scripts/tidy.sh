@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs clang-tidy over our sources.
 #   scripts/tidy.sh             the decision cores and the libraries below them
-#   scripts/tidy.sh --changed   those of them that changed (scripts/changed_sources.sh)
+#   scripts/tidy.sh --changed   those of them of which more than comments changed
+#                               (scripts/changed_sources.sh --code)
 #   scripts/tidy.sh --list      print the files that --changed reads
 #   scripts/tidy.sh FILE...     these files
 # A header that changed is read with the source of its name, or else with one source that includes
@@ -59,7 +60,7 @@ mapfile -t files < <(git ls-files 'common/authority/*.cc' 'common/base/*.cc' \
 # changed_files: those of `files` that changed, and a source for each header that changed
 changed_files() {
   {
-    scripts/changed_sources.sh
+    scripts/changed_sources.sh --code
     echo
     scripts/includes.sh
   } | awk "$(cat scripts/source_of.awk)"'

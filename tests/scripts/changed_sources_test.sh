@@ -62,7 +62,7 @@ put proto/user.cc '#include "proto/high.grpc.pb.h"'
 commit "3 days ago"
 
 # What changed.
-echo "// changed" >>common/base/low.h
+echo "extern int changed;" >>common/base/low.h
 check "a header" "common/base/low.h" "$(changed)"
 undo
 put agent/new.cc 'int fresh;'
@@ -76,8 +76,19 @@ check "a CMake file" "" "$(changed)"
 undo
 
 # What a change may keep from compiling alone.
-echo "// changed" >>common/base/low.h
+echo "extern int changed;" >>common/base/low.h
 check "a header that lost nothing" "common/base/low.h" "$(changed --alone)"
+undo
+put common/base/low.h '#pragma once' '// A comment.' 'struct Low { int number; /* of it */ };'
+check "comments and layout alone" "" "$(changed --alone)$(changed --code)"
+check "which count as a change of the file" "common/base/low.h" "$(changed)"
+undo
+put common/base/low.h '#pragma once' 'struct Low {' '  int number;  // NOLINT' '};'
+check "what clang-tidy reads of comments" "common/base/low.h" "$(changed --code)"
+undo
+put agent/user.cc '#include <string>' '' '#include "common/base/middle.h"' \
+  'std::string name() { return "1.0//"; }'
+check "what only looks like a comment" "agent/user.cc" "$(changed --code)"
 undo
 put common/base/low.h '#pragma once' 'struct Lower {' '  int number;' '};'
 check "a lost name, where it is used" "common/base/low.h common/base/middle.h" "$(changed --alone)"
@@ -101,9 +112,9 @@ all="agent/other.cc agent/user.cc common/base/low.cc common/base/low.h common/ba
 all+=" controller/page/user.cc proto/user.cc"
 check "nothing has changed" "" "$(changed)"
 check "--all" "$all" "$(HPCTL_BASE=HEAD changed --all)"
-echo "// changed" >>agent/other.cc
+echo "extern int changed;" >>agent/other.cc
 commit "2 days ago"
-echo "// changed" >>agent/user.cc
+echo "extern int changed;" >>agent/user.cc
 commit "1 hour ago"
 check "since the newest commit older than a day" "agent/user.cc" "$(changed)"
 mkdir -p "$XDG_CACHE_HOME/hpctl"
@@ -189,24 +200,24 @@ read_files() {
   PATH=$work/bin:$PATH outcome scripts/tidy.sh --changed | grep -E '^read .*cc$|exit'
 }
 export HPCTL_BASE=HEAD
-echo "// changed" >>agent/other.cc
+echo "extern int changed;" >>agent/other.cc
 check "a source outside of the set" "exit 0" "$(read_files)"
 undo
 put common/base/early.cc '#include "common/base/low.h"'
 commit "1 hour ago"
-echo "// changed" >>common/base/low.h
+echo "extern int changed;" >>common/base/low.h
 check "a header with a source of its name" $'read common/base/low.cc\nexit 0' "$(read_files)"
 undo
 echo '#include "agent/deep.h"' >>common/base/low.cc
 put agent/deep.h '#include "common/base/middle.h"'
 commit "1 hour ago"
-echo "// changed" >>common/base/middle.h
+echo "extern int changed;" >>common/base/middle.h
 check "a header that a source of the set includes" $'read common/base/low.cc\nexit 0' \
   "$(read_files)"
 check "which files those are" "common/base/low.cc" "$(scripts/tidy.sh --list 2>/dev/null)"
-echo "// changed" >>agent/user.cc
-echo "// changed" >>common/base/low.cc
-echo "// changed" >>common/base/low.h
+echo "extern int changed;" >>agent/user.cc
+echo "extern int changed;" >>common/base/low.cc
+echo "extern int changed;" >>common/base/low.h
 check_has "what clang-tidy reads is not compiled twice" "1 sources and 1 headers compile alone" \
   "$(outcome scripts/check_alone.sh --rest)"
 undo
@@ -218,14 +229,14 @@ endif()
 add_custom_target(landing_tests DEPENDS small solo)' >>CMakeLists.txt
 commit "1 hour ago"
 (cmake --preset release && ninja -C build/release landing_tests) >/dev/null
-echo "// changed" >>agent/solo.cc
+echo "extern int changed;" >>agent/solo.cc
 check_has "what a build that is not up to date has compiled" "1 sources and" \
   "$(HPCTL_BASE=HEAD outcome scripts/check_alone.sh --rest)"
-echo "// changed" >>agent/user.cc
+echo "extern int changed;" >>agent/user.cc
 ninja -C build/release landing_tests >/dev/null
 check_has "what the build compiles alone is not compiled twice" "1 sources and" \
   "$(HPCTL_BASE=HEAD outcome scripts/check_alone.sh --rest)"
 undo
-echo "// changed" >>common/base/low.cc
+echo "extern int changed;" >>common/base/low.cc
 check "what clang-tidy finds" $'read common/base/low.cc\nexit 1' "$(TIDY=1 read_files)"
 finish_checks
