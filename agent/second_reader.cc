@@ -40,6 +40,14 @@ std::vector<std::string> command_line(const std::string& program, const v1::Conf
           order.words()};
 }
 
+// Otherwise the loop called for another descriptor of this number, and to wait would block.
+bool is_zombie(const SpawnedProcess& process) {
+  siginfo_t status{};
+  return ::waitid(P_PIDFD, static_cast<id_t>(process.pidfd.get()), &status,
+                  WEXITED | WNOWAIT | WNOHANG) == 0 &&
+         status.si_pid != 0;
+}
+
 std::string read_all(int fd) {
   std::string text;
   char buffer[4096];
@@ -70,8 +78,8 @@ void SecondReader::read(const v1::ConfirmDamage& order) {
             [this, ended = present_](uint32_t) { on_exit(ended); });
 }
 
-// It is a zombie by now, so the wait for it does not block.
 void SecondReader::on_exit(Readings::iterator ended) {
+  if (!is_zombie(ended->process)) return;
   const std::string said = read_all(ended->output.get());
   const auto executed = ended->process.exec_outcome();
   const bool counts = ended == present_;
