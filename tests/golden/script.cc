@@ -318,19 +318,11 @@ class Script {
     shell_.feed(hello_from(words.at(1), node(words.at(1)).former_boot_ids.back()));
   }
   AgentRegistered hello_from(const std::string& name, const std::string& boot_id) const {
-    return {id_,
-            name,
-            "i-" + name,
-            boot_id,
-            1,
-            2,
-            job().generation,
-            {},
-            {},
-            shell_.agents_tell_ready,
-            false,
-            shell_.agents_confirm,
-            name == shell_.controller_node};
+    AgentRegistered hello{id_, name, "i-" + name, boot_id, 1, 2, job().generation, {}};
+    hello.tells_ready = shell_.agents_tell_ready;
+    hello.confirms_damage = shell_.agents_confirm;
+    hello.beside_controller = name == shell_.controller_node;
+    return hello;
   }
   void bad_step(const Words& words) {
     static const std::map<std::string, BadStepFinding> kFindings = {
