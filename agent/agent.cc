@@ -31,6 +31,7 @@
 #include "agent/node_preparation.h"
 #include "agent/progress_file.h"
 #include "agent/report_log.h"
+#include "agent/second_reader.h"
 #include "agent/side_task.h"
 #include "agent/standbys.h"
 #include "agent/worker_command.h"
@@ -76,6 +77,7 @@ class Agent {
   void on_start(const v1::StartWorkers& start);
   void on_stand_by(const v1::StartWorkers& like);
   void tell_unfit(const Unfitness& unfit);
+  void tell_verdict(const v1::DamageAnswered& answer);
   void on_stop(const v1::StopWorkers& stop);
   void on_end(const v1::EndNode& end);
   void on_fault(const v1::InjectFault& order);
@@ -105,6 +107,7 @@ class Agent {
 
   Supervisor supervisor_;
   NodePreparation preparation_;
+  SecondReader second_reader_;
   v1::EndNode end_order_;
   WorkerPages pages_;
   Standbys standbys_{[](uint64_t pid) { return proportional_memory(static_cast<pid_t>(pid)); }};
@@ -133,6 +136,8 @@ Agent::Agent(const AgentOptions& options, LogWriter& logs, PacketSocket holder, 
       envelope_(envelope(options.job.value, options.node, hello_.boot_id)),
       supervisor_(hello_.generation_seen, hello_.ended_through),
       preparation_(loop_, logs, place_, hello_.boot_id),
+      second_reader_(loop_, options.program,
+                     [this](const v1::DamageAnswered& answer) { tell_verdict(answer); }),
       pages_(reported_before(hello_)),
       reports_(
           envelope_, hello_.last_report, reported_before(hello_),
@@ -308,6 +313,8 @@ void Agent::on_message(const v1::ControllerMessage& message) {
       return on_fault(message.inject_fault());
     case v1::ControllerMessage::kStandBy:
       return on_stand_by(message.stand_by().like());
+    case v1::ControllerMessage::kConfirmDamage:
+      return second_reader_.read(message.confirm_damage());
     case v1::ControllerMessage::kBeatEvery:
       return beats_.told(message.beat_every().interval_ms(), rng_, clock_.monotonic_ms());
     case v1::ControllerMessage::KIND_NOT_SET:
@@ -354,6 +361,14 @@ void Agent::tell_unfit(const Unfitness& unfit) {
   told.set_reason(printable_line(unfit.reason, kReasonBytes));
   told.set_hardware(unfit.hardware);
   told.set_reboot(unfit.reboot);
+  session_.send(message);
+}
+
+// Without a controller it is kept: the order comes again with the next stream.
+void Agent::tell_verdict(const v1::DamageAnswered& answer) {
+  if (!session_.is_open()) return;
+  v1::AgentMessage message = envelope_;
+  *message.mutable_damage_answered() = answer;
   session_.send(message);
 }
 
@@ -468,6 +483,7 @@ void Agent::on_time() {
   }
   if (now >= holder_.alive_at_ms()) holder_.show_life(now);
   preparation_.on_time(now);
+  second_reader_.on_time(now);
   if (now >= standbys_.due_ms()) start_standbys();
   if (session_.is_open() && now >= beats_.due_ms()) {
     reports_.send_held();
@@ -476,8 +492,8 @@ void Agent::on_time() {
 }
 
 int64_t Agent::next_timeout_ms() const {
-  int64_t next = std::min(
-      {session_.due_ms(), holder_.alive_at_ms(), preparation_.deadline_ms(), standbys_.due_ms()});
+  int64_t next = std::min({session_.due_ms(), holder_.alive_at_ms(), preparation_.deadline_ms(),
+                           second_reader_.deadline_ms(), standbys_.due_ms()});
   if (leave_by_ms_) next = std::min(next, *leave_by_ms_);
   if (session_.is_open()) next = std::min(next, beats_.due_ms());
   if (!pages_.empty()) next = std::min(next, read_pages_at_ms_);

@@ -26,6 +26,8 @@ struct AgentOptions {
   std::string version;
   // Where this program's data files are: beside the file that runs, which may be a local copy.
   std::string data_directory;
+  // hpagent itself, from which it is started again as `hpagent confirm`.
+  std::string program;
   // Without a sign of life for so long the holder replaces the agent; 0 = HolderLink's own limit.
   uint32_t alive_limit_ms = 0;
 };

@@ -14,6 +14,7 @@
 #include "agent/holder.h"
 #include "agent/local_programs.h"
 #include "agent/probes/check.h"
+#include "agent/read_again.h"
 #include "common/base/log.h"
 
 namespace {
@@ -45,7 +46,7 @@ int run_agent(const Arguments& arguments, const std::string& directory,
   const std::string data_directory =
       is_copy(arguments) ? std::filesystem::path(program).parent_path().string() : directory;
   return hpctl::agent::run_agent({paths_of(arguments), job_of(arguments), arguments.at("--node"),
-                                  directory, HPCTL_VERSION, data_directory,
+                                  directory, HPCTL_VERSION, data_directory, program,
                                   static_cast<uint32_t>(limit_ms)});
 }
 
@@ -59,6 +60,7 @@ int main(int argc, char** argv) {
     hpctl::set_log_component("guardian");
     return hpctl::holder::run_guardian(argv[2]);
   }
+  if (mode == "confirm") return hpctl::agent::run_confirm({argv + 2, argv + argc});
   const Arguments arguments = hpctl::agent::parse(argc, argv);
   if (is_copy(arguments)) hpctl::set_program_directory(arguments.at("--programs"));
   const auto directory = hpctl::program_directory();

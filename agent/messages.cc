@@ -21,6 +21,7 @@ v1::Register to_message(const NodeFacts& facts, const holder::Hello& hello,
   if (!address.empty()) capabilities["address"] = address;
   capabilities["tells_standbys"] = "1";
   capabilities["beats_as_told"] = "1";
+  capabilities["confirms_damage"] = "1";
   if (hello.probe_port != 0) capabilities["probe_port"] = std::to_string(hello.probe_port);
   return message;
 }

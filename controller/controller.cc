@@ -133,7 +133,8 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
       [this](const std::string& node, const std::string& instance) {
         // Virtual nodes share a machine: no choice among them.
         return !mode_.accepts_jobs() && history_->is_lemon(node, instance);
-      });
+      },
+      mode_.node());
   const ControllerIdentity identity{HPCTL_VERSION, mode_.node(),
                                     metrics_ ? metrics_->address() : "", mode_.accepts_jobs()};
   service_ = std::make_unique<ControllerService>(

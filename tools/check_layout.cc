@@ -94,7 +94,7 @@ const std::vector<Rule>& rules() {
         "agent/standby_times.h", "agent/worker_mark.h", "common/base/"},
        join(kWire, kTorch)},
       {"agent/stacks/", {"agent/stacks/", "common/base/", "common/recorder/"}, join(kWire, kTorch)},
-      {"agent/", {"agent/", "common/", "proto/"}, kTorch},
+      {"agent/", {"agent/", "common/", "proto/", "trainer/checkpoint/confirm.h"}, kTorch},
       {"trainer/data/", {"trainer/data/", "common/base/"}, join(kWire, kTorch)},
       {"trainer/checkpoint/",
        {"trainer/checkpoint/", "trainer/data/", "trainer/arch/hf_config.h", "trainer/arch/lora.h",

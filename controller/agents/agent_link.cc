@@ -44,7 +44,7 @@ v1::ControllerMessage make_refusal(uint64_t job, const std::string& reason) {
 std::set<ActionId> open_orders(const core::State& state, const core::NodeKey& node) {
   std::set<ActionId> orders;
   for (const auto kind : {core::ActionKind::kStartWorkers, core::ActionKind::kStopWorkers,
-                          core::ActionKind::kEndNode}) {
+                          core::ActionKind::kEndNode, core::ActionKind::kConfirmDamage}) {
     const auto open = state.index.open.find({node.job, kind, node.name});
     if (open != state.index.open.end()) orders.insert(open->second);
   }
@@ -59,7 +59,7 @@ std::pair<core::NodeKey, std::string> life_of(const AgentSession& session) {
 
 AgentLink::AgentLink(const HomePaths& paths, const Gate& gate, OwnerLoop& loop, Liveness& liveness,
                      ProgressTable& progress, Scheduler& scheduler, const RendezvousPorts& ports,
-                     IsLemon is_lemon)
+                     IsLemon is_lemon, std::string own_node)
     : paths_(paths),
       gate_(gate),
       loop_(loop),
@@ -67,6 +67,7 @@ AgentLink::AgentLink(const HomePaths& paths, const Gate& gate, OwnerLoop& loop, 
       progress_(progress),
       scheduler_(scheduler),
       is_lemon_(std::move(is_lemon)),
+      own_node_(std::move(own_node)),
       orders_(paths, ports) {}
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AgentLink::Connect(
@@ -139,6 +140,7 @@ void AgentLink::register_agent(AgentSession& session, const v1::AgentMessage& me
   const auto shared = session.shared_from_this();
   core::AgentRegistered registration = make_registration(message);
   registration.lemon = is_lemon_(registration.node, registration.instance_id);
+  registration.beside_controller = registration.node == own_node_;
   loop_.post(
       [this, shared, registration = std::move(registration)](
           const core::State&) -> std::optional<core::EventBody> {

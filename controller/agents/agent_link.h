@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string>
 
 #include "common/base/paths.h"
 #include "controller/access/gate.h"
@@ -34,9 +35,10 @@ class AgentLink final
   // Any thread.
   using IsLemon = std::function<bool(const std::string& node, const std::string& instance)>;
 
+  // `own_node`: the job's node that this controller runs on; "" = none is.
   AgentLink(const HomePaths& paths, const Gate& gate, OwnerLoop& loop, Liveness& liveness,
             ProgressTable& progress, Scheduler& scheduler, const RendezvousPorts& ports,
-            IsLemon is_lemon);
+            IsLemon is_lemon, std::string own_node = "");
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Connect(
       grpc::CallbackServerContext* context) override;
@@ -91,6 +93,7 @@ class AgentLink final
   ProgressTable& progress_;
   Scheduler& scheduler_;
   const IsLemon is_lemon_;
+  const std::string own_node_;
   OrderMaker orders_;  // owner thread only
   std::atomic<uint64_t> heartbeats_{0};
   mutable std::mutex mutex_;

@@ -225,7 +225,25 @@ std::optional<core::EventBody> make_done(const v1::AgentMessage& message,
     return core::WorkersStopped{action->id, job, message.node(), Generation{done.generation()},
                                 bounded(done.stacks(), kMaxStacksBytes)};
   }
+  // It has an answer of its own.
+  if (std::holds_alternative<core::ConfirmDamage>(action->body)) return std::nullopt;
   return core::NodeEnded{job, message.node(), message.boot_id()};
+}
+
+core::DamageVerdict known_verdict(uint32_t verdict) {
+  if (verdict == 1) return core::DamageVerdict::kSound;
+  return verdict == 2 ? core::DamageVerdict::kDamaged : core::DamageVerdict::kUnreadable;
+}
+
+std::optional<core::EventBody> make_answer(const v1::AgentMessage& message,
+                                           const core::State& state) {
+  const v1::DamageAnswered& answer = message.damage_answered();
+  const core::Action* action = find_action(answer, message, state);
+  if (action == nullptr || !std::holds_alternative<core::ConfirmDamage>(action->body)) {
+    return std::nullopt;
+  }
+  return core::DamageAnswered{action->id, JobId{message.job()}, message.node(),
+                              known_verdict(answer.verdict()), bounded(answer.what())};
 }
 
 }  // namespace
@@ -259,6 +277,7 @@ std::string find_report_problem(const v1::AgentMessage& message) {
     case v1::AgentMessage::kGoodbye:
     case v1::AgentMessage::kFaultNotInjected:
     case v1::AgentMessage::kSpareUnfit:
+    case v1::AgentMessage::kDamageAnswered:
     case v1::AgentMessage::kRegisterAgent:
     case v1::AgentMessage::KIND_NOT_SET:
       return "";
@@ -277,7 +296,9 @@ core::AgentRegistered make_registration(const v1::AgentMessage& message) {
           Generation{agent.generation_seen()},
           make_workers(agent.workers()),
           capability(agent, "address"),
-          !capability(agent, "tells_standbys").empty()};
+          !capability(agent, "tells_standbys").empty(),
+          false,
+          !capability(agent, "confirms_damage").empty()};
 }
 
 std::optional<core::EventBody> make_event(const v1::AgentMessage& message,
@@ -317,6 +338,8 @@ std::optional<core::EventBody> make_event(const v1::AgentMessage& message,
                                    unfit.hardware(),
                                    unfit.reboot()};
     }
+    case v1::AgentMessage::kDamageAnswered:
+      return make_answer(message, state);
     case v1::AgentMessage::kGoodbye:
       return core::NodeEnded{job, message.node(), message.boot_id()};
     case v1::AgentMessage::kRegisterAgent:

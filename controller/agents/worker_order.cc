@@ -108,6 +108,19 @@ void set_action(Order& order, ActionId id) {
   order.set_action_index(id.index);
 }
 
+void fill_claim(v1::ConfirmDamage& order, const core::ConfirmDamage& action, const core::Job& job) {
+  order.set_directory(job.spec.checkpoint.dir);
+  order.set_checkpoint(action.claim.checkpoint);
+  order.set_generation(action.newest.value);
+  const FileFault& part = action.claim.part;
+  order.mutable_part()->set_file(part.file);
+  order.mutable_part()->set_offset(part.offset);
+  order.mutable_part()->set_bytes(part.bytes);
+  order.mutable_part()->set_error(part.error);
+  order.set_words(action.claim.what);
+  order.set_limit_ms(static_cast<uint32_t>(job.limits.directory_ms));
+}
+
 }  // namespace
 
 std::optional<core::NodeKey> agent_of(const core::Action& action) {
@@ -119,6 +132,9 @@ std::optional<core::NodeKey> agent_of(const core::Action& action) {
   }
   if (const auto* end = std::get_if<core::EndNode>(&action.body)) {
     return core::NodeKey{end->job, end->node};
+  }
+  if (const auto* confirm = std::get_if<core::ConfirmDamage>(&action.body)) {
+    return core::NodeKey{confirm->job, confirm->node};
   }
   return std::nullopt;
 }
@@ -225,6 +241,10 @@ v1::ControllerMessage OrderMaker::make(const core::Action& action, const core::S
     const HooksSpec& hooks = state.jobs.at(end->job).spec.hooks;
     order.mutable_hooks()->Add(hooks.post.begin(), hooks.post.end());
     order.set_hook_timeout_ms(static_cast<uint32_t>(hooks.timeout_ms));
+  } else if (const auto* confirm = std::get_if<core::ConfirmDamage>(&action.body)) {
+    message.set_job(confirm->job.value);
+    fill_claim(*message.mutable_confirm_damage(), *confirm, state.jobs.at(confirm->job));
+    set_action(*message.mutable_confirm_damage(), action.id);
   }
   return message;
 }

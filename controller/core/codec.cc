@@ -59,7 +59,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Quarantine, by, reason, evidence
                                                 since_wall_ms, until_wall_ms, reboot)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Fault, cause, node, rank, step, seq, in_order, hang,
                                                 damage, start)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(DamageClaim, checkpoint, node, what, part)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(DamageClaim, checkpoint, node, what, part, asked)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BadStepRecord, generation, number, stopped_seq,
                                                 stopped_by, not_finite, loss_spikes,
                                                 gradient_spikes, same_results, hardware_suspected,
@@ -82,14 +82,12 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     told_waits, bad_step, stragglers, pruning, storage_waited_ms, storage_errors_directory,
     storage_errors_worker, claim, storage_exits, mirror)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeKey, job, name)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Node, key, state, instance_id, boot_id, address,
-                                                holder_pid, agent_pid, connected, launches,
-                                                launched_for, launch_attempts, launched_ms,
-                                                launch_seq, generation_seen, quarantine,
-                                                fault_times_ms, false_claims, replaced_instance,
-                                                rebooted_wall_ms, recovery_wall_ms, suspect,
-                                                tells_ready, is_ready, scheduler_note, lemon, taken,
-                                                former_boot_ids, deadline_ms, deadline_seq, reason)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
+    Node, key, state, instance_id, boot_id, address, holder_pid, agent_pid, connected, launches,
+    launched_for, launch_attempts, launched_ms, launch_seq, generation_seen, quarantine,
+    fault_times_ms, false_claims, replaced_instance, rebooted_wall_ms, recovery_wall_ms, suspect,
+    tells_ready, is_ready, scheduler_note, lemon, confirms_damage, beside_controller, taken,
+    former_boot_ids, deadline_ms, deadline_seq, reason)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlotKey, job, rank)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Slot, key, node, state, generation, pid, exit_code,
                                                 signal, unaccounted, seals, arena_boot_id)
@@ -117,6 +115,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ReplaceNode, job, node, instance
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PruneCheckpoints, job, generation, for_room,
                                                 unfinished)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(MirrorCheckpoint, job, generation, damaged, undone)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ConfirmDamage, job, node, claim, newest)
 
 // Events.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LiveWorker, rank, generation, pid, origin)
@@ -131,7 +130,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CancelRequested, job, uid, reaso
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeLaunched, action, job, node, holder_pid)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(AgentRegistered, job, node, instance_id, boot_id,
                                                 holder_pid, agent_pid, generation_seen, workers,
-                                                address, tells_ready, lemon)
+                                                address, tells_ready, lemon, confirms_damage,
+                                                beside_controller)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(AgentDisconnected, job, node, boot_id)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeLost, job, node, boot_id, cause, taken,
                                                 given_up)
@@ -156,6 +156,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointsPruned, action, job, 
                                                 problem)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointMirrored, action, job, checkpoint, step,
                                                 copied_bytes, deleted, problem)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(DamageAnswered, action, job, node, verdict, what)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(HangDetected, job, generation, node, rank, evidence)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ActionFailed, action, job, node, reason, permanent,
                                                 node_fault, hardware, reboot)
@@ -239,10 +240,12 @@ constexpr std::array<const char*, std::variant_size_v<EventBody>> kEventNames = 
     "SpareReady",
     "CheckpointRoomNeeded",
     "CheckpointsPruned",
-    "CheckpointMirrored"};
+    "CheckpointMirrored",
+    "DamageAnswered"};
 constexpr std::array<const char*, std::variant_size_v<ActionBody>> kActionNames = {
-    "LaunchNode", "FindCheckpoint", "RecordGeneration", "StartWorkers",     "StopWorkers",
-    "EndNode",    "RequeueJob",     "ReplaceNode",      "PruneCheckpoints", "MirrorCheckpoint"};
+    "LaunchNode",       "FindCheckpoint",   "RecordGeneration", "StartWorkers",
+    "StopWorkers",      "EndNode",          "RequeueJob",       "ReplaceNode",
+    "PruneCheckpoints", "MirrorCheckpoint", "ConfirmDamage"};
 
 // Bytes that are not UTF-8 (a worker's last words) are replaced, never an error.
 std::string dump(const json& j) { return json_text(j); }

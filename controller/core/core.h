@@ -35,6 +35,7 @@ enum class ActionKind : uint8_t {
   kReplaceNode,
   kPruneCheckpoints,
   kMirrorCheckpoint,
+  kConfirmDamage,
 };
 
 // Look-ups derived from the rows, so that a Step never scans tables; not stored. After loading rows
@@ -168,6 +169,7 @@ inline constexpr int64_t kExclusionAttempts = 2;       // requeues in a row with
 inline constexpr int64_t kRequeueTimeoutMs = 120'000;  // RequeueJob -> the end of this life
 inline constexpr int64_t kWaitAgainMs = 300'000;       // quarantined and waited for: look again
 inline constexpr int64_t kMaxFalseClaims = 2;          // of damage, then the job leaves the node
+inline constexpr size_t kMostReaders = 2;              // nodes asked before the controller reads
 inline constexpr int64_t kQuarantineFaults = 3;        // in a row on one instance, within
 inline constexpr int64_t kQuarantineWindowMs = 3'600'000;
 inline constexpr int64_t kQuarantineForMs = 86'400'000;    // after that it may try again

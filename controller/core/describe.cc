@@ -241,6 +241,20 @@ struct Describe {
       entry.cause = e.checkpoint + " is in the mirror, and verified";
     }
   }
+  void operator()(const DamageAnswered& e) {
+    place(e.job, e.node);
+    entry.because = e.action.seq;
+    const Job* row = find_job(state, e.job);
+    const bool is_known = row != nullptr && !row->claim.checkpoint.empty();
+    const std::string name = is_known ? row->claim.checkpoint : "the checkpoint";
+    if (e.verdict == DamageVerdict::kSound) {
+      entry.cause = name + " is sound for " + e.node;
+    } else if (e.verdict == DamageVerdict::kDamaged) {
+      entry.cause = name + " is damaged for " + e.node + ": " + e.what;
+    } else {
+      entry.cause = e.node + " cannot read " + name + " again: " + e.what;
+    }
+  }
   void operator()(const HangDetected& e) {
     place(e.job, e.node, e.generation);
     entry.rank = e.rank.value;

@@ -111,6 +111,8 @@ struct AgentRegistered {
   std::string address = {};
   bool tells_ready = false;  // SpareReady will come of it, where it is a spare of a job that trains
   bool lemon = false;        // earlier jobs speak against it (common/base/node_record.h)
+  bool confirms_damage = false;    // it knows ConfirmDamage
+  bool beside_controller = false;  // the controller runs on that node
 };
 // The stream closed. Not a loss by itself: the agent may have been killed and be coming back.
 struct AgentDisconnected {
@@ -230,6 +232,20 @@ struct CheckpointMirrored {
   uint64_t copied_bytes = 0;              // 0 = it was there already
   std::vector<std::string> deleted = {};  // older ones in the mirror
   std::string problem = {};               // why the newest was not copied; "" = nothing is wrong
+};
+// What a second reader says of a claim of damage.
+enum class DamageVerdict {
+  kSound,
+  kDamaged,     // or missing, or of another size
+  kUnreadable,  // it cannot be read there now, which proves nothing
+};
+// ConfirmDamage was carried out.
+struct DamageAnswered {
+  ActionId action;
+  JobId job;
+  std::string node;
+  DamageVerdict verdict = DamageVerdict::kUnreadable;
+  std::string what = {};  // what is damaged, or why it cannot be read
 };
 // No step completed for the hang timeout. With node "" and rank -1 there is no blame; a node
 // without a rank has several suspects.
@@ -389,16 +405,15 @@ struct ControllerResumed {
 // A deadline the core asked for has passed.
 struct Tick {};
 
-using EventBody =
-    std::variant<JobSubmitted, CancelRequested, NodeLaunched, AgentRegistered, AgentDisconnected,
-                 NodeLost, NodeEnded, CheckpointChosen, GenerationRecorded, GenerationTaken,
-                 WorkersStarted, WorkersStopped, WorkerExited, GenerationProgressed,
-                 CheckpointCommitted, HangDetected, ActionFailed, ControllerResumed, Tick,
-                 JobAdopted, JobRequeued, NodeReplacementRequested, SchedulerObserved, NodeReturned,
-                 QuarantineRequested, ReleaseRequested, HardwareFaultFound, BadStepFound,
-                 RecoveryRequested, SuspensionChanged, ControllerNoted, TrainingSeen, FaultInjected,
-                 FaultNotInjected, StragglerFound, StragglerOver, WorkersExited, SpareFoundUnfit,
-                 SpareReady, CheckpointRoomNeeded, CheckpointsPruned, CheckpointMirrored>;
+using EventBody = std::variant<
+    JobSubmitted, CancelRequested, NodeLaunched, AgentRegistered, AgentDisconnected, NodeLost,
+    NodeEnded, CheckpointChosen, GenerationRecorded, GenerationTaken, WorkersStarted,
+    WorkersStopped, WorkerExited, GenerationProgressed, CheckpointCommitted, HangDetected,
+    ActionFailed, ControllerResumed, Tick, JobAdopted, JobRequeued, NodeReplacementRequested,
+    SchedulerObserved, NodeReturned, QuarantineRequested, ReleaseRequested, HardwareFaultFound,
+    BadStepFound, RecoveryRequested, SuspensionChanged, ControllerNoted, TrainingSeen,
+    FaultInjected, FaultNotInjected, StragglerFound, StragglerOver, WorkersExited, SpareFoundUnfit,
+    SpareReady, CheckpointRoomNeeded, CheckpointsPruned, CheckpointMirrored, DamageAnswered>;
 
 struct Event {
   Seq seq;              // assigned by the shell: State::last_seq + 1

@@ -34,6 +34,8 @@ const char* what_failed(ActionKind kind) {
       return "older checkpoints stay";
     case ActionKind::kMirrorCheckpoint:
       return "the mirror is not up to date";
+    case ActionKind::kConfirmDamage:
+      return "could not read a checkpoint again";
   }
   return "failed";
 }
@@ -68,6 +70,8 @@ void on(Transition& t, const ActionFailed& e) {
     prune_failed(t, job, cause);
   } else if (target.kind == ActionKind::kMirrorCheckpoint) {
     mirror_failed(t, job, cause);
+  } else if (target.kind == ActionKind::kConfirmDamage) {
+    reader_failed(t, job, target.node, e.reason);
   } else if (target.kind == ActionKind::kReplaceNode) {
     t.note("NotPossible", job, cause, target.node);
     t.facts(job.id).look_again = node != nullptr && t.has_ranks(node->key);

@@ -104,6 +104,8 @@ void enter_find_checkpoint(Transition& t, Job& job, const std::string& reason) {
   t.withdraw_all(job.id, ActionKind::kRecordGeneration);
   enter_stage(t, job, PlanStage::kFindCheckpoint);
   t.facts(job.id).origin.reset();
+  t.withdraw_all(job.id, ActionKind::kFindCheckpoint);
+  if (ask_second_reader(t, job, reason)) return;
   const std::string text = reason + (job.spec.train ? "; looking for the checkpoint to start from"
                                                     : "; looking for the newest generation");
   t.issue(
@@ -153,42 +155,7 @@ void enter_record_generation(Transition& t, Job& job, const Facts::Origin& origi
 
 namespace {
 
-// The checkpoint is sound for the second reader, so the fault is the node's own. The second time
-// the job leaves the node, if a spare is up.
-void count_false_claim(Transition& t, Job& job, const DamageClaim& claim) {
-  t.note("DamageNotConfirmed", job,
-         claim.checkpoint + " is sound where the controller reads it; the fault is " + claim.node +
-             "'s own: " + claim.what,
-         claim.node);
-  Node* node = t.node(job.id, claim.node);
-  if (node == nullptr) return;
-  node->false_claims += 1;
-  t.changed(*node);
-  if (node->false_claims < kMaxFalseClaims || !node->quarantine.by.empty() ||
-      !t.has_ranks(node->key) || !has_spare(t, job)) {
-    return;
-  }
-  const int64_t wall = t.event().wall_ms;
-  quarantine(
-      t, job, *node,
-      {"hpctl",
-       "it called sound checkpoints damaged " + std::to_string(node->false_claims) + " times",
-       claim.what, false, wall, wall + kQuarantineForMs});
-  enter_wait_nodes(t, job);
-}
-
-void settle_claim(Transition& t, Job& job, const DamageClaim& claim, const std::string& confirmed) {
-  job.claim = {};
-  t.changed(job);
-  if (confirmed.empty()) return count_false_claim(t, job, claim);
-  job.damaged.insert(claim.checkpoint);
-  t.note("CheckpointDamaged", job,
-         claim.checkpoint + " is damaged for " + claim.node +
-             " and for the controller, and will not be used again: " + confirmed,
-         claim.node);
-}
-
-// The damage that earlier jobs of the chain have found. A job that begins a chain ignores it.
+// What earlier jobs of the chain have found. A job that begins a chain has nothing to do with it.
 void learn_recorded_damage(Transition& t, Job& job, const CheckpointChosen& e) {
   if (job.generation != Generation{} || job.spec.checkpoint.resume != "latest") return;
   if (e.damaged.empty()) return;
@@ -292,7 +259,7 @@ void on(Transition& t, const CheckpointChosen& e) {
     t.facts(job.id).directory_failure = missing;
     return;
   }
-  if (!claim.checkpoint.empty()) settle_claim(t, job, claim, e.confirmed);
+  if (!claim.checkpoint.empty()) settle_claim(t, job, claim, "the controller", e.confirmed);
   if (job.stage != PlanStage::kFindCheckpoint) return;
   learn_recorded_damage(t, job, e);
   Facts::Origin origin = choose_origin(job, e);

@@ -192,7 +192,8 @@ void end_job(Transition& t, Job& job, JobState state, const std::string& reason)
   t.set_deadline(job, 0);
   for (const auto kind :
        {ActionKind::kLaunchNode, ActionKind::kFindCheckpoint, ActionKind::kRecordGeneration,
-        ActionKind::kStartWorkers, ActionKind::kStopWorkers, ActionKind::kRequeueJob}) {
+        ActionKind::kStartWorkers, ActionKind::kStopWorkers, ActionKind::kRequeueJob,
+        ActionKind::kConfirmDamage}) {
     t.withdraw_all(job.id, kind);
   }
   if (state != JobState::kFinished) {

@@ -226,7 +226,8 @@ std::string try_requeue(Transition& t, Job& job, bool waits) {
   for (const Node* node : t.nodes(job.id)) {
     if (is_to_be_excluded(t, job, *node, waits)) action.exclude.push_back(node->key.name);
   }
-  for (const auto kind : {ActionKind::kFindCheckpoint, ActionKind::kRecordGeneration}) {
+  for (const auto kind :
+       {ActionKind::kConfirmDamage, ActionKind::kFindCheckpoint, ActionKind::kRecordGeneration}) {
     t.withdraw_all(job.id, kind);
   }
   issue_requeue(t, job, std::move(action));

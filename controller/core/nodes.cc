@@ -87,6 +87,8 @@ void take_identity(Transition& t, const Job& job, Node& node, const AgentRegiste
   node.connected = true;
   node.tells_ready = e.tells_ready;
   node.lemon = e.lemon;
+  node.confirms_damage = e.confirms_damage;
+  node.beside_controller = e.beside_controller;
   node.is_ready = false;
 }
 

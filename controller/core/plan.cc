@@ -161,7 +161,8 @@ void enter_stop_workers(Transition& t, Job& job) {
   }
   for (const auto kind :
        {ActionKind::kFindCheckpoint, ActionKind::kRecordGeneration, ActionKind::kStartWorkers,
-        ActionKind::kStopWorkers, ActionKind::kRequeueJob, ActionKind::kPruneCheckpoints}) {
+        ActionKind::kStopWorkers, ActionKind::kRequeueJob, ActionKind::kPruneCheckpoints,
+        ActionKind::kConfirmDamage}) {
     t.withdraw_all(job.id, kind);
   }
   withdraw_mirror(t, job);
@@ -190,6 +191,7 @@ void enter_stop_workers(Transition& t, Job& job) {
 
 void enter_wait_nodes(Transition& t, Job& job) {
   t.facts(job.id).look_again = false;
+  t.withdraw_all(job.id, ActionKind::kConfirmDamage);
   t.withdraw_all(job.id, ActionKind::kFindCheckpoint);
   t.withdraw_all(job.id, ActionKind::kRecordGeneration);
   t.withdraw_all(job.id, ActionKind::kRequeueJob);

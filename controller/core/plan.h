@@ -194,6 +194,21 @@ void use_first_place(Transition& t, Job& job, const FirstPlace& first, const std
 void enter_find_in_mirror(Transition& t, Job& job, const FirstPlace& first,
                           const std::string& reason);
 
+// ---- claims of damage (second_reader.cc) --------------------------------------------------------
+
+// Before a search: has another node read again what a worker called damaged. False = there is no
+// claim, or the controller is to read, with the search.
+bool ask_second_reader(Transition& t, Job& job, const std::string& reason);
+// The node that was asked and has not answered; "" = there is none.
+std::string present_reader(const Transition& t, JobId job);
+// It is lost or late; nothing happens where the node was not asked.
+void pass_over_reader(Transition& t, Job& job, const std::string& node);
+// It cannot read now, which proves nothing.
+void reader_failed(Transition& t, Job& job, const std::string& node, const std::string& why);
+// `damage`: what the second reader found; "" = the checkpoint is sound.
+void settle_claim(Transition& t, Job& job, const DamageClaim& claim, const std::string& reader,
+                  const std::string& damage);
+
 // ---- older checkpoints (prune.cc) ---------------------------------------------------------------
 
 // The job trains, a newer checkpoint was committed or room is needed, and no order is open.

@@ -78,6 +78,12 @@ bool knows_its_origin(Transition& t, const Job& job) {
   return is_at(job, PlanStage::kFindCheckpoint) && t.facts(job.id).origin.has_value();
 }
 
+bool lacks_a_search(Transition& t, const Job& job) {
+  return is_at(job, PlanStage::kFindCheckpoint) &&
+         !t.any_open(job.id, ActionKind::kFindCheckpoint) &&
+         !t.any_open(job.id, ActionKind::kConfirmDamage);
+}
+
 bool is_recorded(Transition& t, const Job& job) {
   return is_at(job, PlanStage::kRecordGeneration) && t.facts(job.id).recorded;
 }
@@ -210,6 +216,8 @@ constexpr std::array kTable = {
     Row{"every member is up, and no back-off", has_all_nodes, "find the checkpoint",
         find_checkpoint},
     Row{"the checkpoint is chosen", knows_its_origin, "record the generation", record_generation},
+    Row{"a claim of damage is settled, or who was to read again is lost or late", lacks_a_search,
+        "ask the next reader, or find the checkpoint", find_checkpoint},
     Row{"the generation is recorded", is_recorded, "start its workers", start_generation},
     Row{"another controller took the generation's number", has_a_rival, "find the checkpoint again",
         find_checkpoint_again},

@@ -272,6 +272,7 @@ void close_life(Transition& t, Job& job, Node& node, const std::string& cause) {
     node.boot_id.clear();
   }
   node.connected = false;
+  pass_over_reader(t, job, node.key.name);
   for (const auto kind :
        {ActionKind::kLaunchNode, ActionKind::kStopWorkers, ActionKind::kStartWorkers}) {
     t.withdraw(job.id, kind, node.key.name);

@@ -42,6 +42,8 @@ void on(Transition& t, const CheckpointCommitted& e);
 void on(Transition& t, const CheckpointRoomNeeded& e);
 void on(Transition& t, const CheckpointsPruned& e);
 void on(Transition& t, const CheckpointMirrored& e);
+// second_reader.cc
+void on(Transition& t, const DamageAnswered& e);
 // workers.cc
 void on(Transition& t, const WorkersStarted& e);
 void on(Transition& t, const WorkersStopped& e);

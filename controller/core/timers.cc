@@ -108,6 +108,12 @@ void job_deadline(Transition& t, Job& job) {
       return;
     case PlanStage::kFindCheckpoint:
     case PlanStage::kRecordGeneration: {
+      if (const std::string reader = present_reader(t, job.id); !reader.empty()) {
+        passed(t, job,
+               reader + " did not read " + job.claim.checkpoint + " again within " +
+                   duration_text(job.limits.directory_ms));
+        return pass_over_reader(t, job, reader);
+      }
       const Action* open = t.open(job.id, ActionKind::kFindCheckpoint, "");
       const auto* search = open == nullptr ? nullptr : &std::get<FindCheckpoint>(open->body);
       const bool in_mirror = search != nullptr && search->in_mirror;

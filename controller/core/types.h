@@ -74,13 +74,15 @@ struct Fault {
   bool start = false;     // the node could not start its workers
 };
 
-// A worker could not use a checkpoint. That is one reader's word: the controller reads the file
-// again before anything is concluded.
+// A worker could not use a checkpoint. That is one reader's word: another node, or else the
+// controller, reads the file again before anything is concluded (second_reader.cc).
 struct DamageClaim {
   std::string checkpoint;  // step-N.gG; "" = there is no claim
   std::string node;        // whose worker it was
   std::string what;        // the worker's words, for people
   FileFault part;          // without a file: an older worker, whose words name it
+  // Nodes that were asked to read it again and gave no verdict.
+  std::vector<std::string> asked = {};
 };
 
 // The abilities of a job's scheduler besides starting agents, and the durations there.
@@ -285,6 +287,8 @@ struct Node {
   bool is_ready = false;       // and has said so since it has had none
   std::string scheduler_note;  // why the scheduler would not use it for another job; "" = it would
   bool lemon = false;          // earlier jobs speak against it: it gets ranks last
+  bool confirms_damage = false;    // its agent knows ConfirmDamage
+  bool beside_controller = false;  // the controller runs there
   bool taken = false;  // the scheduler took it from the job: in this allocation it does not return
   // Lives that are over, newest last, at most kFormerBootIds: their messages are refused.
   std::vector<std::string> former_boot_ids;
@@ -445,9 +449,19 @@ struct MirrorCheckpoint {
   UndoneSteps undone = {};                // they go
 };
 
+// To the node's agent: read again, past the page cache, what a worker of another node claims to be
+// damaged. Acknowledged by DamageAnswered, ActionFailed, or made moot by NodeLost.
+struct ConfirmDamage {
+  JobId job;
+  std::string node;
+  DamageClaim claim = {};
+  // Of the job. Where the directory lacks its record, the directory as a whole is away.
+  Generation newest = {};
+};
+
 using ActionBody =
     std::variant<LaunchNode, FindCheckpoint, RecordGeneration, StartWorkers, StopWorkers, EndNode,
-                 RequeueJob, ReplaceNode, PruneCheckpoints, MirrorCheckpoint>;
+                 RequeueJob, ReplaceNode, PruneCheckpoints, MirrorCheckpoint, ConfirmDamage>;
 
 struct Action {
   ActionId id;

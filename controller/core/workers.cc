@@ -103,7 +103,7 @@ void exit_with_fault(Transition& t, Job& job, const WorkerExited& e) {
     const std::string part = e.fault.file.empty() ? "" : e.fault.file + " of ";
     t.note(
         "DamageClaimed", job,
-        worker_name(e) + " cannot use " + part + job.checkpoint + "; the controller reads it again",
+        worker_name(e) + " cannot use " + part + job.checkpoint + "; another reader reads it again",
         e.node, e.rank.value);
     fault_seen(t, job, fault, FaultKind::kDamage);
   } else {

@@ -110,7 +110,7 @@ std::vector<Task> full() {
         .keep = 2,
         .lost_node = true,
         .faults = 2,
-        .kinds = {MoveKind::kStorage, MoveKind::kDamage, MoveKind::kFalseClaim}},
+        .kinds = {MoveKind::kStorage, MoveKind::kDamage, MoveKind::kFalseClaim, MoveKind::kBlind}},
        {}},
       {{.steps = 1,
         .checkpoint_every = 2,

@@ -75,6 +75,7 @@ uint64_t digest_of(const core::Job& job, int64_t now_ms) {
                   mirror.undone.generation, mirror.undone.step, mirror.problem.empty());
   digest.add_all(refilled);
   digest.add_all(damaged);
+  digest.add_all(claim.asked);
   for (const int64_t at_ms : restart_times_ms) digest.add_time(at_ms, now_ms);
   for (const int64_t at_ms : {not_before_ms, storage_since_ms, stage_since_ms, deadline_ms,
                               recovering_since_ms, pruning.recorded_ms}) {
@@ -87,12 +88,14 @@ uint64_t digest_of(const core::Node& node, int64_t now_ms) {
   const auto& [key, state, instance_id, boot_id, address, holder_pid, agent_pid, connected,
                launches, launched_for, launch_attempts, launched_ms, launch_seq, generation_seen,
                quarantine, fault_times_ms, false_claims, replaced_instance, rebooted_wall_ms,
-               recovery_wall_ms, suspect, tells_ready, is_ready, scheduler_note, lemon, taken,
-               former_boot_ids, deadline_ms, deadline_seq, reason] = node;
+               recovery_wall_ms, suspect, tells_ready, is_ready, scheduler_note, lemon,
+               confirms_damage, beside_controller, taken, former_boot_ids, deadline_ms,
+               deadline_seq, reason] = node;
   Digest digest;
   digest.add_each(key.name, state, instance_id, boot_id, holder_pid, agent_pid, connected, launches,
                   launched_for, launch_attempts, generation_seen, quarantine.by, suspect,
-                  tells_ready, is_ready, lemon, taken, false_claims);
+                  tells_ready, is_ready, lemon, confirms_damage, beside_controller, taken,
+                  false_claims);
   digest.add_all(former_boot_ids);
   for (const int64_t at_ms : fault_times_ms) digest.add_time(at_ms, now_ms);
   for (const int64_t at_ms : {launched_ms, deadline_ms, quarantine.until_wall_ms})

@@ -16,7 +16,7 @@ constexpr std::array kNames = {"take",       "take-late",   "receive",     "regi
                                "lose-peer",  "commit",      "claim",       "wait",     "kill",
                                "end-holder", "break",       "give-up",     "crash",    "hurry",
                                "rival",      "late-commit", "unfit",       "storage",  "unreadable",
-                               "no-room",    "damage",      "false-claim", "take-dir"};
+                               "no-room",    "damage",      "false-claim", "take-dir", "blind"};
 
 constexpr int32_t kMostPerformed = 1;  // actions, before the controller dies in a commit
 
@@ -171,6 +171,9 @@ void World::add_faults_of_storage(std::vector<Move>& moves) const {
   if (!orders_.empty()) add({MoveKind::kStorage});
   for (int32_t node = 0; node < static_cast<int32_t>(places_.size()); ++node) {
     const Place& place = places_[static_cast<size_t>(node)];
+    const bool reads_again = !place.down.empty() && std::holds_alternative<core::ConfirmDamage>(
+                                                        place.down.front().action.body);
+    if (reads_again) add({MoveKind::kBlind, node});
     if (!is_starting(place)) continue;
     add({MoveKind::kUnreadable, node});
     const bool loads = !runs_.at(place.worker->generation).checkpoint.empty();

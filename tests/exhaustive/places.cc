@@ -53,6 +53,7 @@ void World::register_agent(int32_t node, int32_t dies_after) {
                               holder_pid(node) + 1,
                               {place.generation_seen},
                               {}};
+  hello.confirms_damage = true;
   if (place.worker) {
     hello.workers.push_back({Rank{place.rank}, {place.worker->generation}, place.worker->pid});
   }
@@ -70,7 +71,7 @@ void World::register_agent(int32_t node, int32_t dies_after) {
     }
   }
   for (const auto kind : {core::ActionKind::kStartWorkers, core::ActionKind::kStopWorkers,
-                          core::ActionKind::kEndNode}) {
+                          core::ActionKind::kEndNode, core::ActionKind::kConfirmDamage}) {
     const auto it = state_.index.open.find({JobId{1}, kind, core::local_node_name(node)});
     if (it != state_.index.open.end()) place.down.emplace_back(state_.outbox.at(it->second));
   }
@@ -110,6 +111,7 @@ void World::end_holder(int32_t node) {
 void World::receive(int32_t node) {
   Place& place = places_[static_cast<size_t>(node)];
   const core::Action action = place.down.front().action;
+  if (std::holds_alternative<core::ConfirmDamage>(action.body)) return read_again(node, false);
   place.down.pop_front();
   if (std::holds_alternative<core::StartWorkers>(action.body)) return start(node, action);
   const auto* stop_order = std::get_if<core::StopWorkers>(&action.body);
@@ -119,6 +121,21 @@ void World::receive(int32_t node) {
   stop(node, through);
   place.up.push_back({Word(
       core::WorkersStopped{action.id, JobId{1}, core::local_node_name(node), {through}, {}})});
+}
+
+void World::read_again(int32_t node, bool is_blind) {
+  Place& place = places_[static_cast<size_t>(node)];
+  const core::Action action = place.down.front().action;
+  place.down.pop_front();
+  const std::string& name = std::get<core::ConfirmDamage>(action.body).claim.checkpoint;
+  const std::string damage = directory_.confirm(name);
+  core::DamageAnswered answer{action.id, JobId{1}, core::local_node_name(node)};
+  if (!is_blind) {
+    answer.verdict = damage.empty() ? core::DamageVerdict::kSound : core::DamageVerdict::kDamaged;
+    if (!damage.empty()) checkers_.damage_confirmed(JobId{1}, name);
+  }
+  answer.what = is_blind ? sim::kStorageError : damage;
+  place.up.push_back({Word(answer)});
 }
 
 void World::stop(int32_t node, uint64_t through) {

@@ -292,9 +292,9 @@ void World::make(const Move& move) {
   told_.clear();
   ++clock_;
   if (move.is_fault()) --faults_left_;
-  if (move.is_fault() && move.kind != MoveKind::kStorage && move.kind != MoveKind::kUnreadable) {
-    only_storage_failed_ = false;
-  }
+  const bool is_of_storage = move.kind == MoveKind::kStorage ||
+                             move.kind == MoveKind::kUnreadable || move.kind == MoveKind::kBlind;
+  if (move.is_fault() && !is_of_storage) only_storage_failed_ = false;
   Place& place = places_[static_cast<size_t>(std::max(move.node, 0))];
   switch (move.kind) {
     case MoveKind::kTake:
@@ -347,6 +347,8 @@ void World::make(const Move& move) {
       return directory_.damage({move.step, move.generation});
     case MoveKind::kTakeDir:
       return directory_.take(1, static_cast<int64_t>(clock_));
+    case MoveKind::kBlind:
+      return read_again(move.node, true);
     case MoveKind::kWait:
     case MoveKind::kHurry:
       return wait();

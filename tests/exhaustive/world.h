@@ -61,6 +61,7 @@ enum class MoveKind : uint8_t {
   kDamage,      // a checkpoint loses a bit
   kFalseClaim,  // a rank that starts calls a sound checkpoint damaged
   kTakeDir,     // another job takes the directory, and saves there
+  kBlind,       // a node cannot read again what another one called damaged
 };
 
 // What happens next. `dies_after` of a move that the controller commits: it dies before it has
@@ -204,6 +205,7 @@ class World {
   static void close_stream(Place& place, bool loses);
   void end_holder(int32_t node);
   void receive(int32_t node);
+  void read_again(int32_t node, bool is_blind);
   void start(int32_t node, const core::Action& action);
   void stop(int32_t node, uint64_t through);
   void worker_ends(int32_t node, int32_t code, int32_t signal, bool by_request, bool reported);

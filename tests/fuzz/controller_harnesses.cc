@@ -147,14 +147,13 @@ std::vector<std::string> agent_message_seeds() {
   bad.mutable_bad_step()->set_outcome(3);
   v1::AgentMessage unfit = from_agent(training.shell, training.job);
   unfit.mutable_spare_unfit()->set_reason("a hook failed");
+  v1::AgentMessage answered = from_agent(training.shell, training.job);
+  answered.mutable_damage_answered()->set_verdict(2);
   v1::AgentMessage bye = from_agent(training.shell, training.job);
   bye.mutable_goodbye();
-  return {framed(exited) + framed(committed),
-          framed(registered) + framed(exited),
-          framed(beat) + framed(bad),
-          framed(beat) + framed(beat) + framed(exited),
-          framed(unfit),
-          framed(bye)};
+  return {framed(exited) + framed(committed), framed(registered) + framed(exited),
+          framed(beat) + framed(bad),         framed(beat) + framed(beat) + framed(exited),
+          framed(unfit) + framed(answered),   framed(bye)};
 }
 
 // ---- the store ----------------------------------------------------------------------------------

@@ -96,6 +96,7 @@ class Script {
         {"origin", &Script::origin},
         {"left-together", &Script::left_together},
         {"trains", &Script::trains},
+        {"unreadable", &Script::unreadable},
     };
     return kCommands;
   }
@@ -152,6 +153,9 @@ class Script {
     spec_ = submitted.spec;
     backend_ = submitted.backend;
     shell_.agents_tell_ready = std::find(words.begin(), words.end(), "tells-ready") != words.end();
+    shell_.agents_confirm = std::find(words.begin(), words.end(), "confirms") != words.end();
+    const auto beside = std::find(words.begin(), words.end(), "controller-on");
+    if (beside != words.end()) shell_.controller_node = *std::next(beside);
     id_ = *shell_.feed(submitted).submitted;
   }
   void settle(const Words& words) {
@@ -314,8 +318,11 @@ class Script {
     shell_.feed(hello_from(words.at(1), node(words.at(1)).former_boot_ids.back()));
   }
   AgentRegistered hello_from(const std::string& name, const std::string& boot_id) const {
-    return {
-        id_, name, "i-" + name, boot_id, 1, 2, job().generation, {}, {}, shell_.agents_tell_ready};
+    AgentRegistered hello{id_, name, "i-" + name, boot_id, 1, 2, job().generation, {}};
+    hello.tells_ready = shell_.agents_tell_ready;
+    hello.confirms_damage = shell_.agents_confirm;
+    hello.beside_controller = name == shell_.controller_node;
+    return hello;
   }
   void bad_step(const Words& words) {
     static const std::map<std::string, BadStepFinding> kFindings = {
@@ -392,6 +399,16 @@ class Script {
       return;
     }
     throw std::invalid_argument("no such action is open");
+  }
+  // unreadable NODE WHY: it was to read again what a worker called damaged
+  void unreadable(const Words& words) {
+    for (const Action* action : shell_.open(ActionKind::kConfirmDamage)) {
+      if (std::get<ConfirmDamage>(action->body).node != words.at(1)) continue;
+      shell_.feed(
+          DamageAnswered{action->id, id_, words[1], DamageVerdict::kUnreadable, join(words, 2)});
+      return;
+    }
+    throw std::invalid_argument("it reads nothing again");
   }
   void restart(const Words&) {
     shell_.restart();

@@ -5,6 +5,7 @@
 //   submit [nodes N] [workers N] [command] [resume none|PATH] [max-restarts N] [window-s N]
 //     [hang-s N] [uid N]
 //     [cluster|container] [limit NAME MS] [straggler off|warn|evict] [tells-ready] [mirror]
+//     [confirms] [controller-on NODE]
 //   settle                    a healthy cluster carries out every open action
 //   settle KIND               only the open actions of that kind (LaunchNode, ...)
 //   answer KIND NODE          only the node carries out its open action of that kind
@@ -13,7 +14,9 @@
 //   mirror PATH|- STEP [WHY]  what the mirror holds, and why the newest is not copied there
 //   trains on|off             whether ranks are seen to move when a deadline comes
 //   directory NAME|- STEP     the newest valid checkpoint is NAME, at STEP; - = there is none
-//   claims true|false         what the second reader finds of a claim of damage (true at first)
+//   claims true|false         what the second reader finds of a claim of damage (true at first);
+//                             with `confirms` that is another node, else the controller
+//   unreadable NODE words ... it cannot read again what a worker called damaged
 //   recorded NAME...          earlier generations have recorded these as damaged
 //   exit RANK code|signal N step N [words of the worker ...]
 //   stale-exit RANK generation N

@@ -3,7 +3,7 @@
 // struct StorageOutage (storage_outage.h) that the test writes and every process maps. While its
 // `error` is an errno, each call on a path at or below its `directory`, or on a descriptor of such
 // a file, fails with it; while it is STORAGE_PAUSES, such calls wait until it changes. `program`
-// limits that to the processes of this name.
+// limits that to the processes of these names.
 #define _GNU_SOURCE
 #include "tests/integration/storage_outage.h"
 
@@ -35,9 +35,19 @@ __attribute__((constructor)) static void map_outage(void) {
   if (at != MAP_FAILED) outage = at;
 }
 
+static int is_meant(const char* programs) {
+  const char* const name = program_invocation_short_name;
+  const size_t size = strlen(name);
+  for (const char* at = programs; *at; at += strcspn(at, " ")) {
+    at += strspn(at, " ");
+    if (strncmp(at, name, size) == 0 && (at[size] == 0 || at[size] == ' ')) return 1;
+  }
+  return programs[0] == 0;
+}
+
 static int is_on(void) {
   return outage && __atomic_load_n(&outage->error, __ATOMIC_ACQUIRE) != 0 &&
-         (outage->program[0] == 0 || strcmp(outage->program, program_invocation_short_name) == 0);
+         is_meant(outage->program);
 }
 
 static int is_below(const char* path) {

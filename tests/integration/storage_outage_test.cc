@@ -218,9 +218,9 @@ std::string digest_of_undisturbed(const TrainingJob& wanted) {
   return cluster.digest(job);
 }
 
-// A node whose mount was missing condemned every checkpoint within 5 s, and the job started over.
-// Here a file of the newest checkpoint is missing for every worker, and for nobody else.
-TEST(StorageOutage, FileMissingForWorkersAloneCondemnsNothing) {
+// A file of the newest checkpoint is missing for the processes of these programs, and for no
+// others.
+void expect_missing_file_condemns_nothing(const std::string& programs) {
   const TrainingJob wanted = {
       .name = "claim", .steps = 900, .checkpoint_every = 300, .snapshot = "{replicas: 0}"};
   const std::string digest = digest_of_undisturbed(wanted);
@@ -229,7 +229,7 @@ TEST(StorageOutage, FileMissingForWorkersAloneCondemnsNothing) {
   const JobId job = cluster.submit(wanted.yaml());
   outage.of(cluster.paths().default_checkpoints(job) + "/step-300.g1/shard-00003.safetensors");
   ASSERT_TRUE(cluster.wait_for_step(job, 320, seconds(60)));
-  outage.begin(ENOENT, "hptrain");
+  outage.begin(ENOENT, programs);
   end_process(node_pid(cluster.status(job), 1, "holder_pid"));  // its memory ends with it
   const auto has_event = [&](const std::string& type) {
     return cluster.hpctl({"events", to_string(job), "--json"}).out.find(type) != std::string::npos;
@@ -239,12 +239,24 @@ TEST(StorageOutage, FileMissingForWorkersAloneCondemnsNothing) {
       << cluster.hpctl({"events", to_string(job)}).out;
   EXPECT_TRUE(has_event("cannot use shard-00003.safetensors of step-300.g1"))
       << cluster.hpctl({"events", to_string(job)}).out;
+  EXPECT_TRUE(has_event("ConfirmDamage")) << cluster.hpctl({"events", to_string(job)}).out;
   outage.end();
   EXPECT_EQ(cluster.wait_for_end(job, seconds(90)), "FINISHED")
       << cluster.hpctl({"events", to_string(job)}).out;
   EXPECT_FALSE(has_event("CheckpointDamaged")) << cluster.hpctl({"events", to_string(job)}).out;
   EXPECT_TRUE(has_event("from step-300.g1")) << cluster.hpctl({"events", to_string(job)}).out;
   EXPECT_EQ(cluster.digest(job), digest) << broken_promise("digest");
+}
+
+// A node whose mount was missing condemned every checkpoint within 5 s, and the job started over.
+TEST(StorageOutage, FileMissingForWorkersAloneCondemnsNothing) {
+  expect_missing_file_condemns_nothing("hptrain");
+}
+
+// The controller runs on the node that complains, and misses the file as the worker does. Both
+// reads were of one machine. Another node's agent finds it sound.
+TEST(StorageOutage, FileMissingForControllerTooCondemnsNothing) {
+  expect_missing_file_condemns_nothing("hptrain hpcontroller");
 }
 
 // One ENOENT for the newest manifest, which its directory still listed, made the checkpoint before

@@ -68,6 +68,8 @@ void Cluster::receive(SimNode& node, const Action& action) {
     start_workers(node, action.id, *start);
   } else if (const auto* stop = std::get_if<core::StopWorkers>(&action.body)) {
     stop_workers(node, action.id, *stop);
+  } else if (const auto* confirm = std::get_if<core::ConfirmDamage>(&action.body)) {
+    read_again(node, action.id, confirm->claim.checkpoint);
   } else {
     const core::NodeEnded goodbye{node.key.job, node.key.name, node.boot_id};
     send_up(node, goodbye);
@@ -75,6 +77,24 @@ void Cluster::receive(SimNode& node, const Action& action) {
       if (node.life == life && node.holder_alive) end_holder(node);
     });
   }
+}
+
+// The second reader: it cannot read, or gives no answer, as often as the controller cannot.
+void Cluster::read_again(SimNode& node, ActionId order, const std::string& checkpoint) {
+  after_in_life(node, delay(), [this, &node, order, checkpoint] {
+    const JobId job = node.key.job;
+    core::DamageAnswered answer{order, job, node.key.name};
+    if (strikes(swarm_.directory_fails)) {
+      answer.what = kStorageError;
+      if (rng_.chance(0.5)) send_up(node, answer);
+      return;
+    }
+    answer.what = directory(job).confirm(checkpoint);
+    const bool is_sound = answer.what.empty();
+    answer.verdict = is_sound ? core::DamageVerdict::kSound : core::DamageVerdict::kDamaged;
+    if (!is_sound) checkers_.damage_confirmed(job, checkpoint);
+    send_up(node, answer);
+  });
 }
 
 void Cluster::controller_died() {

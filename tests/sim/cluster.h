@@ -271,6 +271,7 @@ class Cluster final : public World {
     return "i-" + node.key.name + "-" + std::to_string(node.instance);
   }
   void receive(SimNode& node, const core::Action& action);
+  void read_again(SimNode& node, ActionId order, const std::string& checkpoint);
 
   // training.cc
   void start_workers(SimNode& node, ActionId id, const core::StartWorkers& order);

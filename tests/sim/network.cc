@@ -35,6 +35,8 @@ void Cluster::register_agent(SimNode& node) {
     hello.workers.push_back({Rank{rank}, {worker.generation}, worker.pid});
   }
   hello.tells_ready = true;
+  // One in three is of an older release.
+  hello.confirms_damage = node.key.name.back() % 3 != 0;
   const uint64_t stream = node.stream;
   const uint64_t incarnation = controller_.incarnation();
   after_in_life(node, delay(), [this, &node, stream, incarnation, hello] {
@@ -63,7 +65,7 @@ void Cluster::registered(SimNode& node, uint64_t stream, const core::StepResult&
   });
   const auto& open = controller_.state().index.open;
   for (const auto kind : {core::ActionKind::kStartWorkers, core::ActionKind::kStopWorkers,
-                          core::ActionKind::kEndNode}) {
+                          core::ActionKind::kEndNode, core::ActionKind::kConfirmDamage}) {
     const auto it = open.find({node.key.job, kind, node.key.name});
     if (it != open.end()) perform(controller_.state().outbox.at(it->second));
   }

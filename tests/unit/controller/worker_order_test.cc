@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
 #include <set>
 
 #include "common/base/workload.h"
+#include "controller/agents/agent_report.h"
 #include "controller/engine/checkpoint_dir_actions.h"
 #include "tests/support/temporary_directory.h"
 
@@ -226,6 +228,53 @@ TEST_F(WorkerOrder, WhoHangsIsAskedForItsStacks) {
     EXPECT_EQ(make(stop).stop_workers().abort_ms(), stacks ? 1'000 : 3'000);
     EXPECT_EQ(make(end).end_node().stacks(), stacks);
   }
+}
+
+// The second reader's order, and what its answer means to the core.
+TEST_F(WorkerOrder, SecondReaderIsToldThePartAndItsAnswerCounts) {
+  core::DamageClaim claim{"step-20.g2", "n1", "words", {"shard-00001.safetensors", 512, 4096, 5}};
+  const core::Action action{
+      {Seq{5}, 1}, "why", core::ConfirmDamage{kJob, "n2", claim, Generation{3}}};
+  EXPECT_EQ(agent_of(action), (core::NodeKey{kJob, "n2"}));
+  state_.jobs[kJob].limits.directory_ms = 7'000;
+  const v1::ConfirmDamage order = OrderMaker(paths_, ports_).make(action, state_).confirm_damage();
+  EXPECT_EQ(order.directory(), state_.jobs[kJob].spec.checkpoint.dir);
+  EXPECT_EQ(order.checkpoint(), "step-20.g2");
+  EXPECT_EQ(order.generation(), 3U);
+  EXPECT_EQ(order.part().file(), "shard-00001.safetensors");
+  EXPECT_EQ(order.part().offset(), 512U);
+  EXPECT_EQ(order.part().bytes(), 4096U);
+  EXPECT_EQ(order.words(), "words");
+  EXPECT_EQ(order.limit_ms(), 7'000U);
+
+  v1::AgentMessage message;
+  message.set_job(kJob.value);
+  message.set_node("n2");
+  v1::DamageAnswered& answer = *message.mutable_damage_answered();
+  answer.set_action_seq(order.action_seq());
+  answer.set_action_index(order.action_index());
+  answer.set_what("crc32c does not match");
+  EXPECT_FALSE(make_event(message, state_)) << "nobody has asked";
+  state_.outbox[action.id] = action;
+  const std::map<uint32_t, core::DamageVerdict> verdicts = {{0, core::DamageVerdict::kUnreadable},
+                                                            {1, core::DamageVerdict::kSound},
+                                                            {2, core::DamageVerdict::kDamaged},
+                                                            {3, core::DamageVerdict::kUnreadable},
+                                                            {9, core::DamageVerdict::kUnreadable}};
+  for (const auto& [told, meant] : verdicts) {
+    answer.set_verdict(told);
+    const auto event = make_event(message, state_);
+    ASSERT_TRUE(event);
+    const auto& answered = std::get<core::DamageAnswered>(*event);
+    EXPECT_EQ(answered.verdict, meant) << told;
+    EXPECT_EQ(answered.what, "crc32c does not match");
+  }
+  message.set_node("n1");
+  EXPECT_FALSE(make_event(message, state_)) << "n2 was asked";
+  message.set_node("n2");
+  message.mutable_action_done()->set_action_seq(order.action_seq());
+  message.mutable_action_done()->set_action_index(order.action_index());
+  EXPECT_FALSE(make_event(message, state_)) << "not its answer, and not the end of the node";
 }
 
 }  // namespace

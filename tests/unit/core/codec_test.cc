@@ -46,7 +46,19 @@ std::vector<EventBody> every_event() {
       JobSubmitted{small_job("codec"), 1000, "key"},
       CancelRequested{kJob, 1000},
       NodeLaunched{kId, kJob, "n1", 55},
-      AgentRegistered{kJob, "n1", "i-1", "boot", 55, 56, Generation{4}, {worker}, "10.0.0.7", true},
+      AgentRegistered{kJob,
+                      "n1",
+                      "i-1",
+                      "boot",
+                      55,
+                      56,
+                      Generation{4},
+                      {worker},
+                      "10.0.0.7",
+                      true,
+                      true,
+                      true,
+                      true},
       AgentDisconnected{kJob, "n1", "boot"},
       NodeLost{kJob, "n1", "boot", "why", true, true},
       NodeEnded{kJob, "n1", "boot"},
@@ -98,6 +110,7 @@ std::vector<EventBody> every_event() {
       CheckpointRoomNeeded{kJob, Generation{4}},
       CheckpointsPruned{kId, kJob, "step-4.g1", {"step-2.g1"}, "why"},
       CheckpointMirrored{kId, kJob, "step-4.g1", 4, 4096, {"step-2.g1"}, "why"},
+      DamageAnswered{kId, kJob, "n1", DamageVerdict::kDamaged, "what"},
       WorkersExited{
           kJob, "n1", "boot", {{kJob, "n1", "boot", Rank{1}, Generation{4}, 99, 95, 0, 17, ""}}},
   };
@@ -135,6 +148,10 @@ std::vector<ActionBody> every_action() {
       ReplaceNode{kJob, "n1", "i-1", "why", false, true, 5678},
       PruneCheckpoints{kJob, Generation{4}, true, true},
       MirrorCheckpoint{kJob, Generation{4}, {"step-8.g1"}, {Generation{4}, 7}},
+      ConfirmDamage{kJob,
+                    "n1",
+                    {"step-8.g1", "n0", "words", {"shard-00001.safetensors", 4, 8, 5}, {"n2"}},
+                    Generation{4}},
   };
 }
 

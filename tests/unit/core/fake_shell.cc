@@ -41,7 +41,9 @@ void FakeShell::answer(const Action& action) {
                          {},
                          {},
                          agents_tell_ready,
-                         lemons.contains(a->node)});
+                         lemons.contains(a->node),
+                         agents_confirm,
+                         a->node == controller_node});
   } else if (const auto* a = std::get_if<FindCheckpoint>(&action.body)) {
     const std::string confirmed =
         a->claim.checkpoint.empty() || claims_are_false ? "" : "crc32c does not match";
@@ -53,6 +55,10 @@ void FakeShell::answer(const Action& action) {
                           confirmed,
                           recorded_damage,
                           checkpoint.empty() ? lost_checkpoint : ""});
+  } else if (const auto* a = std::get_if<ConfirmDamage>(&action.body)) {
+    feed(DamageAnswered{action.id, a->job, a->node,
+                        claims_are_false ? DamageVerdict::kSound : DamageVerdict::kDamaged,
+                        claims_are_false ? "" : "crc32c does not match"});
   } else if (const auto* a = std::get_if<RecordGeneration>(&action.body)) {
     newest_record[a->job] = a->generation.value;
     feed(GenerationRecorded{action.id, a->job, a->generation});

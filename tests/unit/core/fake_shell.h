@@ -54,6 +54,8 @@ class FakeShell {
   uint64_t mirror_step = 0;
   std::string mirror_problem;
   bool claims_are_false = false;  // the second reader finds every checkpoint sound
+  bool agents_confirm = false;    // they can be second readers; else the controller is
+  std::string controller_node;    // where it runs; "" = on none of the job
   std::vector<std::string> recorded_damage;
   std::string lost_checkpoint;           // CheckpointChosen::lost, where there is no checkpoint
   std::map<Rank, WorkerOrigin> origins;  // of the processes that start; others do not tell

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `hpagent confirm` does: it reads again what a worker of another node called damaged, as the
+// second of two readers (decision 0112). A process of its own, because the file server may not
+// answer and the agent's own thread has a liveness deadline.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/file_fault.h"
+#include "common/base/result.h"
+
+namespace hpctl::agent {
+
+struct ClaimedDamage {
+  std::string directory;    // checkpoint.dir
+  std::string checkpoint;   // name in it
+  uint64_t generation = 0;  // of the job's newest record
+  FileFault part;
+  std::string words;  // of the worker
+};
+
+// What is damaged; "" = nothing is. An error: it cannot be read now, which proves nothing. The
+// record of the generation must be there before and after: a directory that has gone away as a
+// whole, or is another one than the job's, shows no damage of a part.
+Result<std::string> read_again(const ClaimedDamage& claim);
+
+// The first word of the line that it prints; the others say what is damaged, or why it cannot be
+// read.
+inline constexpr char kSaysSound[] = "sound";
+inline constexpr char kSaysDamaged[] = "damaged";
+inline constexpr char kSaysUnreadable[] = "unreadable";
+
+// `hpagent confirm DIRECTORY CHECKPOINT GENERATION FILE OFFSET BYTES WORDS`; the exit code.
+int run_confirm(const std::vector<std::string>& arguments);
+
+}  // namespace hpctl::agent
