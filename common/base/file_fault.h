@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which part of a stored file a process could not use. A worker says so in fields, and another
-// reader reads only that part again; the words beside them are for people.
+// reader reads only that part again; the words beside them are for people. Of a file outside a
+// checkpoint (data, ledger, the directory itself) there is only the errno.
 #pragma once
 
 #include <cstdint>

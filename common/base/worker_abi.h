@@ -124,7 +124,8 @@ struct ProgressPage {
   std::atomic<uint64_t> snapshot_step;       // likewise
   std::atomic<uint64_t> saves_out_of_space;  // likewise
   std::atomic<uint64_t> storage_failures;    // likewise
-  // What `message` is about, if it is about a file: common/base/file_fault.h. Stored before it.
+  // What `message` is about, if it is about a file or a call: common/base/file_fault.h. Stored
+  // before it.
   std::atomic<uint64_t> fault_offset;
   std::atomic<uint64_t> fault_bytes;
   std::atomic<int32_t> fault_error;
