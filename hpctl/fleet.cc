@@ -15,6 +15,7 @@
 #include "common/base/user_name.h"
 #include "common/rpc/cluster_conf.h"
 #include "common/rpc/job_summary_wire.h"
+#include "hpctl/directory_answer.h"
 #include "hpctl/job_source.h"
 #include "hpctl/submit_directory.h"
 
@@ -168,8 +169,10 @@ Result<Fleet> list_home() {
   HP_TRY_ASSIGN(const HomePaths paths, home_from_environment());
   HP_TRY_ASSIGN(std::vector<JobSummary> jobs, open_source(paths)->list_jobs());
   Fleet fleet;
+  const bool has_files = directory_answers(paths.jobs());
+  if (!has_files) fleet.notes.push_back(describe_silence(paths.jobs()));
   for (JobSummary& job : jobs) {
-    const int64_t silent_ms = record_age_ms(paths, job.job);
+    const int64_t silent_ms = has_files ? record_age_ms(paths, job.job) : 0;
     fleet.jobs.push_back(listed(std::move(job)));
     fleet.jobs.back().silent_ms = silent_ms;
   }
@@ -195,11 +198,13 @@ Result<Fleet> list_everywhere() {
     return fleet;
   }
   HP_TRY_ASSIGN(const HomePaths paths, home_from_environment());
+  fleet.notes.insert(fleet.notes.end(), home->notes.begin(), home->notes.end());
+  const bool has_files = home->notes.empty();
   for (ListedJob& job : home->jobs) {
     const auto known = std::find_if(fleet.jobs.begin(), fleet.jobs.end(), [&](const auto& other) {
       return key_of(other) == key_of(job);
     });
-    if (known == fleet.jobs.end() || !is_slurm_job(paths, job.summary.job)) {
+    if (known == fleet.jobs.end() || !has_files || !is_slurm_job(paths, job.summary.job)) {
       fleet.jobs.push_back(std::move(job));
     } else if (known->summary.ended_wall_ms > 0) {
       *known = std::move(job);  // it may wait in the queue again

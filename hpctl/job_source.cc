@@ -6,8 +6,10 @@
 
 #include "common/rpc/nearest_word.h"
 #include "hpctl/controller_client.h"
+#include "hpctl/directory_answer.h"
 #include "hpctl/job_lives.h"
 #include "hpctl/recorded_jobs.h"
+#include "hpctl/silent_home.h"
 #include "hpctl/slurm_record.h"
 #include "hpctl/submit_directory.h"
 #include "hpctl/terminal.h"
@@ -49,6 +51,10 @@ std::unique_ptr<JobSource> open_local(const HomePaths& paths) {
   return std::make_unique<RecordedJobs>(paths);
 }
 
+std::unique_ptr<JobSource> open_without_files(const HomePaths& paths) {
+  return std::make_unique<SilentHome>(paths, ControllerClient::connect(paths));
+}
+
 // The jobs of the local controller and those of Slurm, behind one interface.
 class HomeJobs final : public JobSource {
  public:
@@ -84,10 +90,12 @@ class HomeJobs final : public JobSource {
 }  // namespace
 
 std::unique_ptr<JobSource> open_source(const HomePaths& paths) {
+  if (!directory_answers(paths.jobs())) return open_without_files(paths);
   return std::make_unique<HomeJobs>(paths);
 }
 
 std::unique_ptr<JobSource> open_source(const HomePaths& paths, JobId job) {
+  if (!directory_answers(paths.jobs())) return open_without_files(paths);
   if (!is_slurm_job(paths, job)) return open_local(paths);
   auto client = ControllerClient::connect(paths, job);
   if (!client.ok()) return std::make_unique<SlurmRecord>(paths, client.error().message);
@@ -95,6 +103,7 @@ std::unique_ptr<JobSource> open_source(const HomePaths& paths, JobId job) {
 }
 
 std::unique_ptr<JobSource> open_record(const HomePaths& paths, JobId job) {
+  if (!directory_answers(paths.jobs())) return std::make_unique<SilentHome>(paths, nullptr);
   if (is_slurm_job(paths, job)) return std::make_unique<SlurmRecord>(paths);
   return std::make_unique<RecordedJobs>(paths);
 }

@@ -43,6 +43,9 @@ class JobSource {
   virtual std::string notice(const JobView&) const { return ""; }
 };
 
+// Of a home whose file system does not answer, these give what its local controller says
+// (silent_home.h).
+//
 // All jobs of a home. Local ones: the controller's answers if it answers a ping within a second,
 // else the recorded ones. Slurm's: each has its own controller, see open_job.h.
 std::unique_ptr<JobSource> open_source(const HomePaths& paths);

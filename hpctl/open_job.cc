@@ -8,6 +8,7 @@
 #include "common/rpc/cluster_client.h"
 #include "common/rpc/cluster_conf.h"
 #include "common/rpc/job_channel.h"
+#include "hpctl/directory_answer.h"
 #include "hpctl/submit_directory.h"
 
 namespace hpctl {
@@ -17,8 +18,10 @@ constexpr std::chrono::seconds kClusterTimeout{5};
 
 // An id of Slurm's needs no list, for which Slurm would be asked about every job.
 Result<FoundJob> find_job(const HomePaths& paths, const std::string& word) {
-  for (const JobId job : slurm_jobs(paths)) {
-    if (to_string(job) == word) return FoundJob{job, ""};
+  if (directory_answers(paths.jobs())) {
+    for (const JobId job : slurm_jobs(paths)) {
+      if (to_string(job) == word) return FoundJob{job, ""};
+    }
   }
   return find_job(*open_source(paths), word);
 }
@@ -80,12 +83,23 @@ Result<RemoteJob> open_elsewhere(const std::string& word, const Error& not_here)
   return not_here;
 }
 
+bool OpenJob::has_files() const { return directory_answers(paths.jobs()); }
+
+std::string OpenJob::notice() const {
+  std::string text = source->notice(view);
+  if (text.empty() && !has_files()) text = describe_silence(paths.jobs());
+  return text;
+}
+
 Result<OpenJob> open_job(const std::string& word) {
   HP_TRY_ASSIGN(const HomePaths paths, home_from_environment());
   const auto found = find_job(paths, word);
   if (!found.ok()) {
-    if (found.error().code != ErrorCode::kNotFound) return found.error();
-    HP_TRY_ASSIGN(RemoteJob job, open_elsewhere(word, found.error()));
+    const bool is_silent = !directory_answers(paths.jobs());
+    if (found.error().code != ErrorCode::kNotFound && !is_silent) return found.error();
+    const Error not_here =
+        is_silent ? Error{ErrorCode::kUnavailable, describe_silence(paths.jobs())} : found.error();
+    HP_TRY_ASSIGN(RemoteJob job, open_elsewhere(word, not_here));
     return OpenJob{job.paths, job.id, std::move(job.client), std::move(job.view), ""};
   }
   const JobId id = found->id;

@@ -18,6 +18,13 @@ struct OpenJob {
   std::unique_ptr<JobSource> source;
   JobView view;        // as the job was when it was opened
   std::string choice;  // FoundJob::choice
+
+  // Whether the file system of the job's directory answers. If not, a verb shows what it knows
+  // without that directory.
+  bool has_files() const;
+  // For people: what the answer is worth, and whether it lacks what the files tell. "" = all is
+  // well.
+  std::string notice() const;
 };
 
 // A job that this home does not have.

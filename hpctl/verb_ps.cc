@@ -42,7 +42,8 @@ Options:
           "goodput", "lost_ms", "age_ms", "submitted_wall_ms", "ended_wall_ms", "reason",
           "last_fault", "doubt"}]}, null if unknown; with -A also "all_users" and "notes"
 
-Exit codes: 0 shown, 2 wrong arguments, 3 with -A: there is no cluster controller, or none answers
+Exit codes: 0 shown, 2 wrong arguments, 3 neither a controller nor HPCTL_HOME answers; with -A:
+there is no cluster controller, or none answers
 )";
 
 void print_table(const Terminal& terminal, const Fleet& fleet, bool wide, int64_t now_ms) {

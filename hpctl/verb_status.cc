@@ -40,7 +40,8 @@ Options:
           "controller": {"pid", "node"}, "nodes": [...], "workers": [...], ...}; where keys of the
           job file were auto "chosen": {"basis", "values": [{"key", "value", "reason"}]}
 
-Exit codes: 0 shown (whatever the state), 1 no such job
+Exit codes: 0 shown (whatever the state), 1 no such job, 3 neither its controller nor HPCTL_HOME
+answers
 )";
 
 constexpr size_t kMaxRows = 64;
@@ -145,7 +146,7 @@ int run(Invocation& invocation) {
   const auto job = open_job(invocation);
   if (!job.ok()) return report(terminal, job.error());
   const JobView& status = job->view;
-  if (const auto notice = job->source->notice(status); !notice.empty()) {
+  if (const auto notice = job->notice(); !notice.empty()) {
     terminal.err << "hpctl: " << notice << "\n";
   }
   if (invocation.json()) {
@@ -153,8 +154,10 @@ int run(Invocation& invocation) {
     return kExitOk;
   }
   print_summary(terminal, status);
-  for (const auto& [part, text] : last_evaluations(job->paths.job_metrics(job->id))) {
-    print_field(terminal, part.c_str(), text);
+  if (job->has_files()) {
+    for (const auto& [part, text] : last_evaluations(job->paths.job_metrics(job->id))) {
+      print_field(terminal, part.c_str(), text);
+    }
   }
   print_nodes(terminal, status);
   print_workers(terminal, status);

@@ -9,6 +9,7 @@
 #include "common/base/random_hex.h"
 #include "common/rpc/job_yaml.h"
 #include "controller/leadership/ask_owner.h"
+#include "controller/leadership/local_submission.h"
 #include "hpctl/chaos_fit.h"
 #include "hpctl/chaos_run.h"
 #include "hpctl/checkpoint_room.h"
@@ -110,10 +111,12 @@ LivingOwner living_owner(const Invocation& invocation) {
 }
 
 // The directory is claimed first, so that of two jobs that are submitted at once one is refused.
+// Until the home knows the job, the claim counts for the lock of the submission.
 Result<Submitted> submit_locally(const Invocation& invocation, const HomePaths& paths,
                                  const JobSpec& spec) {
   HP_TRY(ControllerClient::ensure(paths));  // brings the rows of an older release up to date
   HP_TRY_ASSIGN(const std::string key, random_key());
+  HP_TRY_ASSIGN(const LocalSubmission submission, LocalSubmission::begin(paths, key));
   const JobIdentity self =
       identify_local_job(paths, {key, spec.name, static_cast<uint32_t>(::geteuid())});
   HP_TRY_ASSIGN(const DirectoryClaim claim,

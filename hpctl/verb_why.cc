@@ -30,12 +30,13 @@ Options:
           "rank", "reason", "because"}], "flight_recorders": [{"generation", "files", "ranks",
           "without_dump", "unreadable", "blamed", "conclusion", "findings"}]}
 
-Exit codes: 0 shown, 1 no such job
+Exit codes: 0 shown, 1 no such job, 3 neither its controller nor HPCTL_HOME answers
 )";
 
 constexpr size_t kShownFindings = 6;
 
 std::vector<RecordedHang> hangs_of(const OpenJob& job, const Explanation& why) {
+  if (!job.has_files()) return {};
   std::set<uint64_t> generations;
   for (const EventView& event : why.chain) {
     if (event.type == "StacksTaken") generations.insert(event.generation);
@@ -107,6 +108,7 @@ int run(Invocation& invocation) {
   const JobView& job = opened->view;
   const auto why = opened->source->why(opened->id);
   if (!why.ok()) return report(terminal, why.error());
+  if (!opened->has_files()) terminal.err << "hpctl: " << opened->notice() << "\n";
   const std::vector<RecordedHang> hangs = hangs_of(*opened, *why);
   if (invocation.json()) {
     print_json(terminal, job, *why, hangs);

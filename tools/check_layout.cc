@@ -109,9 +109,9 @@ const std::vector<Rule>& rules() {
       {"trainer/", {"trainer/", "common/base/"}, kWire},
       {"hpctl/",
        {"hpctl/", "common/", "proto/", "controller/core/", "controller/leadership/ask_owner.h",
-        "controller/publish/status_files.h", "trainer/data/", "trainer/checkpoint/",
-        "trainer/plan/", "trainer/arch/registry.h", "trainer/arch/lora.h",
-        "trainer/parallel/block_layout.h"},
+        "controller/leadership/local_submission.h", "controller/publish/status_files.h",
+        "trainer/data/", "trainer/checkpoint/", "trainer/plan/", "trainer/arch/registry.h",
+        "trainer/arch/lora.h", "trainer/parallel/block_layout.h"},
        kTorch},
       {"slurm-plugins/", {"slurm-plugins/", "common/base/"}, join(kWire, kTorch)},
   };

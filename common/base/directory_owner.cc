@@ -276,9 +276,11 @@ Outcome undo_claim(const std::string& checkpoint_dir, const JobIdentity& self,
 Outcome check_is_there(const std::string& checkpoint_dir) {
   HP_TRY_ASSIGN(const bool is_owned, entry_exists(owner_path(checkpoint_dir)));
   if (is_owned) return Ok{};
-  return Error{ErrorCode::kStorage, checkpoint_dir +
-                                        " has no owner.json, though this job has claimed it; "
-                                        "mount or restore it, on every node of the job"};
+  return Error{ErrorCode::kStorage,
+               checkpoint_dir +
+                   " has no owner.json, though this job has claimed it; mount or restore it, on "
+                   "every node of the job",
+               ENOENT};
 }
 
 Outcome check_ownership(const std::string& checkpoint_dir, const JobIdentity& self) {
@@ -288,7 +290,8 @@ Outcome check_ownership(const std::string& checkpoint_dir, const JobIdentity& se
     return Error{ErrorCode::kStorage,
                  checkpoint_dir +
                      " has neither owner.json nor a generation record, though this "
-                     "job has recorded generations there; mount or restore it"};
+                     "job has recorded generations there; mount or restore it",
+                 ENOENT};
   }
   return Error{ErrorCode::kFailedPrecondition, checkpoint_dir + " belongs to " +
                                                    describe(owner->owner) +

@@ -35,7 +35,8 @@ Error vanished(const std::string& path) {
   return {ErrorCode::kStorage,
           "cannot open " + path +
               ": No such file or directory, but its directory lists it; the file system answers "
-              "from a stale cache"};
+              "from a stale cache",
+          ENOENT};
 }
 
 // The directory that holds the entry, and the entry's name in it.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of a stored file that a process could not use. A worker reports it in fields, and
-// another reader reads only that part again; the words beside them are for people.
+// another reader reads only that part again; the words beside them are for people. A fault of a
+// file outside a checkpoint (data, ledger, the directory itself) has only the errno.
 #pragma once
 
 #include <cstdint>

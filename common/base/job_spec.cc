@@ -267,7 +267,8 @@ std::vector<SpecProblem> find_problems(const JobSpec& spec) {
     checks.fail("workload", "expected exactly one of train and command");
   }
   if (spec.train && spec.command.empty()) {
-    check_train(*spec.train, nodes && workers ? spec.world_size() : 0, checks);
+    const bool known = nodes && workers && !spec.auto_workers;
+    check_train(*spec.train, known ? spec.world_size() : 0, checks);
   }
   check_checkpoint(spec.checkpoint, checks);
   if (spec.train) check_rollback(spec.train->stability, spec.checkpoint, checks);

@@ -31,6 +31,7 @@ enum class ErrorCode {
 struct Error {
   ErrorCode code = ErrorCode::kInternal;
   std::string message;
+  int os_error = 0;  // errno of the call that failed; 0 = no call failed, or it is not known
 };
 
 // Errors of a network file system while its server or its mount is down. They may be transient, and
@@ -62,7 +63,7 @@ inline Error errno_error(const std::string& what, int err = errno) {
   if (err == EACCES || err == EPERM) code = ErrorCode::kPermissionDenied;
   if (err == ENOENT) code = ErrorCode::kNotFound;
   if (err == EEXIST) code = ErrorCode::kAlreadyExists;
-  return Error{code, what + ": " + std::strerror(err)};
+  return Error{code, what + ": " + std::strerror(err), err};
 }
 
 template <typename T>

@@ -124,7 +124,8 @@ struct ProgressPage {
   std::atomic<uint64_t> snapshot_step;       // likewise
   std::atomic<uint64_t> saves_out_of_space;  // likewise
   std::atomic<uint64_t> storage_failures;    // likewise
-  // The file that `message` is about, if any: common/base/file_fault.h. Stored before `message`.
+  // The file or call that `message` is about, if any: common/base/file_fault.h. Stored before
+  // `message`.
   std::atomic<uint64_t> fault_offset;
   std::atomic<uint64_t> fault_bytes;
   std::atomic<int32_t> fault_error;

@@ -38,6 +38,7 @@ std::string describe_problems(const std::string& file, const std::vector<JobYaml
                               size_t limit = 20);
 
 // The spec as a job.yaml with every key written out; parsing it gives the same spec again.
+// Values that are still auto stay so, for which the spec's JSON has no word.
 std::string to_yaml(const JobSpec& spec);
 
 // The key tables of docs/job-yaml.md, in Markdown.

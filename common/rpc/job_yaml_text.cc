@@ -124,7 +124,8 @@ std::string to_yaml(const JobSpec& spec) {
   put(out, "min", spec.fewest_nodes());
   put(out, "spares", spec.spares);
   out << EndMap;
-  put(out, "workers_per_node", spec.workers_per_node);
+  put(out, "workers_per_node",
+      spec.auto_workers ? std::string("auto") : std::to_string(spec.workers_per_node));
   out << Key << "env" << Value << BeginMap;
   put(out, "kind", spec.environment.kind);
   if (spec.environment.kind == "uv") {

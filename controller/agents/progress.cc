@@ -166,6 +166,8 @@ bool ProgressTable::take(Entry& entry, const std::string& node, const RankReport
                      before.open_collectives != report.open_collectives ||
                      before.phase != report.phase || before.computing != report.computing;
   if (moved && !is_new) entry.rank_moved_ms = now_ms;
+  // The step that has waited has yet to be completed.
+  if (waits_for_storage(before) && !waits_for_storage(report)) entry.moved_ms = now_ms;
   const StepFigures former = before.figures.value_or(StepFigures{});
   const StepFigures now = report.figures.value_or(StepFigures{});
   entry.shown.data_waits_ns += now.data_waits_ns - former.data_waits_ns;

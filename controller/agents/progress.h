@@ -137,7 +137,8 @@ class ProgressTable {
     uint64_t regain_step = 0;  // the core wants to know when it is completed; 0 = nothing
     uint64_t former_step = 0;  // of the job before this controller; shown until a rank reports
     int64_t configured_hang_ms = 0;
-    int64_t moved_ms = 0;                  // when `shown.step` or `fewest_collectives` last rose
+    // When `shown.step` or `fewest_collectives` last rose, or a wait for storage ended.
+    int64_t moved_ms = 0;
     std::optional<int64_t> rank_moved_ms;  // any rank, between two of its reports
     uint64_t fewest_collectives = 0;
     std::map<uint64_t, size_t> ranks_by_collectives;  // how many ranks began so many

@@ -11,6 +11,7 @@
 #include "common/base/user_name.h"
 #include "common/rpc/hpslurm.h"
 #include "controller/engine/store.h"
+#include "controller/leadership/local_submission.h"
 
 namespace hpctl {
 namespace {
@@ -50,6 +51,8 @@ OwnerAnswer ask_home(const JobIdentity& owner) {
   const OwnerAnswer unknown =
       is_here ? ended("its home knows no such job")
               : cannot_ask("its home is on " + owner.machine + ", and this is " + host_name());
+  // Before the rows: at the end of its submission they know the job.
+  if (is_here && is_being_submitted(home, owner.uuid)) return alive("it is being submitted");
   const auto has_rows = entry_exists(home.database());
   if (!has_rows.ok()) return cannot_ask(has_rows.error().message);
   if (!*has_rows) return unknown;

@@ -2,7 +2,8 @@
 // Whether the owner of a checkpoint directory is alive (common/base/directory_owner.h). No clock
 // and no heartbeat decide that; the source that knows is asked.
 //
-//   a local job                       the database of its home, whether or not a controller runs
+//   a local job                       the database of its home, whether or not a controller runs;
+//                                     before that knows it, the lock of its submission
 //   a Slurm job                       its final verdict, if it has one; otherwise slurmctld
 //   another job with its controller   the verdict in the job's directory
 //   a job of an older release         its record has number and name only: this home's database, or

@@ -13,6 +13,8 @@
 #include "common/base/directory_owner.h"
 #include "common/base/file.h"
 #include "common/base/lineage.h"
+#include "controller/leadership/ask_owner.h"
+#include "controller/leadership/local_submission.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
 
@@ -125,6 +127,35 @@ TEST_F(SharedDirectory, SecondLiveJobIsRefused) {
   EXPECT_EQ(read_lineage(dir_)->size(), 1U);
 }
 
+// Whatever has become of the first job: its claim is there when its submission returns.
+TEST_F(SharedDirectory, ClaimIsOlderThanFirstGeneration) {
+  const JobId job = job_in(submit(first_, yaml("one", dir_)));
+  EXPECT_EQ(owner().name, "one");
+  const auto second = submit(second_, yaml("two", dir_));
+  EXPECT_EQ(second.exit_code, 1) << second.out;
+  EXPECT_THAT(second.err, HasSubstr("belongs to job \"one\""));
+  end_first(job);
+}
+
+// A submission that has claimed the directory, and that its home does not know yet.
+TEST_F(SharedDirectory, JobThatIsBeingSubmittedKeepsItsClaim) {
+  ASSERT_TRUE(make_directories(first_.paths().home()).ok());
+  const JobIdentity one = identify_local_job(
+      first_.paths(), {"0123456789abcdef", "one", static_cast<uint32_t>(::geteuid())});
+  {
+    const auto submission = LocalSubmission::begin(first_.paths(), one.uuid);
+    ASSERT_TRUE(submission.ok()) << submission.error().message;
+    ASSERT_TRUE(claim_directory(dir_, one, [](const JobIdentity&) { return OwnerAnswer{}; }).ok());
+    const auto refused = submit(second_, yaml("two", dir_));
+    EXPECT_EQ(refused.exit_code, 1) << refused.out;
+    EXPECT_THAT(refused.err, HasSubstr("it is being submitted"));
+    EXPECT_EQ(owner().uuid, one.uuid);
+  }
+  const JobId next = job_in(submit(second_, yaml("two", dir_)));
+  ASSERT_TRUE(is_running(second_, next)) << "the first submission was killed";
+  EXPECT_EQ(owner().name, "two");
+}
+
 // The same job goes on in its directory through a restart of its controller and a recovery.
 TEST_F(SharedDirectory, OwnerSurvivesControllerRestart) {
   const JobId job = start_first();
@@ -235,6 +266,9 @@ TEST_F(SharedDirectory, RefusedJobLeavesNoClaim) {
   EXPECT_THAT(refused.err, HasSubstr("has not ended; choose another name"));
   EXPECT_THAT(refused.err, Not(HasSubstr("belongs to")));
   EXPECT_TRUE(list_directory(dir_).value().empty());
+  for (const std::string& name : list_directory(first_.paths().home()).value()) {
+    EXPECT_THAT(name, Not(HasSubstr("submitting-")));
+  }
 }
 
 }  // namespace

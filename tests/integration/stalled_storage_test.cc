@@ -49,9 +49,9 @@ class SharedCluster {
   }
 
   bool mounted() const { return mount_->mounted(); }
-  void stop_server() {
+  void stop_server(milliseconds outage = kOutage) {
     mount_->pause();
-    ::poll(nullptr, 0, static_cast<int>(kOutage.count()));  // which is what is tested
+    ::poll(nullptr, 0, static_cast<int>(outage.count()));  // which is what is tested
     mount_->resume();
   }
 
@@ -87,7 +87,7 @@ TEST(StalledStorage, WholeSharedDirectoryStopsForAMinute) {
   SharedCluster shared;
   if (!shared.mounted()) GTEST_SKIP() << "needs root and /dev/fuse";
   LocalCluster& cluster = shared.cluster;
-  // Without the ledger, in which each rank writes each step before it goes on.
+  // Without the ledger, in which each rank writes each step before it goes on: training goes on.
   const TrainingJob job{.steps = 600, .heartbeat_timeout = "10s", .ledger = false};
   const JobId undisturbed = cluster.submit(job.yaml());
   ASSERT_EQ(cluster.wait_for_end(undisturbed, kLong), "FINISHED");
@@ -102,6 +102,27 @@ TEST(StalledStorage, WholeSharedDirectoryStopsForAMinute) {
   EXPECT_EQ(after["generation"], 1) << cluster.hpctl({"events", to_string(stalled)}).out;
   EXPECT_EQ(after["restarts"], 0) << after;
   EXPECT_EQ(cluster.digest(stalled), cluster.digest(undisturbed)) << broken_promise("digest");
+  cluster.stop_and_expect_no_leftovers(std::chrono::seconds(60));
+}
+
+// All ranks wait in the write of a line, for longer than hang_timeout.
+TEST(StalledStorage, StalledLedgerIsNoHang) {
+  SharedCluster shared;
+  if (!shared.mounted()) GTEST_SKIP() << "needs root and /dev/fuse";
+  LocalCluster& cluster = shared.cluster;
+  const TrainingJob wanted{.steps = 400, .hang_timeout = "8s", .heartbeat_timeout = "10s"};
+  const JobId job = cluster.submit(wanted.yaml());
+  ASSERT_TRUE(cluster.wait_for_step(job, 50, kLong));
+  shared.stop_server(std::chrono::seconds(25));
+  ASSERT_EQ(cluster.wait_for_end(job, kLong), "FINISHED")
+      << cluster.hpctl({"events", to_string(job)}).out;
+  const std::string events = cluster.hpctl({"events", to_string(job)}).out;
+  EXPECT_NE(events.find("waits for storage after step"), std::string::npos) << events;
+  const nlohmann::json after = cluster.status(job);
+  EXPECT_EQ(after["generation"], 1) << events;
+  EXPECT_EQ(after["restarts"], 0) << events;
+  const CommandResult ledger = cluster.hpctl({"checkpoint", "ledger", to_string(job)});
+  EXPECT_EQ(ledger.exit_code, 0) << ledger.out << ledger.err << broken_promise("sample");
   cluster.stop_and_expect_no_leftovers(std::chrono::seconds(60));
 }
 

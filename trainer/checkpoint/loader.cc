@@ -44,10 +44,13 @@ CheckpointLoader::CheckpointLoader(std::string step_dir, Manifest manifest)
     : step_dir_(std::move(step_dir)), manifest_(std::move(manifest)), shards_(step_dir_) {}
 
 Result<CheckpointLoader> CheckpointLoader::open(const std::string& step_dir, FileFault* fault) {
-  if (fault != nullptr) *fault = {"manifest.json"};
-  HP_TRY_ASSIGN(Manifest manifest, read_manifest(step_dir));
-  for (const ShardFile& file : manifest.files) HP_TRY(check_shard_size(step_dir, file, fault));
-  return CheckpointLoader(step_dir, std::move(manifest));
+  auto manifest = read_manifest(step_dir);
+  if (!manifest.ok()) {
+    if (fault != nullptr) *fault = {"manifest.json", 0, 0, manifest.error().os_error};
+    return manifest.error();
+  }
+  for (const ShardFile& file : manifest->files) HP_TRY(check_shard_size(step_dir, file, fault));
+  return CheckpointLoader(step_dir, std::move(*manifest));
 }
 
 // Reads the whole stored piece, the wanted part of it straight into `out`, and compares checksums.

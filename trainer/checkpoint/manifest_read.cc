@@ -356,7 +356,7 @@ Result<Manifest> read_manifest(const std::string& step_dir) {
     const char* why =
         has_directory ? " has no manifest.json: the save was not completed" : " does not exist";
     return Error{ErrorCode::kNotFound,
-                 step_dir + why + "; list the usable ones with: hpctl checkpoint ls DIR"};
+                 step_dir + why + "; list the usable ones with: hpctl checkpoint ls DIR", ENOENT};
   }
   HP_TRY_ASSIGN(Manifest manifest, manifest_from_text(*text, path));
   const auto ref = parse_checkpoint_name(last_component(step_dir));

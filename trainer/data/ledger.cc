@@ -105,6 +105,12 @@ std::string head_of_line(uint64_t generation, uint64_t step, int32_t rank) {
          ",\"rank\":" + std::to_string(rank) + ",\"samples\":";
 }
 
+// The file is open, so an error of it is the storage's: full, too, or not allowed any more.
+Error of_storage(Error error) {
+  error.code = ErrorCode::kStorage;
+  return error;
+}
+
 }  // namespace
 
 LedgerWriter::LedgerWriter(UniqueFd fd, std::string path, uint64_t generation, int32_t rank)
@@ -123,12 +129,11 @@ std::string LedgerWriter::head(uint64_t step) const {
   return head_of_line(generation_, step, rank_);
 }
 
-// The file is open, so whatever a write meets is the storage's: full, too, or not allowed any more.
 Outcome LedgerWriter::write_line(const std::string& line) {
   if (is_torn_) HP_TRY(reopen());
   const Outcome written = write_all(fd_.get(), line, path_);
   is_torn_ = !written.ok();
-  if (is_torn_) return Error{ErrorCode::kStorage, written.error().message};
+  if (is_torn_) return of_storage(written.error());
   bytes_ += line.size();
   return Ok{};
 }
@@ -137,7 +142,7 @@ Outcome LedgerWriter::write_line(const std::string& line) {
 Outcome LedgerWriter::reopen() {
   UniqueFd fd(::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
   if (!fd.valid() || ::ftruncate(fd.get(), static_cast<off_t>(bytes_)) != 0) {
-    return Error{ErrorCode::kStorage, errno_error("cannot go on with ledger " + path_).message};
+    return of_storage(errno_error("cannot go on with ledger " + path_));
   }
   fd_ = std::move(fd);
   return Ok{};

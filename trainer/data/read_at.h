@@ -27,8 +27,11 @@ inline Result<size_t> read_at(int fd, const std::string& path, uint64_t offset,
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == ESTALE && !again.valid()) {
       again.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-      if (!again.valid())
-        return Error{ErrorCode::kStorage, errno_error("cannot open data " + path).message};
+      if (!again.valid()) {
+        Error error = errno_error("cannot open data " + path);
+        error.code = ErrorCode::kStorage;
+        return error;
+      }
       fd = again.get();
       continue;
     }

@@ -63,6 +63,7 @@ std::string rank_name(const Workload& workload) { return "rank " + std::to_strin
 
 int fail(Progress& progress, const Error& error) {
   log_error(error.message);
+  progress.failed_call(error.os_error);
   progress.last_words(error.message);
   return exit_code_of(error);
 }

@@ -141,6 +141,11 @@ void Progress::file_fault(const FileFault& fault) {
                                  std::memory_order_release);
 }
 
+void Progress::failed_call(int os_error) {
+  if (page_->fault_error.load(std::memory_order_relaxed) != 0) return;
+  page_->fault_error.store(os_error, std::memory_order_relaxed);
+}
+
 void Progress::last_words(std::string_view message) {
   message = message.substr(0, message.find('\n'));
   const size_t length = std::min<size_t>(message.size(), kProgressMessageBytes);

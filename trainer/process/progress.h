@@ -55,6 +55,8 @@ class Progress {
   // The file, or its part, that the last words will be about. A name that is too long for the
   // progress block is left out.
   void file_fault(const FileFault& fault);
+  // errno of the call that the last words will be about, unless file_fault() has said it; 0 = none.
+  void failed_call(int os_error);
   // Why the process is about to exit: the first line of `message`, cut to what the page holds.
   void last_words(std::string_view message);
 

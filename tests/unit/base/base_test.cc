@@ -179,6 +179,7 @@ TEST(Result, AnErrnoSaysWhetherRoomOrStorageIsMissing) {
   }
   for (const int away : {EIO, ESTALE, EROFS, EFBIG, ETIMEDOUT, ENOTCONN}) {
     EXPECT_EQ(errno_error("cannot write", away).code, ErrorCode::kStorage) << away;
+    EXPECT_EQ(errno_error("cannot write", away).os_error, away);
   }
   // For a full disk older checkpoints are given up: not for want of descriptors or memory.
   for (const int here : {EMFILE, ENFILE, ENOMEM}) {

@@ -242,7 +242,10 @@ TEST_F(Damage, AFileThatCannotBeReadIsNamedWithItsErrno) {
   EXPECT_EQ(part.error, ELOOP);
   ASSERT_EQ(::unlink((step_dir_ + "/manifest.json").c_str()), 0);
   ASSERT_FALSE(load_everything(step_dir_, &part).ok());
-  EXPECT_EQ(part, FileFault{"manifest.json"});
+  EXPECT_EQ(part, (FileFault{"manifest.json", 0, 0, ENOENT}));
+  ASSERT_EQ(::symlink("manifest.json", (step_dir_ + "/manifest.json").c_str()), 0);
+  ASSERT_FALSE(load_everything(step_dir_, &part).ok());
+  EXPECT_EQ(part, (FileFault{"manifest.json", 0, 0, ELOOP}));
 }
 
 TEST_F(Damage, MissingFileIsConfirmedAndUnreadableOneIsNot) {

@@ -187,6 +187,7 @@ TEST_F(Ledger, LineThatStorageRefusedIsAppendedAgainWhole) {
   ASSERT_FALSE(refused.ok());
   ASSERT_FALSE(refused_again.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kStorage);
+  EXPECT_EQ(refused.error().os_error, EFBIG);
   ASSERT_TRUE(append(2).ok());
   ASSERT_TRUE(append(3).ok());
   checkpoint(3, 1);

@@ -356,6 +356,17 @@ TEST(JobYaml, LimitsWhatItReadsAndSays) {
   EXPECT_NE(problems_of(", name: t\n"), "") << "yaml-cpp reads documents from this without end";
 }
 
+// The values that are auto stay so in YAML. JSON is written after they are chosen.
+void expect_read_back(const JobSpec& spec, const std::string& text) {
+  const std::string written = to_yaml(spec);
+  const JobYaml again = parse_job_yaml(written, "/jobs");
+  ASSERT_TRUE(again.spec) << describe_problems("j.yaml", again.problems) << text;
+  ASSERT_EQ(to_yaml(*again.spec), written) << text;
+  if (spec.auto_workers || (spec.train && spec.train->automatic.strategy)) return;
+  const auto stored = job_spec_from_json(to_json_text(spec));
+  ASSERT_TRUE(stored.ok()) << stored.error().message << "\n" << text;
+}
+
 // Damages a good file at random: never a crash, and always a spec or a located problem.
 TEST(JobYaml, SurvivesRandomDamage) {
   const std::string seed_text = to_yaml(good(with_line("env: {set: {A: b}}")));
@@ -383,13 +394,7 @@ TEST(JobYaml, SurvivesRandomDamage) {
     }
     const JobYaml parsed = parse_job_yaml(text, "/jobs");
     ASSERT_EQ(parsed.spec.has_value(), parsed.problems.empty()) << text;
-    // What is auto is chosen before a spec travels: shard_group fits auto, and not the default.
-    const bool travels =
-        parsed.spec && !(parsed.spec->train && parsed.spec->train->automatic.strategy);
-    if (travels) {
-      const auto again = job_spec_from_json(to_json_text(*parsed.spec));
-      ASSERT_TRUE(again.ok()) << again.error().message << "\n" << text;
-    }
+    if (parsed.spec) expect_read_back(*parsed.spec, text);
     for (const JobYamlProblem& p : parsed.problems) {
       ASSERT_FALSE(p.message.empty()) << text;
       ASSERT_TRUE(p.line > 0 || p.message.find("empty") != std::string::npos) << text;

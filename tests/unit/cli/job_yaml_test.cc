@@ -516,6 +516,35 @@ workers_per_node: 2
       << "not every key may be";
 }
 
+// A file with workers_per_node: auto was refused for a shard_group above 1, and was written back
+// with one worker per node.
+TEST(JobYaml, AutoWorkersAndStrategyAreReadBack) {
+  const std::string text = R"(name: t
+nodes: 2
+workload:
+  train:
+    model: {preset: debugmodel}
+    data: {path: text, seq_len: 128}
+    batch: {global: 16}
+    parallelism: {strategy: auto, shard_group: 8}
+    steps: 10
+workers_per_node: auto
+)";
+  const JobSpec spec = good(text);
+  EXPECT_TRUE(spec.auto_workers);
+  const std::string yaml = to_yaml(spec);
+  EXPECT_THAT(yaml, testing::HasSubstr("workers_per_node: auto\n"));
+  EXPECT_THAT(yaml, testing::HasSubstr("strategy: auto\n"));
+  EXPECT_THAT(yaml, testing::HasSubstr("shard_group: 8\n"));
+  EXPECT_EQ(to_yaml(good(yaml)), yaml);
+
+  JobSpec chosen = spec;
+  chosen.auto_workers = false;
+  chosen.workers_per_node = 3;
+  ASSERT_FALSE(find_problems(chosen).empty()) << "6 workers make no groups of 8";
+  EXPECT_EQ(find_problems(chosen)[0].key, "workload.train.parallelism.shard_group");
+}
+
 TEST(JobYaml, DefaultsInTheTableAreTheDefaults) {
   const YAML::Node root = YAML::Load(to_yaml(good(kMinimal)));
   for (const JobYamlKey& key : job_yaml_keys()) {

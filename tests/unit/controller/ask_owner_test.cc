@@ -9,6 +9,7 @@
 
 #include "common/base/file.h"
 #include "controller/engine/store.h"
+#include "controller/leadership/local_submission.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl {
@@ -37,6 +38,34 @@ TEST_F(AskOwnerTest, HomeThatIsGoneCannotBeAsked) {
 TEST_F(AskOwnerTest, HomeOfThisMachineKnowsItsJobs) {
   make_rows();
   EXPECT_EQ(ask(local_), OwnerLife::kEnded) << "it has no such job";
+}
+
+// Between the claim and the home's row it counted as ended, and a second submission took it.
+TEST_F(AskOwnerTest, JobThatIsBeingSubmittedLives) {
+  make_rows();
+  const std::string lock = home_.home() + "/submitting-0123";
+  {
+    const auto submission = LocalSubmission::begin(home_, local_.uuid);
+    ASSERT_TRUE(submission.ok()) << submission.error().message;
+    EXPECT_EQ(ask(local_), OwnerLife::kAlive);
+    JobIdentity other = local_;
+    other.uuid = "4567";
+    EXPECT_EQ(ask(other), OwnerLife::kEnded) << "another submission";
+    EXPECT_TRUE(is_accessible(lock));
+  }
+  EXPECT_FALSE(is_accessible(lock));
+  EXPECT_EQ(ask(local_), OwnerLife::kEnded);
+}
+
+TEST_F(AskOwnerTest, KilledSubmissionHasEnded) {
+  make_rows();
+  const std::string lock = home_.home() + "/submitting-0123";
+  ASSERT_TRUE(write_file_atomic(lock, "").ok());
+  EXPECT_EQ(ask(local_), OwnerLife::kEnded);
+  EXPECT_FALSE(is_accessible(lock)) << "what it left";
+  JobIdentity elsewhere = local_;
+  elsewhere.uuid = "/../rows";
+  EXPECT_EQ(ask(elsewhere), OwnerLife::kEnded) << "no UUID, and no path";
 }
 
 TEST_F(AskOwnerTest, HomeWithThatPathMayBeAnother) {

@@ -31,6 +31,29 @@ TEST(Hang, AHangIsBlamedOnTheRankThatBeganTheFewestCollectives) {
   EXPECT_TRUE(table.take_hangs(10 * core::kHangFloorMs).empty()) << "once per generation";
 }
 
+// A wait longer than the limit ended, and the job was taken for hung before the step was complete.
+TEST(Hang, IsCountedFromTheEndOfAWaitForStorage) {
+  ProgressTable table;
+  core::Job job = running_job(1, 0);
+  job.spec.recovery.hang_timeout_ms = 8'000;
+  job.state = core::JobState::kRunning;
+  table.observe(job, 0);
+  const auto report = [&](uint64_t failures, int64_t now_ms) {
+    RankReport waiting = at_step(1, 1, 5, 57);
+    waiting.figures.emplace().storage_failures = failures;
+    table.report(job.id, "n0", {at_step(0, 1, 5, 57), waiting}, now_ms);
+  };
+  report(0, 1'000);
+  report(1, 2'000);
+  report(1, 30'000);
+  EXPECT_TRUE(table.take_hangs(30'000).empty()) << "it waits for storage";
+  report(0, 31'000);
+  EXPECT_TRUE(table.take_hangs(31'001).empty());
+  report(0, 39'000);
+  EXPECT_TRUE(table.take_hangs(39'000).empty());
+  EXPECT_EQ(table.take_hangs(39'001).size(), 1U);
+}
+
 // All four began the same collective; only the states of their processes differ.
 core::HangDetected hang_with_states(const std::vector<std::string>& states) {
   ProgressTable table;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/worker_abi.h"
@@ -74,7 +75,12 @@ TEST_F(Recovery, WaitForStorageIsCounted) {
 
 // The label of a metric: whatever a worker reports, there are few.
 TEST_F(Recovery, StorageExitsAreCountedByErrno) {
-  for (const int32_t error : {EIO, EIO, 0, EMFILE, -7}) {
+  constexpr const char* kShard = "shard-00001.safetensors";
+  // Data, ledger and directory have no file within a checkpoint.
+  const std::pair<const char*, int32_t> faults[] = {
+      {kShard, EIO}, {kShard, EIO}, {"", EROFS}, {"manifest.json", ESTALE},
+      {"", 0},       {"", EMFILE},  {kShard, -7}};
+  for (const auto& [file, error] : faults) {
     const Slot& row = shell.slot(id, 2);
     shell.feed(WorkerExited{.job = id,
                             .node = row.node,
@@ -85,12 +91,13 @@ TEST_F(Recovery, StorageExitsAreCountedByErrno) {
                             .exit_code = kExitStorage,
                             .last_step = 17,
                             .message = "words",
-                            .fault = {"shard-00001.safetensors", 0, 0, error}});
+                            .fault = {file, 0, 0, error}});
     shell.settle_kind("StopWorkers");
     shell.pass(40'000);
     shell.settle();
   }
-  const std::map<std::string, int64_t> counted = {{"EIO", 2}, {"other", 2}, {"unknown", 1}};
+  const std::map<std::string, int64_t> counted = {
+      {"EIO", 2}, {"EROFS", 1}, {"ESTALE", 1}, {"other", 2}, {"unknown", 1}};
   EXPECT_EQ(job().storage_exits, counted);
   shell.restart();
   EXPECT_EQ(job().storage_exits, counted);

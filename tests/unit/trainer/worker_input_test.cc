@@ -133,6 +133,17 @@ TEST(Worker, DamagedCheckpointIsNamed) {
   EXPECT_THAT(job.run(), Each(kExitCheckpointDamaged)) << "a missing one is as bad";
 }
 
+// Errors outside the shards of a checkpoint reached the controller as text alone.
+TEST(Worker, DirectoryThatIsAwayIsReportedWithItsErrno) {
+  Job job(1);
+  job.workload.claimed = true;
+  EXPECT_THAT(job.run(), Each(kExitStorage)) << job.messages();
+  EXPECT_THAT(job.messages(), HasSubstr("has no owner.json"));
+  const ProgressPage& page = job.workers[0]->page();
+  EXPECT_EQ(page.fault_error.load(), ENOENT);
+  EXPECT_EQ(page.fault_file_length.load(), 0U) << "it is no file of a checkpoint";
+}
+
 // A LibTorch for GPUs where it sees none. The node may be at fault, so the job may try others.
 TEST(Worker, AMissingGpuIsNamed) {
   Job job(1);
@@ -178,6 +189,9 @@ TEST_P(BadDisks, StopTheJobWithAReason) {
   if (code == 77) GTEST_SKIP() << "a mount namespace needs privileges that this run lacks";
   EXPECT_EQ(code, GetParam().code);
   EXPECT_THAT(worker.message(), HasSubstr(GetParam().message));
+  if (code == kExitStorage) {
+    EXPECT_EQ(worker.page().fault_error.load(), EROFS);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hpctl/directory_answer.h"
+
+#include <fcntl.h>
+#include <signal.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "common/base/fd.h"
+
+namespace hpctl {
+namespace {
+
+constexpr std::chrono::seconds kAnswerPatience{3};
+
+// Shared by the thread that looks and those that wait for it.
+class Look {
+ public:
+  void end() {
+    {
+      const std::lock_guard lock(mutex_);
+      has_ended_ = true;
+    }
+    changed_.notify_all();
+  }
+  // Waits for the answer, unless an earlier call has done so in vain.
+  bool is_answered() {
+    std::unique_lock lock(mutex_);
+    if (!is_late_) changed_.wait_for(lock, kAnswerPatience, [this] { return has_ended_; });
+    is_late_ = !has_ended_;
+    return has_ended_;
+  }
+  bool has_ended() {
+    const std::lock_guard lock(mutex_);
+    return has_ended_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool has_ended_ = false;
+  bool is_late_ = false;
+};
+
+// The newest look at each directory.
+struct Looks {
+  std::mutex mutex;
+  std::map<std::string, std::shared_ptr<Look>> of;
+};
+
+// Never destroyed: a verb may end while another of its threads asks.
+Looks& looks() {
+  static Looks* const all = std::make_unique<Looks>().release();
+  return *all;
+}
+
+// To open a directory asks the server, where an attribute may come from a cache.
+void look_at(const std::string& directory, Look& look) {
+  sigset_t all;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  const UniqueFd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  look.end();
+}
+
+// One that waits already, or a new one.
+std::shared_ptr<Look> start_look(const std::string& directory) {
+  Looks& all = looks();
+  const std::lock_guard lock(all.mutex);
+  std::shared_ptr<Look>& look = all.of[directory];
+  if (look == nullptr || look->has_ended()) {
+    look = std::make_shared<Look>();
+    std::thread([directory, look] { look_at(directory, *look); }).detach();
+  }
+  return look;
+}
+
+}  // namespace
+
+bool directory_answers(const std::string& directory) {
+  return start_look(directory)->is_answered();
+}
+
+std::string describe_silence(const std::string& directory) {
+  return directory +
+         " does not answer; look at the file system's server, and at its mount on this machine";
+}
+
+}  // namespace hpctl

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether the file system of a directory answers, for verbs that must not wait for a file server.
+// A thread that waits for one in the kernel cannot be ended. So a thread of its own looks, and the
+// verb leaves it behind.
+#pragma once
+
+#include <string>
+
+namespace hpctl {
+
+// False if the file system has not answered for three seconds. An error is an answer, too. While an
+// earlier look at the directory still waits, the result is false at once.
+bool directory_answers(const std::string& directory);
+
+// For people: what is wrong with one that does not.
+std::string describe_silence(const std::string& directory);
+
+}  // namespace hpctl
