@@ -126,6 +126,9 @@ void enter_record_generation(Transition& t, Job& job, const Facts::Origin& origi
   RecordGeneration action;
   action.job = job.id;
   action.generation = {newest.value + 1};
+  // The mirror may get this record although its answer is lost. Then the directory, once it is
+  // back, must not get another record of that number.
+  if (origin.in_mirror) job.directory_generation = action.generation;
   action.parent = origin.parent;
   action.start_step = origin.step;
   action.checkpoint = origin.checkpoint;
@@ -237,9 +240,11 @@ std::string find_want_of_mirror(const Job& job, const Facts::Origin& origin) {
   if (origin.parent < job.generation) {
     return "the mirror lacks the record of generation " + to_string(job.generation);
   }
-  if (origin.memory_of == Generation{} && origin.step < job.committed_step) {
+  // A copy is made of what the directory has, perhaps before a worker tells of the commit.
+  const uint64_t committed = std::max(job.committed_step, job.mirror.step);
+  if (origin.memory_of == Generation{} && origin.step < committed) {
     return "the mirror has step " + std::to_string(origin.step) + ", and step " +
-           std::to_string(job.committed_step) + " is in " + job.spec.checkpoint.dir;
+           std::to_string(committed) + " is in " + job.spec.checkpoint.dir;
   }
   return "";
 }

@@ -209,6 +209,43 @@ TEST_F(Mirrored, LaggingMirrorDoesNotReplaceAFirstPlaceThatIsAway) {
   EXPECT_THAT(job().reason, HasSubstr("the mirror has step 20, and step 30 is in /ckpt"));
 }
 
+// Step 20 was copied before a worker told of its commit, and the copy is damaged since.
+TEST_F(Mirrored, StepThatWasMirroredIsNotGivenUpWhileTheFirstPlaceIsAway) {
+  hold(20, 20);
+  commit(10);
+  shell_.settle();
+  ASSERT_EQ(job().mirror.step, 20U);
+  hold(20, 10);
+  kill_worker();
+  shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Input/output error"});
+  shell_.pass(30'000);
+  away_for(2 * kAfterMs);
+  ASSERT_TRUE(search().in_mirror);
+  shell_.settle_kind("FindCheckpoint");
+  EXPECT_THAT(shell_.open(ActionKind::kRecordGeneration), IsEmpty());
+  EXPECT_THAT(job().reason, HasSubstr("the mirror has step 10, and step 20 is in /ckpt"));
+}
+
+// The mirror has the record of generation 2, and its answer is lost. Two records of one generation
+// would keep the mirror from ever being brought up to date.
+TEST_F(Mirrored, NumberOfARecordInTheMirrorIsNotUsedAgain) {
+  mirror_two();
+  kill_worker();
+  shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Input/output error"});
+  shell_.pass(30'000);
+  away_for(2 * kAfterMs);
+  shell_.settle_kind("FindCheckpoint");
+  ASSERT_TRUE(record().in_mirror);
+  EXPECT_EQ(record().generation, Generation{2});
+  shell_.feed(ActionFailed{shell_.open(ActionKind::kRecordGeneration).at(0)->id, id_, "",
+                           "Input/output error"});
+  shell_.pass(30'000);
+  ASSERT_FALSE(search().in_mirror);
+  shell_.settle_kind("FindCheckpoint");
+  EXPECT_FALSE(record().in_mirror);
+  EXPECT_EQ(record().generation, Generation{3});
+}
+
 // A mirror without the newest record may hold checkpoints that a later generation has given up.
 TEST_F(Mirrored, MirrorWithoutTheNewestRecordDoesNotReplaceTheFirstPlace) {
   mirror_two();
