@@ -36,6 +36,7 @@ std::string options_of(const Scope& scope) {
   std::string kinds;
   for (const auto kind : scope.kinds)
     kinds += (kinds.empty() ? " --with " : ",") + std::string(to_string(kind));
+  if (scope.mirror) text += " --mirror";
   if (scope.keep != 1) text += " --keep " + std::to_string(scope.keep);
   return text + kinds + (scope.from_submit ? " --from-submit" : "") +
          (scope.lost_node ? " --lost-node" : "");
@@ -83,8 +84,14 @@ bool run(const Task& task) {
 
 // What storage and checkpoints suffer.
 const std::set<MoveKind> kOfStorage = {
-    MoveKind::kStorage,    MoveKind::kUnreadable, MoveKind::kNoRoom,    MoveKind::kDamage,
-    MoveKind::kFalseClaim, MoveKind::kTakeDir,    MoveKind::kLateCommit};
+    MoveKind::kStorage,    MoveKind::kUnreadable, MoveKind::kNoRoom,
+    MoveKind::kDamage,     MoveKind::kFalseClaim, MoveKind::kTakeDir,
+    MoveKind::kLateCommit, MoveKind::kDelete,     MoveKind::kWipe};
+
+// What the places of a job with a mirror suffer.
+const std::set<MoveKind> kOfPlaces = {
+    MoveKind::kStorage, MoveKind::kDamage, MoveKind::kDelete,     MoveKind::kWipe,
+    MoveKind::kEmpty,   MoveKind::kAway,   MoveKind::kMirrorAway, MoveKind::kMirrorDamage};
 
 // The scopes of the tests; each is searched to its end.
 std::vector<Task> smoke() {
@@ -92,6 +99,7 @@ std::vector<Task> smoke() {
       {{.steps = 2}, {}},
       {{.steps = 2, .lost_node = true, .kinds = kOfStorage}, {}},
       {{.steps = 2, .faults = 2, .kinds = {MoveKind::kKill, MoveKind::kRival}}, {}},
+      {{.steps = 2, .mirror = true, .lost_node = true, .kinds = kOfPlaces}, {}},
   };
 }
 
@@ -111,6 +119,13 @@ std::vector<Task> full() {
         .lost_node = true,
         .faults = 2,
         .kinds = {MoveKind::kStorage, MoveKind::kDamage, MoveKind::kFalseClaim}},
+       {}},
+      {{.steps = 2, .mirror = true, .kinds = {MoveKind::kCrash, MoveKind::kLateCommit}}, {}},
+      {{.steps = 2,
+        .mirror = true,
+        .lost_node = true,
+        .faults = 2,
+        .kinds = {MoveKind::kDelete, MoveKind::kAway, MoveKind::kMirrorAway}},
        {}},
       {{.steps = 1,
         .checkpoint_every = 2,
@@ -158,6 +173,7 @@ bool set_flag(Options& options, const std::string& name) {
   const std::map<std::string, bool*> flags = {{"--replicas", &options.task.scope.replicas},
                                               {"--from-submit", &options.task.scope.from_submit},
                                               {"--lost-node", &options.task.scope.lost_node},
+                                              {"--mirror", &options.task.scope.mirror},
                                               {"--smoke", &options.is_smoke},
                                               {"--full", &options.is_full}};
   const auto flag = flags.find(name);

@@ -15,8 +15,9 @@ namespace {
 
 constexpr int64_t kSettleMs = 60'000;  // after the last job ended: nodes end, outbox empties
 
-std::vector<JobPlan> draw_plans(uint64_t seed, Rng& rng, const Swarm& swarm) {
+std::vector<JobPlan> draw_plans(uint64_t seed, Rng& rng, Swarm& swarm) {
   std::vector<JobPlan> plans = draw_jobs(rng, swarm);
+  draw_mirrors(seed, swarm, plans);
   draw_paces(seed, plans);
   return plans;
 }
@@ -97,12 +98,18 @@ class Simulation {
     every(swarm_.quarantine, [this] { cluster_.quarantine_node(); });
     every(swarm_.hardware_fault, [this] { cluster_.break_hardware(); });
     every(swarm_.drain, [this] { cluster_.drain_node(); });
+    every(swarm_.lose, [this] { cluster_.lose_checkpoints(); });
+    every(swarm_.first_away, [this] { take_away(true); });
+    every(swarm_.mirror_away, [this] { take_away(false); });
     every(swarm_.stream_break, [this] { cluster_.break_stream(); });
     every(swarm_.controller_kill,
           [this] { controller_.kill(static_cast<int64_t>(100 + rng_.below(8'000))); });
     every(swarm_.controller_stall,
           [this] { controller_.stall(static_cast<int64_t>(1'000 + rng_.below(5'000))); });
     every(swarm_.burst, [this] { burst(); });
+  }
+  void take_away(bool is_first) {
+    cluster_.take_place_away(static_cast<int64_t>(100 + rng_.below(40'000)), is_first);
   }
   void burst() {
     for (uint64_t n = 2 + rng_.below(12); n > 0; --n) {
@@ -158,8 +165,10 @@ class Simulation {
     checkers_.causes_are_present(controller_.store());
     for (const auto& [id, job] : controller_.state().jobs) {
       checkers_.budgets_held(controller_.store(), job);
-      checkers_.failure_justified(controller_.store(), job, cluster_.directory(id));
-      checkers_.history_complete(job, cluster_.plan(id), cluster_.directory(id));
+      const Places& places = cluster_.places(id);
+      checkers_.failure_justified(controller_.store(), job, places.first, places.mirror,
+                                  places.search);
+      checkers_.history_complete(job, cluster_.plan(id), cluster_.whole_directory(id));
       checkers_.stragglers_borne(controller_.store(), job);
       checkers_.explained(controller_.store(), job);
       checkers_.bad_steps_told(controller_.store(), job,
