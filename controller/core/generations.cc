@@ -221,6 +221,22 @@ std::string find_want_of_checkpoint(const Job& job, const Facts::Origin& origin,
          "--fresh";
 }
 
+// Steps are lost that were on disk, and the job goes on all the same: people must hear of it.
+void tell_of_lost_checkpoint(Transition& t, const Job& job, const Facts::Origin& origin,
+                             const std::string& lost) {
+  const bool is_older = !origin.checkpoint.empty() && origin.memory_of == Generation{};
+  if (!is_older || lost.empty() || begins_chain(job)) return;
+  t.note("CheckpointGone", job,
+         lost + " was committed and is gone from " + job.spec.checkpoint.dir +
+             "; the job goes on from " + origin.checkpoint)
+      .step = origin.step;
+}
+
+// Where a checkpoint was found, the job goes on from it, and is not out of checkpoints.
+std::string lost_without_another(const std::string& found, const std::string& lost) {
+  return found.empty() ? lost : "";
+}
+
 // `in_directory`: what the places have; its parent is the newest generation there.
 void use_origin(Transition& t, Job& job, const Facts::Origin& origin,
                 const Facts::Origin& in_directory, const std::string& lost) {
@@ -266,7 +282,9 @@ void choose_in_mirror(Transition& t, const FirstPlace& first, const CheckpointCh
     }
     origin.in_mirror = true;
   }
-  use_origin(t, job, origin, in_directory, origin.checkpoint.empty() ? first.lost : "");
+  const bool is_older = origin.step < job.committed_step || origin.checkpoint == first.checkpoint;
+  if (is_older) tell_of_lost_checkpoint(t, job, origin, first.lost);
+  use_origin(t, job, origin, in_directory, lost_without_another(origin.checkpoint, first.lost));
 }
 
 }  // namespace
@@ -275,7 +293,8 @@ void use_first_place(Transition& t, Job& job, const FirstPlace& first, const std
   t.withdraw_all(job.id, ActionKind::kFindCheckpoint);
   t.note("MirrorNotUsed", job, cause + "; the mirror has never held a checkpoint of the job");
   const Facts::Origin origin{first.checkpoint, first.step, first.newest_generation};
-  use_origin(t, job, origin, origin, first.lost);
+  tell_of_lost_checkpoint(t, job, origin, first.lost);
+  use_origin(t, job, origin, origin, lost_without_another(first.checkpoint, first.lost));
 }
 
 void on(Transition& t, const CheckpointChosen& e) {
@@ -308,7 +327,9 @@ void on(Transition& t, const CheckpointChosen& e) {
                          job.spec.checkpoint.dir + " has lost a committed checkpoint");
     return;
   }
-  use_origin(t, job, origin, {e.checkpoint, e.step, e.newest_generation}, e.lost);
+  if (!e.checkpoint.empty()) tell_of_lost_checkpoint(t, job, origin, e.lost);
+  use_origin(t, job, origin, {e.checkpoint, e.step, e.newest_generation},
+             lost_without_another(e.checkpoint, e.lost));
 }
 
 void on(Transition& t, const GenerationRecorded& e) {

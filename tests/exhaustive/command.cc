@@ -68,11 +68,12 @@ bool run(const Task& task) {
   Finding found = explore(world, task.bounds);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   std::printf(
-      "exhaustive: %s: %lu states, %lu transitions, depth %d%s, %lu ends (%lu in memory), %lu cut "
-      "off, %.1f s%s\n",
+      "exhaustive: %s: %lu states, %lu transitions, depth %d%s, %lu ends (%lu in memory, %lu "
+      "from the mirror), %lu cut off, %.1f s%s\n",
       options_of(task.scope).c_str(), found.states, found.transitions, found.deepest,
-      task.bounds.depth == 0 ? "" : " (the bound)", found.ends, found.ends_in_memory, found.cut_off,
-      took.count(), found.is_complete || !found.violation.empty() ? "" : "; NOT complete");
+      task.bounds.depth == 0 ? "" : " (the bound)", found.ends, found.ends_in_memory,
+      found.ends_from_mirror, found.cut_off, took.count(),
+      found.is_complete || !found.violation.empty() ? "" : "; NOT complete");
   std::fflush(stdout);
   if (found.violation.empty()) return true;
   print_violation(task, found);

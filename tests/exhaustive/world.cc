@@ -214,7 +214,7 @@ void World::find(const Order& order) {
   const sim::Found found = directory_.find(exclude);
   core::CheckpointChosen chosen{order.action.id,           search.job, found.name, found.step,
                                 {found.newest_generation}, confirmed};
-  if (found.name.empty()) chosen.lost = directory_.find_lost(job().committed_step);
+  chosen.lost = directory_.find_lost(job().committed_step, found, exclude);
   answers_.emplace_back(std::move(chosen));
 }
 

@@ -188,6 +188,7 @@ class World {
   // Of the job's end, which only faults could have kept from being a good one.
   std::string judge_end() const;
   int32_t faults_left() const { return faults_left_; }
+  uint64_t from_mirror() const { return static_cast<uint64_t>(checkers_.from_mirror()); }
   uint64_t from_memory() const { return static_cast<uint64_t>(checkers_.from_memory()); }
   // The job's history that the last move made.
   const std::vector<core::LogEntry>& told() const { return told_; }

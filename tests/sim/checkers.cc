@@ -111,6 +111,8 @@ void Checkers::record_created(JobId job, const GenerationRecord& record, const P
     fail("does not continue the chain: " + who);
   }
   from_memory_ += record.from_memory ? 1 : 0;
+  from_mirror_ += before.mirror.ref_of(record.checkpoint) ? 1 : 0;
+  in_mirror_ += before.in_mirror ? 1 : 0;
   const auto start = parse_checkpoint_name(record.checkpoint);
   if (record.from_memory) {
     if (!record.checkpoint.empty()) fail("starts from memory and from a checkpoint: " + who);

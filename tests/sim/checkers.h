@@ -49,6 +49,9 @@ class Checkers {
   const std::string& violation() const { return violation_; }
   // Generations that went on in their workers' memory.
   int64_t from_memory() const { return from_memory_; }
+  // That started from the mirror; and that were recorded there, with the first place away.
+  int64_t from_mirror() const { return from_mirror_; }
+  int64_t in_mirror() const { return in_mirror_; }
   // Hangs that were found, by how.
   int64_t hangs() const { return hangs_; }
   int64_t plain_hangs() const { return plain_hangs_; }
@@ -169,6 +172,8 @@ class Checkers {
   }
 
   int64_t from_memory_ = 0;
+  int64_t from_mirror_ = 0;
+  int64_t in_mirror_ = 0;
   int64_t hangs_ = 0;
   int64_t plain_hangs_ = 0;
   int64_t stragglers_ = 0;

@@ -57,11 +57,19 @@ bool Directory::copy_records(const Directory& other) {
   return true;
 }
 
-std::string Directory::find_lost(uint64_t committed_step) const {
-  if (std::string known = find_known_commit(chain_of_newest(records_)); !known.empty()) {
-    return known;
-  }
-  return committed_step > 0 ? "a checkpoint of step " + std::to_string(committed_step) : "";
+std::string Directory::find_lost(uint64_t committed_step, const Found& found,
+                                 const std::vector<std::string>& damaged) const {
+  const std::string known = find_known_commit(chain_of_newest(records_));
+  const auto ref = parse_checkpoint_name(known);
+  const bool is_excluded = std::find(damaged.begin(), damaged.end(), known) != damaged.end();
+  const bool is_newer = found.name.empty() || (ref && ref->step > found.step);
+  if (ref && is_newer && (found.name.empty() || !is_excluded)) return known;
+  const bool is_damaged = std::any_of(damaged.begin(), damaged.end(), [&](const std::string& name) {
+    const auto other = parse_checkpoint_name(name);
+    return !found.name.empty() && other && other->step == committed_step;
+  });
+  if (committed_step <= found.step || is_damaged) return "";
+  return "a checkpoint of step " + std::to_string(committed_step);
 }
 
 bool Directory::commit(const CheckpointRef& ref, StoredCheckpoint checkpoint) {

@@ -69,9 +69,10 @@ class Directory {
   // Somebody deletes it; nothing happens where it is not there.
   void remove(const CheckpointRef& ref) { checkpoints_.erase(ref); }
   void remove_checkpoints() { checkpoints_.clear(); }
-  // A checkpoint that was committed on this chain; "" = none was. Asked where none is left.
-  // `committed_step`: of the job's row.
-  std::string find_lost(uint64_t committed_step) const;
+  // A checkpoint newer than `found` that was committed on this chain, and is neither there nor
+  // among the damaged ones; "" = none. `committed_step`: of the job's row.
+  std::string find_lost(uint64_t committed_step, const Found& found,
+                        const std::vector<std::string>& damaged) const;
   // A disk forgets a bit. Precondition: the checkpoint exists.
   void damage(const CheckpointRef& ref) { checkpoints_.at(ref).damaged = true; }
 

@@ -115,9 +115,8 @@ void Cluster::find_in_first_place(const Action& action, const core::FindCheckpoi
   places.search = {agenda_.now(), checkers_.told(order.job), false};
   core::CheckpointChosen chosen{
       action.id, order.job, found.name, found.step, {found.newest_generation}, confirmed};
-  if (found.name.empty()) {
-    chosen.lost = places.first.find_lost(controller_.state().jobs.at(order.job).committed_step);
-  }
+  const uint64_t committed_step = controller_.state().jobs.at(order.job).committed_step;
+  chosen.lost = places.first.find_lost(committed_step, found, exclude);
   controller_.post(std::move(chosen));
 }
 

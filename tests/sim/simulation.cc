@@ -188,6 +188,11 @@ class Simulation {
     r.events = controller_.events();
     r.simulated_ms = agenda_.now();
     r.from_memory = checkers_.from_memory();
+    r.from_mirror = checkers_.from_mirror();
+    r.in_mirror = checkers_.in_mirror();
+    r.copies = std::count_if(
+        controller_.store().log().begin(), controller_.store().log().end(),
+        [](const core::LogEntry& entry) { return entry.type == "CheckpointMirrored"; });
     r.hangs = checkers_.hangs();
     r.plain_hangs = checkers_.plain_hangs();
     r.stragglers = checkers_.stragglers();
@@ -195,6 +200,7 @@ class Simulation {
     for (const auto& [id, job] : controller_.state().jobs) {
       r.finished += job.state == core::JobState::kFinished ? 1 : 0;
       r.failed += job.state == core::JobState::kFailed ? 1 : 0;
+      r.out_of_checkpoints += job.reason.starts_with(kNoneIsLeft) ? 1 : 0;
       r.cancelled += job.state == core::JobState::kCancelled ? 1 : 0;
       r.restarts += job.restarts;
       r.evictions += count_evictions(controller_.store(), id);
@@ -216,5 +222,18 @@ class Simulation {
 }  // namespace
 
 SeedResult run_seed(uint64_t seed, bool trace) { return Simulation(seed, trace).run(); }
+
+std::string describe(const SeedResult& sum) {
+  const auto number = [](auto value) { return std::to_string(value); };
+  return "sim: jobs " + number(sum.finished) + " finished, " + number(sum.failed) + " failed (" +
+         number(sum.out_of_checkpoints) + " out of checkpoints), " + number(sum.cancelled) +
+         " cancelled; " + number(sum.restarts) + " restarts, " + number(sum.from_memory) +
+         " of them from memory, " + number(sum.from_mirror) + " from the mirror; " +
+         number(sum.hangs) + " hangs, " + number(sum.plain_hangs) +
+         " of them plain\nsim: " + number(sum.copies) + " copies to mirrors, " +
+         number(sum.in_mirror) + " generations recorded there; " + number(sum.stragglers) +
+         " stragglers named, " + number(sum.stragglers_over) + " over again, " +
+         number(sum.evictions) + " nodes left for it\n";
+}
 
 }  // namespace hpctl::sim

@@ -52,7 +52,7 @@ void FakeShell::answer(const Action& action) {
                           {newest_record[a->job]},
                           confirmed,
                           recorded_damage,
-                          checkpoint.empty() ? lost_checkpoint : ""});
+                          lost_checkpoint});
   } else if (const auto* a = std::get_if<RecordGeneration>(&action.body)) {
     newest_record[a->job] = a->generation.value;
     feed(GenerationRecorded{action.id, a->job, a->generation});

@@ -55,7 +55,7 @@ class FakeShell {
   std::string mirror_problem;
   bool claims_are_false = false;  // the second reader finds every checkpoint sound
   std::vector<std::string> recorded_damage;
-  std::string lost_checkpoint;           // CheckpointChosen::lost, where there is no checkpoint
+  std::string lost_checkpoint;           // CheckpointChosen::lost
   std::map<Rank, WorkerOrigin> origins;  // of the processes that start; others do not tell
   ArenaSeals seals;  // in the memory of workers that end; which parts they are follows the rank
   ArenaSeals arena_of(JobId id, int32_t rank) const;

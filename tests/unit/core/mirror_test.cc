@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -210,7 +211,7 @@ TEST_F(Mirrored, LaggingMirrorDoesNotReplaceAFirstPlaceThatIsAway) {
 }
 
 // Step 20 was copied before a worker told of its commit, and the copy is damaged since.
-TEST_F(Mirrored, StepThatWasMirroredIsNotGivenUpWhileTheFirstPlaceIsAway) {
+TEST_F(Mirrored, MirroredStepIsNotGivenUpWhileFirstPlaceIsAway) {
   hold(20, 20);
   commit(10);
   shell_.settle();
@@ -278,6 +279,25 @@ TEST_F(Mirrored, UndoneStepsAreNamedUntilTheMirrorHasLetThemGo) {
   hold(10, 10);
   shell_.settle_kind("MirrorCheckpoint");
   EXPECT_EQ(job().mirror.undone, UndoneSteps{});
+}
+
+TEST_F(Mirrored, LostCheckpointIsToldOnlyWhereTheMirrorLacksItToo) {
+  mirror_two();
+  shell_.lost_checkpoint = "step-20.g1";
+  const auto is_told = [&] {
+    return std::any_of(shell_.log.begin(), shell_.log.end(),
+                       [](const LogEntry& entry) { return entry.type == "CheckpointGone"; });
+  };
+  for (const uint64_t in_mirror : {20U, 0U}) {
+    hold(10, in_mirror);
+    kill_worker();
+    shell_.settle_kind("FindCheckpoint");
+    shell_.settle_kind("FindCheckpoint");
+    EXPECT_EQ(record().start_step, in_mirror == 0 ? 10U : 20U);
+    EXPECT_EQ(is_told(), in_mirror == 0);
+    shell_.settle();
+    shell_.progress(id_, 21);
+  }
 }
 
 class MirroredSeldom : public Mirrored {
