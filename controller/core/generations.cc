@@ -258,9 +258,11 @@ std::string find_want_of_mirror(const Job& job, const Facts::Origin& origin) {
   }
   // A copy is made of what the directory has, perhaps before a worker tells of the commit.
   const uint64_t committed = std::max(job.committed_step, job.mirror.step);
-  if (origin.memory_of == Generation{} && origin.step < committed) {
-    return "the mirror has step " + std::to_string(origin.step) + ", and step " +
-           std::to_string(committed) + " is in " + job.spec.checkpoint.dir;
+  if (origin.step < committed) {
+    const bool from_memory = origin.memory_of != Generation{};
+    return std::string(from_memory ? "the workers' memory" : "the mirror") + " has step " +
+           std::to_string(origin.step) + ", and step " + std::to_string(committed) + " is in " +
+           job.spec.checkpoint.dir;
   }
   return "";
 }
@@ -292,9 +294,11 @@ void choose_in_mirror(Transition& t, const FirstPlace& first, const CheckpointCh
 void use_first_place(Transition& t, Job& job, const FirstPlace& first, const std::string& cause) {
   t.withdraw_all(job.id, ActionKind::kFindCheckpoint);
   t.note("MirrorNotUsed", job, cause + "; the mirror has never held a checkpoint of the job");
-  const Facts::Origin origin{first.checkpoint, first.step, first.newest_generation};
+  const Facts::Origin in_first{first.checkpoint, first.step, first.newest_generation};
+  Facts::Origin origin = in_first;
+  prefer_memory(t, job, origin);
   tell_of_lost_checkpoint(t, job, origin, first.lost);
-  use_origin(t, job, origin, origin, lost_without_another(first.checkpoint, first.lost));
+  use_origin(t, job, origin, in_first, lost_without_another(first.checkpoint, first.lost));
 }
 
 void on(Transition& t, const CheckpointChosen& e) {
@@ -319,12 +323,13 @@ void on(Transition& t, const CheckpointChosen& e) {
   if (!claim.checkpoint.empty()) settle_claim(t, job, claim, e.confirmed);
   if (job.stage != PlanStage::kFindCheckpoint) return;
   learn_recorded_damage(t, job, e);
-  Facts::Origin origin = choose_origin(job, e);
+  const Facts::Origin in_first = choose_origin(job, e);
+  Facts::Origin origin = in_first;
   prefer_memory(t, job, origin);
   if (may_be_in_mirror(job, origin)) {
-    enter_find_in_mirror(t, job,
-                         FirstPlace{false, origin.checkpoint, origin.step, origin.parent, e.lost},
-                         job.spec.checkpoint.dir + " has lost a committed checkpoint");
+    enter_find_in_mirror(
+        t, job, FirstPlace{false, in_first.checkpoint, in_first.step, in_first.parent, e.lost},
+        job.spec.checkpoint.dir + " has lost a committed checkpoint");
     return;
   }
   if (!e.checkpoint.empty()) tell_of_lost_checkpoint(t, job, origin, e.lost);
