@@ -212,6 +212,7 @@ void World::find(const Order& order) {
   if (!confirmed.empty()) exclude.push_back(search.claim.checkpoint);
   if (!confirmed.empty()) checkers_.damage_confirmed(JobId{1}, search.claim.checkpoint);
   const sim::Found found = directory_.find(exclude);
+  checkers_.first_place_searched(JobId{1}, found.step);
   core::CheckpointChosen chosen{order.action.id,           search.job, found.name, found.step,
                                 {found.newest_generation}, confirmed};
   chosen.lost = directory_.find_lost(job().committed_step, found, exclude);

@@ -86,6 +86,8 @@ class Checkers {
   // place_checkers.cc: the mirror, and checkpoints that a person deletes.
   // The controller committed this event and did not refuse it.
   void heard(const core::EventBody& event);
+  // The first place answered a search. What it lacks may only be in the mirror now.
+  void first_place_searched(JobId job, uint64_t found);
   uint64_t told(JobId job) const;      // newest step that it knows as committed
   uint64_t mirrored(JobId job) const;  // newest step that it knows to be in the mirror
   void checkpoint_lost(JobId job, const std::string& name) { lost_.emplace(job, name); }

@@ -56,6 +56,10 @@ void Checkers::heard(const core::EventBody& event) {
   }
 }
 
+void Checkers::first_place_searched(JobId job, uint64_t found) {
+  told_[job] = std::max(mirrored(job), std::min(told(job), found));
+}
+
 void Checkers::check_start_in_mirror(const GenerationRecord& record, const PlacesBefore& before,
                                      const std::string& who) {
   const Directory& place = before.in_mirror ? before.mirror.directory() : before.first;

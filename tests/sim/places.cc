@@ -113,6 +113,7 @@ void Cluster::find_in_first_place(const Action& action, const core::FindCheckpoi
   if (!confirmed.empty()) checkers_.damage_confirmed(order.job, claimed);
   const Found found = places.first.find(exclude);
   places.search = {agenda_.now(), checkers_.told(order.job), false};
+  checkers_.first_place_searched(order.job, found.step);
   core::CheckpointChosen chosen{
       action.id, order.job, found.name, found.step, {found.newest_generation}, confirmed};
   const uint64_t committed_step = controller_.state().jobs.at(order.job).committed_step;

@@ -158,10 +158,11 @@ void draw_mirrors(uint64_t seed, Swarm& swarm, std::vector<JobPlan>& plans) {
   const bool disturbs = !swarm.training_is_undisturbed() && swarm.worker_kill > 0;
   if (disturbs) swarm.lose = draw_interval(rng, 5'000, 60'000);
   if (rng.below(2) == 0) return;
+  if (disturbs) swarm.lose = draw_interval(rng, 500, 5'000);
   swarm.lost_database = 0;
   swarm.takes_directory = 0;
   swarm.mirror_away = draw_interval(rng, 5'000, 40'000);
-  if (disturbs) swarm.first_away = draw_interval(rng, 5'000, 40'000);
+  if (disturbs) swarm.first_away = draw_interval(rng, 1'000, 10'000);
   if (disturbs) swarm.damaged_copy = draw_probability(rng, 0.3);
   for (JobPlan& plan : plans) {
     if (plan.is_command || rng.below(4) == 0) continue;
@@ -169,6 +170,7 @@ void draw_mirrors(uint64_t seed, Swarm& swarm, std::vector<JobPlan>& plans) {
     mirror.dir = "/mirror/" + plan.spec.name;
     mirror.every = static_cast<int64_t>(rng.below(3) * plan.checkpoint_every);
     mirror.after_ms = 1'000 + static_cast<int64_t>(rng.below(10'000));
+    if (rng.below(2) == 0) plan.spec.recovery.snapshot.replicas = 0;
   }
 }
 
