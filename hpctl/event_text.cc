@@ -42,8 +42,8 @@ std::string wrap(const std::string& text, size_t width, size_t indent) {
 
 Colour colour_of_event(const EventView& event) {
   if (is_one_of(event.type, {"WorkerExited", "WorkersExited", "NodeLost", "NodeDown",
-                             "HangDetected", "JobFailed", "CheckpointDamaged", "DeadlinePassed",
-                             "HardwareFaultSuspected", "TrainingStopped"})) {
+                             "HangDetected", "JobFailed", "CheckpointDamaged", "CheckpointGone",
+                             "DeadlinePassed", "HardwareFaultSuspected", "TrainingStopped"})) {
     return Colour::kRed;
   }
   if (is_one_of(event.type, {"JobRecovering", "ControllerResumed", "CauseFound", "BackOff",

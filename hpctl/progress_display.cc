@@ -43,12 +43,12 @@ std::string progress_line(const Terminal& terminal, const JobView& job) {
 }
 
 bool is_worth_telling(const EventView& event) {
-  static constexpr std::array<std::string_view, 18> kTypes = {
-      "NodeLost",          "HangDetected",      "JobRecovering",  "JobRunning",
-      "JobFinished",       "JobFailed",         "JobCancelled",   "JobTimeout",
-      "CheckpointDamaged", "CauseFound",        "BackOff",        "ControllerResumed",
-      "DeadlinePassed",    "JobGrows",          "StragglerFound", "StragglerOver",
-      "SpareFoundUnfit",   "DamageNotConfirmed"};
+  static constexpr std::array<std::string_view, 19> kTypes = {
+      "NodeLost",          "HangDetected",       "JobRecovering",  "JobRunning",
+      "JobFinished",       "JobFailed",          "JobCancelled",   "JobTimeout",
+      "CheckpointDamaged", "CauseFound",         "BackOff",        "ControllerResumed",
+      "DeadlinePassed",    "JobGrows",           "StragglerFound", "StragglerOver",
+      "SpareFoundUnfit",   "DamageNotConfirmed", "CheckpointGone"};
   return std::find(kTypes.begin(), kTypes.end(), event.type) != kTypes.end();
 }
 

@@ -58,7 +58,7 @@ std::string runbook_of(FindingKind kind) {
     case FindingKind::kStorageAway:
       return page + "hpctlstorageaway";
     case FindingKind::kMirrorLags:
-      return page + "mirror_lags";
+      return page + "hpctlmirrorlags";
   }
   return page;
 }

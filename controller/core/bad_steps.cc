@@ -116,7 +116,10 @@ void on(Transition& t, const BadStepFound& e) {
   if (e.verdict == BadStepVerdict::kOtherResult) tell_suspect(t, *job, e);
   tell_outcome(t, *job, e);
   const bool undoes = e.outcome == BadStepOutcome::kRolledBack && e.generation == job->generation;
-  if (undoes) undo_in_mirror(t, *job, e.resumed_step);
+  if (undoes) {
+    job->committed_step = std::min(job->committed_step, e.resumed_step);
+    undo_in_mirror(t, *job, e.resumed_step);
+  }
   // The exit that it explains was reported first, by another node.
   const bool failed = job->state == JobState::kFailed;
   if (ends_workers(e) && e.generation == job->generation && (failed || is_preparing(*job))) {

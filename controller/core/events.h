@@ -144,8 +144,8 @@ struct CheckpointChosen {
   // claim.
   std::string confirmed = {};
   std::vector<std::string> damaged = {};  // checkpoints that the chain has recorded as damaged
-  // Without a checkpoint: one that was committed on this chain, by the records or by the job's row;
-  // "" = none ever was.
+  // A checkpoint newer than `checkpoint` that was committed on this chain, by the records or by the
+  // job's row, and is gone; "" = none is. Releases before told it only without a checkpoint.
   std::string lost = {};
 };
 struct GenerationRecorded {

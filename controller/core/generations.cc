@@ -128,6 +128,9 @@ void enter_record_generation(Transition& t, Job& job, const Facts::Origin& origi
   RecordGeneration action;
   action.job = job.id;
   action.generation = {newest.value + 1};
+  // The mirror may get this record although its answer is lost. Then the directory, once it is
+  // back, must not get another record of that number.
+  if (origin.in_mirror) job.directory_generation = action.generation;
   action.parent = origin.parent;
   action.start_step = origin.step;
   action.checkpoint = origin.checkpoint;
@@ -185,6 +188,22 @@ std::string find_want_of_checkpoint(const Job& job, const Facts::Origin& origin,
          "--fresh";
 }
 
+// Steps are lost that were on disk, and the job goes on all the same: people must hear of it.
+void tell_of_lost_checkpoint(Transition& t, const Job& job, const Facts::Origin& origin,
+                             const std::string& lost) {
+  const bool is_older = !origin.checkpoint.empty() && origin.memory_of == Generation{};
+  if (!is_older || lost.empty() || begins_chain(job)) return;
+  t.note("CheckpointGone", job,
+         lost + " was committed and is gone from " + job.spec.checkpoint.dir +
+             "; the job goes on from " + origin.checkpoint)
+      .step = origin.step;
+}
+
+// Where a checkpoint was found, the job goes on from it, and is not out of checkpoints.
+std::string lost_without_another(const std::string& found, const std::string& lost) {
+  return found.empty() ? lost : "";
+}
+
 // `in_directory`: what the places have; its parent is the newest generation there.
 void use_origin(Transition& t, Job& job, const Facts::Origin& origin,
                 const Facts::Origin& in_directory, const std::string& lost) {
@@ -204,9 +223,13 @@ std::string find_want_of_mirror(const Job& job, const Facts::Origin& origin) {
   if (origin.parent < job.generation) {
     return "the mirror lacks the record of generation " + to_string(job.generation);
   }
-  if (origin.memory_of == Generation{} && origin.step < job.committed_step) {
-    return "the mirror has step " + std::to_string(origin.step) + ", and step " +
-           std::to_string(job.committed_step) + " is in " + job.spec.checkpoint.dir;
+  // A copy is made of what the directory has, perhaps before a worker tells of the commit.
+  const uint64_t committed = std::max(job.committed_step, job.mirror.step);
+  if (origin.step < committed) {
+    const bool from_memory = origin.memory_of != Generation{};
+    return std::string(from_memory ? "the workers' memory" : "the mirror") + " has step " +
+           std::to_string(origin.step) + ", and step " + std::to_string(committed) + " is in " +
+           job.spec.checkpoint.dir;
   }
   return "";
 }
@@ -228,7 +251,9 @@ void choose_in_mirror(Transition& t, const FirstPlace& first, const CheckpointCh
     }
     origin.in_mirror = true;
   }
-  use_origin(t, job, origin, in_directory, origin.checkpoint.empty() ? first.lost : "");
+  const bool is_older = origin.step < job.committed_step || origin.checkpoint == first.checkpoint;
+  if (is_older) tell_of_lost_checkpoint(t, job, origin, first.lost);
+  use_origin(t, job, origin, in_directory, lost_without_another(origin.checkpoint, first.lost));
 }
 
 }  // namespace
@@ -236,8 +261,11 @@ void choose_in_mirror(Transition& t, const FirstPlace& first, const CheckpointCh
 void use_first_place(Transition& t, Job& job, const FirstPlace& first, const std::string& cause) {
   t.withdraw_all(job.id, ActionKind::kFindCheckpoint);
   t.note("MirrorNotUsed", job, cause + "; the mirror has never held a checkpoint of the job");
-  const Facts::Origin origin{first.checkpoint, first.step, first.newest_generation};
-  use_origin(t, job, origin, origin, first.lost);
+  const Facts::Origin in_first{first.checkpoint, first.step, first.newest_generation};
+  Facts::Origin origin = in_first;
+  prefer_memory(t, job, origin);
+  tell_of_lost_checkpoint(t, job, origin, first.lost);
+  use_origin(t, job, origin, in_first, lost_without_another(first.checkpoint, first.lost));
 }
 
 void on(Transition& t, const CheckpointChosen& e) {
@@ -262,15 +290,18 @@ void on(Transition& t, const CheckpointChosen& e) {
   if (!claim.checkpoint.empty()) settle_claim(t, job, claim, "the controller", e.confirmed);
   if (job.stage != PlanStage::kFindCheckpoint) return;
   learn_recorded_damage(t, job, e);
-  Facts::Origin origin = choose_origin(job, e);
+  const Facts::Origin in_first = choose_origin(job, e);
+  Facts::Origin origin = in_first;
   prefer_memory(t, job, origin);
   if (may_be_in_mirror(job, origin)) {
-    enter_find_in_mirror(t, job,
-                         FirstPlace{false, origin.checkpoint, origin.step, origin.parent, e.lost},
-                         job.spec.checkpoint.dir + " has lost a committed checkpoint");
+    enter_find_in_mirror(
+        t, job, FirstPlace{false, in_first.checkpoint, in_first.step, in_first.parent, e.lost},
+        job.spec.checkpoint.dir + " has lost a committed checkpoint");
     return;
   }
-  use_origin(t, job, origin, {e.checkpoint, e.step, e.newest_generation}, e.lost);
+  if (!e.checkpoint.empty()) tell_of_lost_checkpoint(t, job, origin, e.lost);
+  use_origin(t, job, origin, {e.checkpoint, e.step, e.newest_generation},
+             lost_without_another(e.checkpoint, e.lost));
 }
 
 void on(Transition& t, const GenerationRecorded& e) {

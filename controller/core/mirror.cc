@@ -9,10 +9,10 @@
 // A search for the newest checkpoint asks the first place. It asks the mirror in two cases:
 //
 //   the first place answers, and lacks a     the newer of both is taken; of equal steps the first
-//   checkpoint that was committed            place's
-//   the first place cannot be read for       the mirror is taken if it has the newest committed
-//   checkpoint.mirror.after                  checkpoint, or else memory is; otherwise the job waits
-//                                            on. The generation is recorded in the mirror.
+//   checkpoint that was committed            place's. Memory that is as new is taken before.
+//   the first place cannot be read for       the mirror, or memory, is taken if it has the newest
+//   checkpoint.mirror.after                  committed step; otherwise the job waits on. The
+//                                            generation is recorded in the mirror.
 #include <algorithm>
 
 #include "controller/core/plan.h"
@@ -84,7 +84,7 @@ void withdraw_mirror(Transition& t, Job& job) {
 }
 
 bool may_be_in_mirror(const Job& job, const Facts::Origin& origin) {
-  return has_mirror(job) && job.generation != Generation{} && origin.memory_of == Generation{} &&
+  return has_mirror(job) && job.generation != Generation{} &&
          origin.step < std::max(job.mirror.step, job.committed_step);
 }
 

@@ -66,6 +66,22 @@ std::string find_lost(const std::vector<GenerationRecord>& chain, uint64_t commi
   return committed_step > first ? "a checkpoint of step " + std::to_string(committed_step) : "";
 }
 
+// A checkpoint after step `found` that was committed on this chain, and is neither there nor among
+// the damaged ones; "" = none was.
+std::string find_newer_lost(const std::vector<GenerationRecord>& chain, uint64_t committed_step,
+                            uint64_t found, const std::vector<std::string>& damaged) {
+  const std::string known = find_known_commit(chain);
+  const auto ref = parse_checkpoint_name(known);
+  const bool is_excluded = std::find(damaged.begin(), damaged.end(), known) != damaged.end();
+  if (ref && ref->step > found && !is_excluded) return known;
+  const bool is_damaged = std::any_of(damaged.begin(), damaged.end(), [&](const std::string& name) {
+    const auto other = parse_checkpoint_name(name);
+    return other && other->step == committed_step;
+  });
+  if (committed_step <= found || is_damaged) return "";
+  return "a checkpoint of step " + std::to_string(committed_step);
+}
+
 // With the records of generations that began while the directory was away.
 Result<std::vector<GenerationRecord>> read_own_lineage(const CheckpointSpec& checkpoint,
                                                        Generation newest) {
@@ -145,6 +161,8 @@ core::EventBody find_checkpoint(ActionId id, const core::FindCheckpoint& action,
   }
   chosen.checkpoint = (*newest)->name();
   chosen.step = (*newest)->step;
+  exclude.insert(exclude.end(), chosen.damaged.begin(), chosen.damaged.end());
+  chosen.lost = find_newer_lost(chain_of_newest(*records), committed_step, chosen.step, exclude);
   return chosen;
 }
 

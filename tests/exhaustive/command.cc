@@ -36,6 +36,7 @@ std::string options_of(const Scope& scope) {
   std::string kinds;
   for (const auto kind : scope.kinds)
     kinds += (kinds.empty() ? " --with " : ",") + std::string(to_string(kind));
+  if (scope.mirror) text += " --mirror";
   if (scope.keep != 1) text += " --keep " + std::to_string(scope.keep);
   return text + kinds + (scope.from_submit ? " --from-submit" : "") +
          (scope.lost_node ? " --lost-node" : "");
@@ -67,11 +68,12 @@ bool run(const Task& task) {
   Finding found = explore(world, task.bounds);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   std::printf(
-      "exhaustive: %s: %lu states, %lu transitions, depth %d%s, %lu ends (%lu in memory), %lu cut "
-      "off, %.1f s%s\n",
+      "exhaustive: %s: %lu states, %lu transitions, depth %d%s, %lu ends (%lu in memory, %lu "
+      "from the mirror), %lu cut off, %.1f s%s\n",
       options_of(task.scope).c_str(), found.states, found.transitions, found.deepest,
-      task.bounds.depth == 0 ? "" : " (the bound)", found.ends, found.ends_in_memory, found.cut_off,
-      took.count(), found.is_complete || !found.violation.empty() ? "" : "; NOT complete");
+      task.bounds.depth == 0 ? "" : " (the bound)", found.ends, found.ends_in_memory,
+      found.ends_from_mirror, found.cut_off, took.count(),
+      found.is_complete || !found.violation.empty() ? "" : "; NOT complete");
   std::fflush(stdout);
   if (found.violation.empty()) return true;
   print_violation(task, found);
@@ -83,8 +85,14 @@ bool run(const Task& task) {
 
 // What storage and checkpoints suffer.
 const std::set<MoveKind> kOfStorage = {
-    MoveKind::kStorage,    MoveKind::kUnreadable, MoveKind::kNoRoom,    MoveKind::kDamage,
-    MoveKind::kFalseClaim, MoveKind::kTakeDir,    MoveKind::kLateCommit};
+    MoveKind::kStorage,    MoveKind::kUnreadable, MoveKind::kNoRoom,
+    MoveKind::kDamage,     MoveKind::kFalseClaim, MoveKind::kTakeDir,
+    MoveKind::kLateCommit, MoveKind::kDelete,     MoveKind::kWipe};
+
+// What the places of a job with a mirror suffer.
+const std::set<MoveKind> kOfPlaces = {
+    MoveKind::kStorage, MoveKind::kDamage, MoveKind::kDelete,     MoveKind::kWipe,
+    MoveKind::kEmpty,   MoveKind::kAway,   MoveKind::kMirrorAway, MoveKind::kMirrorDamage};
 
 // The scopes of the tests; each is searched to its end.
 std::vector<Task> smoke() {
@@ -92,6 +100,7 @@ std::vector<Task> smoke() {
       {{.steps = 2}, {}},
       {{.steps = 2, .lost_node = true, .kinds = kOfStorage}, {}},
       {{.steps = 2, .faults = 2, .kinds = {MoveKind::kKill, MoveKind::kRival}}, {}},
+      {{.steps = 2, .mirror = true, .lost_node = true, .kinds = kOfPlaces}, {}},
   };
 }
 
@@ -111,6 +120,13 @@ std::vector<Task> full() {
         .lost_node = true,
         .faults = 2,
         .kinds = {MoveKind::kStorage, MoveKind::kDamage, MoveKind::kFalseClaim, MoveKind::kBlind}},
+       {}},
+      {{.steps = 2, .mirror = true, .kinds = {MoveKind::kCrash, MoveKind::kLateCommit}}, {}},
+      {{.steps = 2,
+        .mirror = true,
+        .lost_node = true,
+        .faults = 2,
+        .kinds = {MoveKind::kDelete, MoveKind::kAway, MoveKind::kMirrorAway}},
        {}},
       {{.steps = 1,
         .checkpoint_every = 2,
@@ -158,6 +174,7 @@ bool set_flag(Options& options, const std::string& name) {
   const std::map<std::string, bool*> flags = {{"--replicas", &options.task.scope.replicas},
                                               {"--from-submit", &options.task.scope.from_submit},
                                               {"--lost-node", &options.task.scope.lost_node},
+                                              {"--mirror", &options.task.scope.mirror},
                                               {"--smoke", &options.is_smoke},
                                               {"--full", &options.is_full}};
   const auto flag = flags.find(name);

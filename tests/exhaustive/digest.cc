@@ -198,7 +198,8 @@ void add(Digest& digest, Names& names, const Place& place) {
 void add(Digest& digest, const Run& run) {
   digest.add(run.start_step);
   digest.add(run.checkpoint);
-  digest.add((run.from_memory ? 1U : 0U) + (run.is_formed ? 2U : 0U) + (run.is_broken ? 4U : 0U));
+  digest.add((run.from_memory ? 1U : 0U) + (run.is_formed ? 2U : 0U) + (run.is_broken ? 4U : 0U) +
+             (run.is_missing ? 8U : 0U));
   digest.add(run.homes.size());
   for (const auto& [rank, node] : run.homes) {
     digest.add(static_cast<uint64_t>(rank));
@@ -212,11 +213,12 @@ void add(Digest& digest, const Run& run) {
 }
 
 // Records, whose they are, and checkpoints; which of these a search has not seen yet.
-void add(Digest& digest, const sim::Directory& directory, const std::vector<uint64_t>& searches) {
+void add(Digest& digest, const sim::Directory& directory,
+         const std::vector<sim::Search>& searches) {
   digest.add(directory.records().size());
   for (const GenerationRecord& record : directory.records()) {
     digest.add_each(record.generation, record.parent, record.start_step, record.checkpoint,
-                    record.from_memory);
+                    record.from_memory, record.committed);
     digest.add_all(record.damaged);
     for (const GenerationMember& member : record.members) {
       digest.add_each(member.rank, member.node);
@@ -228,10 +230,15 @@ void add(Digest& digest, const sim::Directory& directory, const std::vector<uint
     digest.add(ref.step);
     digest.add(ref.generation);
     digest.add(stored.damaged);
-    for (const uint64_t searched : searches) {
-      digest.add(stored.committed_ms > static_cast<int64_t>(searched) ? 1 : 0);
+    for (const sim::Search& search : searches) {
+      digest.add(stored.committed_ms > search.at_ms ? 1 : 0);
     }
   }
+}
+
+void add(Digest& digest, const std::set<std::pair<JobId, std::string>>& names) {
+  digest.add(names.size());
+  for (const auto& [job, name] : names) digest.add(name);
 }
 
 }  // namespace
@@ -247,8 +254,8 @@ Word::Word(core::EventBody said) : body(std::move(said)) {
   digest = digest_of(core::encode(event));
 }
 
-Order::Order(core::Action ordered, uint64_t searched_at)
-    : action(std::move(ordered)), searched(searched_at), digest(digest_of(action)) {}
+Order::Order(core::Action ordered, sim::Search searched)
+    : action(std::move(ordered)), search(searched), digest(digest_of(action)) {}
 
 std::string World::find_forgotten() const {
   World stored = *this;
@@ -307,22 +314,28 @@ uint64_t World::digest() const {
     digest.add(generation);
     add(digest, run);
   }
-  std::vector<uint64_t> searches = {searched_};
-  digest.add(orders_.size());
-  for (const Order& order : orders_) {
-    add(digest, names, order);
-    searches.push_back(order.searched);
+  std::vector<sim::Search> searches = {search_};
+  for (const auto* orders : {&orders_, &mirror_orders_}) {
+    digest.add(orders->size());
+    for (const Order& order : *orders) {
+      add(digest, names, order);
+      searches.push_back(order.search);
+    }
   }
   digest.add(answers_.size());
   for (const Word& word : answers_) add(digest, names, word);
-  add(digest, directory_, searches);
+  for (const sim::Directory* place : {&directory_, &mirror_.directory(), &emptied_}) {
+    add(digest, *place, searches);
+  }
+  for (const CheckpointRef& ref : mirror_.unfinished()) digest.add_each(ref.step, ref.generation);
+  for (const sim::Search& search : searches) digest.add_each(search.told, search.mirror_failed);
+  digest.add_each(is_away_, was_away_, checkers_.told(JobId{1}), checkers_.mirrored(JobId{1}));
   digest.add(trained_);
   digest.add(static_cast<uint64_t>(faults_left_));
   digest.add(only_storage_failed_);
-  for (const auto* names : {&checkers_.claimed(), &checkers_.proven()}) {
-    digest.add(names->size());
-    for (const auto& [job, name] : *names) digest.add(name);
-  }
+  add(digest, checkers_.claimed());
+  add(digest, checkers_.proven());
+  add(digest, checkers_.lost());
   return digest.value();
 }
 

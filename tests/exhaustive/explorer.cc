@@ -109,6 +109,7 @@ class Search {
     found_.deepest = std::max(found_.deepest, static_cast<int32_t>(frames_.size()));
     if (world.has_ended()) {
       ++found_.ends;
+      found_.ends_from_mirror += world.from_mirror() > 0 ? 1 : 0;
       found_.ends_in_memory += world.from_memory() > 0 ? 1 : 0;
       if (const std::string bad = world.judge_end(); !bad.empty()) fail(move, bad);
       return;

@@ -22,9 +22,10 @@ struct Finding {
   uint64_t states = 0;
   uint64_t transitions = 0;
   int32_t deepest = 0;
-  uint64_t ends = 0;            // worlds whose job has ended
-  uint64_t ends_in_memory = 0;  // of those some generation of which went on in memory
-  uint64_t cut_off = 0;         // worlds at the bound, from each of which a healthy cluster went on
+  uint64_t ends = 0;              // worlds whose job has ended
+  uint64_t ends_in_memory = 0;    // of those some generation of which went on in memory
+  uint64_t ends_from_mirror = 0;  // likewise, from the mirror
+  uint64_t cut_off = 0;  // worlds at the bound, from each of which a healthy cluster went on
 };
 
 // The rules are asked at each world; that the job ends well, at each end, and from each world at

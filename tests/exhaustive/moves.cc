@@ -11,18 +11,19 @@ namespace hpctl::exhaustive {
 namespace {
 
 // In the order of MoveKind.
-constexpr std::array kNames = {"take",       "take-late",   "receive",     "register", "launch",
-                               "notice",     "look-up",     "answer",      "seal",     "finish",
-                               "lose-peer",  "commit",      "claim",       "wait",     "kill",
-                               "end-holder", "break",       "give-up",     "crash",    "hurry",
-                               "rival",      "late-commit", "unfit",       "storage",  "unreadable",
-                               "no-room",    "damage",      "false-claim", "take-dir", "blind"};
+constexpr std::array kNames = {
+    "take",    "take-late", "receive",     "register",     "launch",     "notice",  "look-up",
+    "answer",  "seal",      "finish",      "lose-peer",    "commit",     "claim",   "miss",
+    "mirror",  "back",      "wait",        "kill",         "end-holder", "break",   "give-up",
+    "crash",   "hurry",     "rival",       "late-commit",  "unfit",      "storage", "unreadable",
+    "no-room", "damage",    "false-claim", "take-dir",     "blind",      "delete",  "wipe",
+    "empty",   "away",      "mirror-away", "mirror-damage"};
 
 constexpr int32_t kMostPerformed = 1;  // actions, before the controller dies in a commit
 
 bool has_checkpoint(MoveKind kind) {
   return kind == MoveKind::kCommit || kind == MoveKind::kLateCommit || kind == MoveKind::kNoRoom ||
-         kind == MoveKind::kDamage;
+         kind == MoveKind::kDamage || kind == MoveKind::kDelete || kind == MoveKind::kMirrorDamage;
 }
 
 // Reads the number at the start of `text` and takes it away.
@@ -95,8 +96,9 @@ bool World::can_seal(const Place& place) const {
 bool World::can_finish(const Place& place) const {
   const uint64_t generation = place.worker->generation;
   const Run& run = runs_.at(generation);
+  const bool is_elsewhere = run.from_memory || run.checkpoint.starts_with('/');
   const bool is_saved = directory_.checkpoint({scope_->steps, generation}) != nullptr ||
-                        (!run.from_memory && run.start_step == scope_->steps);
+                        (!is_elsewhere && run.start_step == scope_->steps);
   return run.is_formed && run.steps.at(place.rank) == scope_->steps && is_saved;
 }
 
@@ -110,9 +112,16 @@ bool World::is_starting(const Place& place) const {
 
 bool World::can_claim(const Place& place) const {
   const Run& run = runs_.at(place.worker->generation);
-  const auto ref = parse_checkpoint_name(run.checkpoint);
-  const sim::StoredCheckpoint* stored = ref ? directory_.checkpoint(*ref) : nullptr;
-  return !run.is_formed && stored != nullptr && stored->damaged;
+  if (run.is_formed || run.is_missing || run.checkpoint.empty()) return false;
+  const sim::StoredCheckpoint* from = stored_at(run.checkpoint);
+  if (from != nullptr) return from->damaged;
+  return !is_away_ && checkers_.was_lost(JobId{1}, run.checkpoint);
+}
+
+bool World::can_miss(const Place& place) const {
+  const Run& run = runs_.at(place.worker->generation);
+  const bool in_first = !run.checkpoint.empty() && !run.checkpoint.starts_with('/');
+  return !run.is_formed && (run.is_missing || (in_first && is_away_));
 }
 
 void World::add_of_place(std::vector<Move>& moves, int32_t node) const {
@@ -134,6 +143,7 @@ void World::add_of_place(std::vector<Move>& moves, int32_t node) const {
   if (can_seal(place)) add(MoveKind::kSeal);
   if (can_finish(place)) add(MoveKind::kFinish);
   if (can_claim(place)) add(MoveKind::kClaim);
+  if (can_miss(place)) add(MoveKind::kMiss);
   if (runs_.at(place.worker->generation).is_broken) add(MoveKind::kLosePeer);
 }
 
@@ -142,14 +152,18 @@ void World::add_healthy(std::vector<Move>& moves) const {
     add_of_place(moves, node);
   }
   if (!orders_.empty()) moves.push_back({MoveKind::kLookUp});
+  if (!mirror_orders_.empty()) moves.push_back({MoveKind::kMirror});
   if (!answers_.empty()) moves.push_back({MoveKind::kAnswer});
+  if (!can_save()) moves.push_back({MoveKind::kBack});
   for (const auto& [generation, run] : runs_) {
-    if (run.gone.contains(0)) continue;  // rank 0 completes checkpoints
+    if (run.gone.contains(0) || !can_save()) continue;  // rank 0 completes checkpoints
     for (const uint64_t step : run.saving) {
       moves.push_back({MoveKind::kCommit, -1, generation, step});
     }
   }
-  if (moves.empty() && core::next_deadline(state_)) moves.push_back({MoveKind::kWait});
+  // Time goes on without the first place, too.
+  const bool is_still = moves.empty() || (moves.size() == 1 && !can_save());
+  if (is_still && core::next_deadline(state_)) moves.push_back({MoveKind::kWait});
 }
 
 // The outbox has what was not performed any more, and the holder what nobody acknowledged.
@@ -186,7 +200,32 @@ void World::add_faults_of_storage(std::vector<Move>& moves) const {
   for (const auto& [ref, stored] : directory_.checkpoints()) {
     if (!stored.damaged) add({MoveKind::kDamage, -1, ref.generation, ref.step});
   }
-  if (!directory_.is_taken()) add({MoveKind::kTakeDir});
+  if (!directory_.is_taken() && !scope_->mirror) add({MoveKind::kTakeDir});
+  add_of_first_place(moves);
+  if (scope_->mirror) add_of_mirror(moves);
+}
+
+void World::add_of_first_place(std::vector<Move>& moves) const {
+  const auto add = [&](const Move& move) {
+    if (scope_->kinds.empty() || scope_->kinds.contains(move.kind)) moves.push_back(move);
+  };
+  if (!can_lose()) return;
+  for (const auto& [ref, stored] : directory_.checkpoints()) {
+    add({MoveKind::kDelete, -1, ref.generation, ref.step});
+  }
+  if (directory_.checkpoints().size() > 1) add({MoveKind::kWipe});
+}
+
+void World::add_of_mirror(std::vector<Move>& moves) const {
+  const auto add = [&](const Move& move) {
+    if (scope_->kinds.empty() || scope_->kinds.contains(move.kind)) moves.push_back(move);
+  };
+  if (can_lose()) add({MoveKind::kEmpty});
+  if (can_save()) add({MoveKind::kAway});
+  if (!mirror_orders_.empty()) add({MoveKind::kMirrorAway});
+  for (const auto& [ref, stored] : mirror_.directory().checkpoints()) {
+    if (!stored.damaged) add({MoveKind::kMirrorDamage, -1, ref.generation, ref.step});
+  }
 }
 
 void World::add_faults(std::vector<Move>& moves) const {
@@ -207,7 +246,7 @@ void World::add_faults(std::vector<Move>& moves) const {
   }
   add({MoveKind::kCrash});
   if (moves.back().kind == MoveKind::kCrash) add_deaths_in_commits(moves, healthy);
-  if (core::next_deadline(state_) && healthy.front().kind != MoveKind::kWait) {
+  if (core::next_deadline(state_) && healthy.back().kind != MoveKind::kWait) {
     add({MoveKind::kHurry});
   }
   if (!orders_.empty() &&
@@ -215,7 +254,7 @@ void World::add_faults(std::vector<Move>& moves) const {
     add({MoveKind::kRival});
   }
   for (const auto& [generation, run] : runs_) {
-    if (!run.gone.contains(0)) continue;
+    if (!run.gone.contains(0) || !can_save()) continue;
     for (const uint64_t step : run.saving) add({MoveKind::kLateCommit, -1, generation, step});
   }
   add_faults_of_storage(moves);

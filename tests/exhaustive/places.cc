@@ -165,7 +165,7 @@ void World::start(int32_t node, const core::Action& action) {
   place.worker = Worker{generation, holder_pid(node) + 2 + place.pids++};
   place.rank = rank;
   place.arena_is_told = false;
-  checkers_.worker_spawned(key_of(node), rank, generation, order, directory_);
+  checkers_.worker_spawned(key_of(node), rank, order, record_of(generation));
   Run& run = runs_[generation];
   run.start_step = order.start_step;
   run.checkpoint = order.checkpoint;
@@ -236,9 +236,12 @@ void World::refill(Run& run) {
 
 // All ranks have met: they have the same state, or something was mixed up.
 void World::form(uint64_t generation, Run& run) {
-  const auto loaded = parse_checkpoint_name(run.checkpoint);
-  const sim::StoredCheckpoint* from = loaded ? directory_.checkpoint(*loaded) : nullptr;
+  const bool loads = !run.checkpoint.empty();
+  const sim::StoredCheckpoint* from = stored_at(run.checkpoint);
   if (from != nullptr && from->damaged) return;  // its ranks say so
+  run.is_missing = loads && from == nullptr && is_away_;
+  const bool is_lost = from == nullptr && checkers_.was_lost(JobId{1}, run.checkpoint);
+  if (run.is_missing || is_lost) return;  // likewise
   run.is_formed = true;
   const std::string who = "g" + std::to_string(generation);
   if (run.from_memory) {
@@ -259,11 +262,14 @@ void World::form(uint64_t generation, Run& run) {
     if (run.start_step == scope_->steps) run.saving.insert(run.start_step);
     return;
   }
-  if (loaded && from == nullptr) {
+  if (loads && from == nullptr) {
     checkers_.fail(who + " starts from " + run.checkpoint + ", which there is not");
     return;
   }
-  if (loaded) run.begun_with = from->history;
+  if (loads) run.begun_with = from->history;
+  if (run.checkpoint.starts_with('/') && run.start_step == scope_->steps) {
+    run.saving.insert(run.start_step);  // likewise where only the mirror has it
+  }
   for (const auto& [rank, node] : run.homes) {
     places_[static_cast<size_t>(node)].arena = {
         {{run.start_step, 0, generation}, history_of(generation, run, run.start_step)}};

@@ -14,7 +14,10 @@ namespace hpctl::exhaustive {
 namespace {
 
 constexpr char kRivalsName[] = "another controller";
-constexpr uint64_t kFirstStep = 1;  // done and saved before what is explored
+constexpr char kMirrorPath[] = "/mirror/small";
+constexpr int64_t kMirrorAfterMs = 1'000;
+constexpr int64_t kStorageLimitMs = 10'000;  // a few attempts
+constexpr uint64_t kFirstStep = 1;           // done and saved before what is explored
 
 JobSpec spec_of(const Scope& scope) {
   JobSpec spec;
@@ -24,6 +27,10 @@ JobSpec spec_of(const Scope& scope) {
   spec.spares = scope.spares;
   spec.checkpoint.dir = "/ckpt/small";
   spec.checkpoint.keep = static_cast<int64_t>(scope.keep);
+  if (scope.mirror) {
+    spec.checkpoint.mirror = {kMirrorPath, 0, kMirrorAfterMs};
+    spec.limits.storage_ms = kStorageLimitMs;
+  }
   spec.recovery.on_node_loss = {kOnNodeLossSpare, kOnNodeLossWait};
   spec.recovery.snapshot.replicas = 0;
   TrainSpec train;
@@ -38,15 +45,23 @@ JobSpec spec_of(const Scope& scope) {
   return spec;
 }
 
+// Faults that spend no restart.
+bool is_of_storage(MoveKind kind) {
+  return kind == MoveKind::kStorage || kind == MoveKind::kUnreadable || kind == MoveKind::kAway ||
+         kind == MoveKind::kMirrorAway || kind == MoveKind::kBlind;
+}
+
 }  // namespace
 
-World::World(const Scope& scope) : scope_(&scope) {
+World::World(const Scope& scope)
+    : scope_(&scope), mirror_(scope.mirror ? kMirrorPath : std::string()) {
   places_.resize(static_cast<size_t>(scope.nodes + scope.spares));
   commit(core::JobSubmitted{spec_of(scope), 1000, "small", {}, {}, {}});
   const CheckpointRef first{kFirstStep, 1};
   const bool saves_first = kFirstStep % scope.checkpoint_every == 0;
   while (!scope.from_submit && (job().state != core::JobState::kRunning ||
-                                (saves_first && job().committed_step < first.step))) {
+                                (saves_first && job().committed_step < first.step) ||
+                                (saves_first && scope.mirror && job().mirror.step < first.step))) {
     // Nobody goes beyond the first step.
     const auto all = moves();
     const auto next = std::find_if(all.begin(), all.end(), [&](const Move& move) {
@@ -80,6 +95,7 @@ std::string World::commit(core::EventBody body, int32_t dies_after) {
   event.wall_ms = state_.now_ms;
   event.body = std::move(body);
   const core::StepResult result = core::step(state_, event);
+  if (result.refusal.empty()) checkers_.heard(event.body);
   store_.commit(state_, result.dirty, {});
   told_.insert(told_.end(), result.log.begin(), result.log.end());
   checkers_.rows_committed(state_, result.dirty);
@@ -108,10 +124,17 @@ std::string World::commit(core::EventBody body, int32_t dies_after) {
 }
 
 void World::perform(const core::Action& action) {
-  if (std::holds_alternative<core::FindCheckpoint>(action.body) ||
-      std::holds_alternative<core::RecordGeneration>(action.body) ||
-      std::holds_alternative<core::PruneCheckpoints>(action.body)) {
-    orders_.emplace_back(action, searched_);
+  if (const auto* search = std::get_if<core::FindCheckpoint>(&action.body)) {
+    return order_search(action, search->in_mirror);
+  }
+  const auto* recording = std::get_if<core::RecordGeneration>(&action.body);
+  if (std::holds_alternative<core::MirrorCheckpoint>(action.body) ||
+      (recording != nullptr && recording->in_mirror)) {
+    mirror_orders_.emplace_back(action, search_);
+    return;
+  }
+  if (recording != nullptr || std::holds_alternative<core::PruneCheckpoints>(action.body)) {
+    orders_.emplace_back(action, search_);
     return;
   }
   const std::string name = std::visit(
@@ -143,6 +166,7 @@ void World::crash() {
     place.end_seen = false;
   }
   orders_.clear();
+  mirror_orders_.clear();
   answers_.clear();
   state_ = store_.committed();  // through the codec it went in the simulator
   core::rebuild_index(state_);
@@ -162,19 +186,10 @@ void World::look_up(bool after_rival) {
   }
 }
 
-// Nothing is done, so nothing may follow from it: a generation that is recorded after it gives up
-// what was there before it.
-void World::fail_order() {
-  const Order order = orders_.front();
-  orders_.pop_front();
-  if (std::holds_alternative<core::FindCheckpoint>(order.action.body)) searched_ = clock_;
-  answers_.emplace_back(
-      core::ActionFailed{order.action.id, JobId{1}, "", sim::kStorageError, false});
-}
-
 void World::prune(const Order& order) {
   const auto& wanted = std::get<core::PruneCheckpoints>(order.action.body);
   if (directory_.is_taken()) return refuse(order);
+  if (!can_save()) return fail(order);
   const sim::Directory before = directory_;
   sim::Pruned done = directory_.prune(wanted.generation.value, scope_->keep, wanted.for_room);
   checkers_.checkpoints_pruned(JobId{1}, wanted, scope_->keep, before, directory_);
@@ -189,37 +204,45 @@ void World::refuse(const Order& order) {
 
 void World::find(const Order& order) {
   const auto& search = std::get<core::FindCheckpoint>(order.action.body);
-  searched_ = clock_;
+  search_ = {static_cast<int64_t>(clock_), checkers_.told(JobId{1}), false};
   if (directory_.is_taken()) return refuse(order);
-  const std::string confirmed = directory_.confirm(search.claim.checkpoint);
+  if (is_away_ || !give_back_records(search.newest)) return fail(order);
+  const std::string confirmed = confirm(search.claim.checkpoint);
   std::vector<std::string> exclude = search.exclude;
   if (!confirmed.empty()) exclude.push_back(search.claim.checkpoint);
   if (!confirmed.empty()) checkers_.damage_confirmed(JobId{1}, search.claim.checkpoint);
   const sim::Found found = directory_.find(exclude);
-  answers_.emplace_back(core::CheckpointChosen{
-      order.action.id, search.job, found.name, found.step, {found.newest_generation}, confirmed});
+  checkers_.first_place_searched(JobId{1}, found.step);
+  core::CheckpointChosen chosen{order.action.id,           search.job, found.name, found.step,
+                                {found.newest_generation}, confirmed};
+  chosen.lost = directory_.find_lost(job().committed_step, found, exclude);
+  answers_.emplace_back(std::move(chosen));
 }
 
 void World::record(const Order& order, bool after_rival) {
   const auto& wanted = std::get<core::RecordGeneration>(order.action.body);
-  if (directory_.is_taken()) return refuse(order);
+  sim::Directory& place = wanted.in_mirror ? mirror_.directory() : directory_;
+  if (place.is_taken()) return refuse(order);
+  if (!wanted.in_mirror && !can_save()) return fail(order);
   GenerationRecord record;
   record.generation = wanted.generation.value;
   record.parent = wanted.parent.value;
   record.start_step = wanted.start_step;
   record.checkpoint = wanted.checkpoint;
   record.from_memory = wanted.memory_of != Generation{};
+  record.committed = wanted.committed;
   record.damaged = wanted.damaged;
   for (const auto& [rank, name] : wanted.members) record.members.push_back({rank.value, name, ""});
-  if (after_rival) directory_.create(record, kRivalsName);
-  const sim::Directory before = directory_;
-  const sim::Creation creation = directory_.create(record, to_string(order.action.id));
+  if (after_rival) place.create(record, kRivalsName);
+  const sim::Directory first = directory_;
+  const sim::Mirror mirror = mirror_;
+  const sim::Creation creation = place.create(record, to_string(order.action.id));
   if (creation == sim::Creation::kTaken) {
     answers_.emplace_back(core::GenerationTaken{order.action.id, wanted.job, wanted.generation});
     return;
   }
   if (creation == sim::Creation::kCreated) {
-    checkers_.record_created(wanted.job, record, before, static_cast<int64_t>(order.searched));
+    checkers_.record_created(wanted.job, record, {first, mirror, wanted.in_mirror}, order.search);
     check_record(record);
   }
   answers_.emplace_back(core::GenerationRecorded{order.action.id, wanted.job, wanted.generation});
@@ -229,9 +252,10 @@ void World::record(const Order& order, bool after_rival) {
 // rule is told again, in the words of docs/formats.md.
 void World::check_record(const GenerationRecord& record) {
   const std::string who = "record of g" + std::to_string(record.generation);
-  if (const auto from = parse_checkpoint_name(record.checkpoint)) {
+  const auto name = record.checkpoint.substr(record.checkpoint.rfind('/') + 1);
+  if (const auto from = parse_checkpoint_name(name)) {
     for (uint64_t g = record.parent; g > from->generation;) {
-      const GenerationRecord* later = directory_.record(g);
+      const GenerationRecord* later = record_of(g);
       if (later->start_step < from->step) {
         checkers_.fail(who + " starts from " + record.checkpoint + ", which g" + std::to_string(g) +
                        " has undone: it started at step " + std::to_string(later->start_step));
@@ -292,9 +316,7 @@ void World::make(const Move& move) {
   told_.clear();
   ++clock_;
   if (move.is_fault()) --faults_left_;
-  const bool is_of_storage = move.kind == MoveKind::kStorage ||
-                             move.kind == MoveKind::kUnreadable || move.kind == MoveKind::kBlind;
-  if (move.is_fault() && !is_of_storage) only_storage_failed_ = false;
+  if (move.is_fault() && !is_of_storage(move.kind)) only_storage_failed_ = false;
   Place& place = places_[static_cast<size_t>(std::max(move.node, 0))];
   switch (move.kind) {
     case MoveKind::kTake:
@@ -337,10 +359,27 @@ void World::make(const Move& move) {
     case MoveKind::kClaim:
     case MoveKind::kFalseClaim:
       return worker_ends(move.node, kExitCheckpointDamaged, 0, false, true);
+    case MoveKind::kMiss:
     case MoveKind::kUnreadable:
       return worker_ends(move.node, kExitStorage, 0, false, true);
     case MoveKind::kStorage:
       return fail_order();
+    case MoveKind::kMirror:
+      return use_mirror();
+    case MoveKind::kBack:
+      return bring_back();
+    case MoveKind::kDelete:
+      return lose({move.step, move.generation});
+    case MoveKind::kWipe:
+    case MoveKind::kEmpty:
+      return lose_all(move.kind == MoveKind::kEmpty);
+    case MoveKind::kAway:
+      is_away_ = was_away_ = true;
+      return;
+    case MoveKind::kMirrorAway:
+      return fail_order_of_mirror();
+    case MoveKind::kMirrorDamage:
+      return mirror_.directory().damage({move.step, move.generation});
     case MoveKind::kNoRoom:
       return find_disk_full(move.generation);
     case MoveKind::kDamage:
@@ -389,7 +428,11 @@ std::string World::judge_failure() const {
   }
   const bool are_all_damaged =
       job().reason.starts_with("every checkpoint in ") && directory_.find(damaged).name.empty();
-  return are_all_damaged ? "every checkpoint is damaged" : "";
+  if (are_all_damaged) return "every checkpoint is damaged";
+  // Of these judge_end() asks more.
+  if (job().reason.starts_with(sim::kNoneIsLeft)) return "every checkpoint was deleted";
+  const bool waited = was_away_ && job().reason.starts_with("storage was not back ");
+  return waited ? "the first place was away" : "";
 }
 
 // A job that has few faults and many restarts left has no reason not to finish.
@@ -398,14 +441,15 @@ std::string World::judge_end() const {
   if (only_storage_failed_ && job().restart_times_ms.size() > explained) {
     return "the job spent a restart on storage that failed";
   }
+  sim::Checkers checkers = checkers_;
   if (job().state != core::JobState::kFinished) {
-    if (!judge_failure().empty()) return "";
+    checkers.loss_justified(job(), directory_, mirror_, search_);
+    if (!judge_failure().empty()) return checkers.violation();
     return std::string("the job is ") + core::to_string(job().state) + ": " + job().reason;
   }
   sim::JobPlan plan;
   plan.steps = scope_->steps;
-  sim::Checkers checkers = checkers_;
-  checkers.history_complete(job(), plan, directory_);
+  checkers.history_complete(job(), plan, whole_directory());
   return checkers.violation();
 }
 

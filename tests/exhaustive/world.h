@@ -43,7 +43,10 @@ enum class MoveKind : uint8_t {
   kFinish,    // it has all steps and exits with 0
   kLosePeer,  // it leaves because a peer has
   kCommit,    // the checkpoint of generation and step is complete
-  kClaim,     // the node's rank cannot load its checkpoint, which is damaged, and says so
+  kClaim,     // the node's rank cannot load its checkpoint, damaged or deleted, and says so
+  kMiss,      // the node's rank cannot read its checkpoint, since the place is away, and exits
+  kMirror,    // the mirror carries out its next order
+  kBack,      // the first place is back, or gets its records back
   kWait,      // until the next deadline
   // Faults.
   kKill,        // a worker dies
@@ -62,6 +65,13 @@ enum class MoveKind : uint8_t {
   kFalseClaim,  // a rank that starts calls a sound checkpoint damaged
   kTakeDir,     // another job takes the directory, and saves there
   kBlind,       // a node cannot read again what another one called damaged
+  kDelete,      // a person deletes a checkpoint of the first place
+  kWipe,        // a person deletes all of them
+  // Of a job with a mirror.
+  kEmpty,         // and the records
+  kAway,          // the first place cannot be used until it is back
+  kMirrorAway,    // the mirror does not carry out its next order; a copy stays unfinished
+  kMirrorDamage,  // a copy loses a bit
 };
 
 // What happens next. `dies_after` of a move that the controller commits: it dies before it has
@@ -90,6 +100,7 @@ struct Scope {
   uint64_t steps = 3;
   uint64_t checkpoint_every = 1;
   uint64_t keep = 1;         // checkpoints
+  bool mirror = false;       // the job has checkpoint.mirror
   bool from_submit = false;  // else from the first step and its checkpoint on
   bool lost_node = false;    // then: and from the end of node 0's holder on
   int32_t faults = 1;
@@ -107,9 +118,9 @@ struct Word {
 // What the controller wants done.
 struct Order {
   core::Action action;
-  uint64_t searched = 0;  // of the directory: World::clock_ of the search that it goes back to
-  uint64_t digest = 0;    // but for its number
-  explicit Order(core::Action ordered, uint64_t searched_at = 0);
+  sim::Search search;   // of the directory: the search that it goes back to, in moves
+  uint64_t digest = 0;  // but for its number
+  explicit Order(core::Action ordered, sim::Search searched = {});
 };
 
 // A message of a node's stream.
@@ -156,7 +167,8 @@ struct Run {
   std::map<int32_t, uint64_t> steps;  // rank -> completed, of those that have joined
   std::set<int32_t> gone;
   bool is_formed = false;
-  bool is_broken = false;  // a rank is gone before it had all steps
+  bool is_broken = false;   // a rank is gone before it had all steps
+  bool is_missing = false;  // its checkpoint could not be read when all ranks had come
   sim::History begun_with;
   std::set<uint64_t> saving;  // steps whose checkpoint is under way
 };
@@ -177,6 +189,7 @@ class World {
   // Of the job's end, which only faults could have kept from being a good one.
   std::string judge_end() const;
   int32_t faults_left() const { return faults_left_; }
+  uint64_t from_mirror() const { return static_cast<uint64_t>(checkers_.from_mirror()); }
   uint64_t from_memory() const { return static_cast<uint64_t>(checkers_.from_memory()); }
   // The job's history that the last move made.
   const std::vector<core::LogEntry>& told() const { return told_; }
@@ -190,7 +203,6 @@ class World {
   void perform(const core::Action& action);
   void crash();
   void look_up(bool after_rival);
-  void fail_order();
   void prune(const Order& order);
   void refuse(const Order& order);
   void find(const Order& order);
@@ -198,6 +210,28 @@ class World {
   void check_record(const GenerationRecord& record);
   void launch(int32_t node);
   void wait();
+
+  // storage.cc: what the places of the checkpoints suffer, and the mirror.
+  void order_search(const core::Action& action, bool in_mirror);
+  void fail(const Order& order);
+  void fail_order();
+  bool is_emptied() const {
+    return directory_.records().empty() && emptied_.newest_generation() > 0;
+  }
+  bool can_save() const { return !is_away_ && !is_emptied(); }
+  std::string confirm(const std::string& checkpoint) const;
+  const sim::StoredCheckpoint* stored_at(const std::string& checkpoint) const;
+  const GenerationRecord* record_of(uint64_t generation) const;
+  sim::Directory whole_directory() const;
+  bool give_back_records(Generation newest);
+  void use_mirror();
+  void copy(const Order& order);
+  void find_in_mirror(const Order& order);
+  void fail_order_of_mirror();
+  void lose(const CheckpointRef& ref);
+  void lose_all(bool with_records);
+  void bring_back();
+  bool can_lose() const;
 
   // places.cc: nodes and their ranks.
   void register_agent(int32_t node, int32_t dies_after);
@@ -224,6 +258,9 @@ class World {
   bool can_seal(const Place& place) const;
   bool can_finish(const Place& place) const;
   bool can_claim(const Place& place) const;
+  bool can_miss(const Place& place) const;
+  void add_of_first_place(std::vector<Move>& moves) const;
+  void add_of_mirror(std::vector<Move>& moves) const;
   bool is_starting(const Place& place) const;
   void add_faults_of_storage(std::vector<Move>& moves) const;
 
@@ -250,10 +287,15 @@ class World {
   sim::Directory directory_;
   std::vector<Place> places_;
   std::map<uint64_t, Run> runs_;  // by generation
+  sim::Mirror mirror_;
+  sim::Directory emptied_;  // what a person took out of the first place
   std::deque<Order> orders_;
+  std::deque<Order> mirror_orders_;  // neither queue waits for the other
   std::deque<Word> answers_;
-  uint64_t clock_ = 1;     // moves so far
-  uint64_t searched_ = 0;  // of the newest search
+  uint64_t clock_ = 1;  // moves so far
+  sim::Search search_;  // the newest one
+  bool is_away_ = false;
+  bool was_away_ = false;  // or emptied, some time
   uint64_t trained_ = 0;   // newest generation that completed a step
   int32_t faults_left_ = 0;
   bool only_storage_failed_ = true;  // of the faults so far

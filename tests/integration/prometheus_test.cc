@@ -201,6 +201,7 @@ class Prometheus : public ::testing::Test {
                                   Coverage& coverage) const;
   void expect_slow_reads(const PrometheusServer& prometheus) const;
   void expect_storage_away(const PrometheusServer& prometheus, JobId job) const;
+  void expect_mirror_lags(const PrometheusServer& prometheus) const;
   void expect_no_standby(const PrometheusServer& prometheus, JobId job) const;
   void expect_findings(const PrometheusServer& prometheus, JobId job) const;
   std::vector<pid_t> standbys(JobId job) const;
@@ -238,7 +239,8 @@ JobId Prometheus::submit_teller() {
       "      done\n");
 }
 
-// Its file system is slow on demand, and a step that is unfit is executed again.
+// Its file system is slow on demand, and a step that is unfit is executed again. A file is where
+// its mirror is to be.
 JobId Prometheus::submit_reader() {
   TrainingJob spec;
   spec.name = "reads";
@@ -247,7 +249,10 @@ JobId Prometheus::submit_reader() {
   spec.stability = "{reexecute: true}";
   spec.standbys = 0;
   spec.more = "env: {set: {LD_PRELOAD: " SLOW_READS ", SLOW_READS_WHILE: " + file("slow") + "}}\n";
-  return cluster_.submit(spec.yaml());
+  EXPECT_TRUE(write_file_atomic(file("mirror"), "no directory").ok());
+  std::string yaml = spec.yaml();
+  yaml.insert(yaml.find("checkpoint: {") + 13, "mirror: {dir: " + file("mirror") + "}, ");
+  return cluster_.submit(yaml);
 }
 
 // As a job before these would have, or a check.
@@ -292,6 +297,15 @@ void Prometheus::expect_slow_reads(const PrometheusServer& prometheus) const {
   ASSERT_EQ(::unlink(file("slow").c_str()), 0);
   expect_clears(prometheus, "HpctlDataStarved", "reads");
   expect_clears(prometheus, "HpctlThroughputFell", "reads");
+}
+
+// Every copy fails. The next save after the file has gone makes the mirror.
+void Prometheus::expect_mirror_lags(const PrometheusServer& prometheus) const {
+  expect_fires(prometheus, "HpctlMirrorLags", "reads");
+  ASSERT_EQ(::unlink(file("mirror").c_str()), 0);
+  expect_clears(prometheus, "HpctlMirrorLags", "reads");
+  EXPECT_TRUE(
+      until([&] { return prometheus.has_data("hpctl_job_mirror_step{name=\"reads\"} > 0"); }));
 }
 
 // The records of generations cannot be listed: the error is another one than that of a file server
@@ -393,6 +407,7 @@ TEST_F(Prometheus, ShowsAJobAndItsFaults) {
   inject(reader, "nan-gradient");
   expect_fired(prometheus, "HpctlHardwareFaultSuspected", "reads");
   expect_slow_reads(prometheus);
+  expect_mirror_lags(prometheus);
   expect_storage_away(prometheus, reader);
   EXPECT_EQ(cluster_.hpctl({"cancel", to_string(reader)}).exit_code, 0);
   EXPECT_EQ(cluster_.wait_for_end(reader, kLong), "CANCELLED");

@@ -51,8 +51,9 @@ bool has_broken_node(const Store& store, JobId job) {
 
 }  // namespace
 
-void Checkers::worker_spawned(const core::NodeKey& node, int32_t rank, uint64_t generation,
-                              const core::StartWorkers& order, const Directory& directory) {
+void Checkers::worker_spawned(const core::NodeKey& node, int32_t rank,
+                              const core::StartWorkers& order, const GenerationRecord* record) {
+  const uint64_t generation = order.generation.value;
   const std::string who =
       at(node) + " rank " + std::to_string(rank) + " g" + std::to_string(generation);
   if (!owners_.emplace(std::tuple(node.job, rank, generation), node).second) {
@@ -61,7 +62,6 @@ void Checkers::worker_spawned(const core::NodeKey& node, int32_t rank, uint64_t 
   uint64_t& newest = newest_on_node_[node];
   if (generation < newest) fail("generation fell on its node: " + who);
   newest = generation;
-  const GenerationRecord* record = directory.record(generation);
   if (record == nullptr) {
     fail("started before its generation was recorded: " + who);
   } else if (record->start_step != order.start_step || record->checkpoint != order.checkpoint ||
@@ -86,8 +86,9 @@ void Checkers::step_trained(JobId job, uint64_t generation) {
   newest = generation;
 }
 
-void Checkers::record_created(JobId job, const GenerationRecord& record, const Directory& before,
-                              int64_t searched_ms) {
+void Checkers::record_created(JobId job, const GenerationRecord& record, const PlacesBefore& before,
+                              const Search& search) {
+  const Directory& place = before.in_mirror ? before.mirror.directory() : before.first;
   const std::string who =
       "record of job " + to_string(job) + " g" + std::to_string(record.generation);
   // A node that was given up may be cut off with its workers alive; a member may not.
@@ -103,40 +104,57 @@ void Checkers::record_created(JobId job, const GenerationRecord& record, const D
   }
   uint64_t& newest = newest_recorded_[job];
   if (record.generation <= newest) fail("generation fell: " + who);
-  const auto chain = chain_of_newest(before.records());
+  const auto chain = chain_of_newest(place.records());
   const bool fresh_chain =
       !newest_trained_.contains(job) && record.parent == 0 && record.start_step == 0;
   if (!fresh_chain && !chain.empty() && record.parent != chain.front().generation) {
     fail("does not continue the chain: " + who);
   }
   from_memory_ += record.from_memory ? 1 : 0;
+  from_mirror_ += before.mirror.ref_of(record.checkpoint) ? 1 : 0;
+  in_mirror_ += before.in_mirror ? 1 : 0;
   const auto start = parse_checkpoint_name(record.checkpoint);
   if (record.from_memory) {
     if (!record.checkpoint.empty()) fail("starts from memory and from a checkpoint: " + who);
   } else if (record.checkpoint.empty()) {
     if (record.start_step != 0) fail("starts at a step without a checkpoint: " + who);
-  } else if (!start || start->step != record.start_step || before.checkpoint(*start) == nullptr ||
+  } else if (before.mirror.ref_of(record.checkpoint)) {
+    check_start_in_mirror(record, before, who);
+  } else if (!start || start->step != record.start_step ||
+             (before.first.checkpoint(*start) == nullptr && !was_lost(job, record.checkpoint)) ||
              !valid_by_lineage(*start, chain)) {
     fail("starts from a checkpoint that does not count: " + who);
   }
   const bool from_seed = !record.from_memory && record.checkpoint.empty() && !fresh_chain;
-  for (const auto& [ref, stored] : before.checkpoints()) {
+  const bool was_saved = search.told > 0 || std::any_of(chain.begin(), chain.end(), [](auto& r) {
+                           return !r.checkpoint.empty() || !r.committed.empty();
+                         });
+  if (from_seed && was_saved) fail("starts from the seed after a checkpoint was committed: " + who);
+  for (const auto& [ref, stored] : before.first.checkpoints()) {
     const auto& damaged = record.damaged;
-    if (from_seed && stored.committed_ms <= searched_ms && valid_by_lineage(ref, chain)) {
+    if (before.in_mirror) break;  // nobody can read it
+    if (from_seed && stored.committed_ms <= search.at_ms && valid_by_lineage(ref, chain)) {
       fail("starts over although there is " + ref.name() + ": " + who);
     }
-    if (ref.step <= record.start_step || stored.committed_ms > searched_ms) continue;
+    if (ref.step <= record.start_step || stored.committed_ms > search.at_ms) continue;
     if (std::find(damaged.begin(), damaged.end(), ref.name()) != damaged.end()) continue;
     if (valid_by_lineage(ref, chain)) fail("gives up " + ref.name() + ": " + who);
   }
+  check_steps_given_up(job, record, before, search, who);
   for (const std::string& name : record.damaged) {
     const auto ref = parse_checkpoint_name(name);
-    const StoredCheckpoint* stored = ref ? before.checkpoint(*ref) : nullptr;
-    if (stored == nullptr || !stored->damaged) fail("calls " + name + " damaged: " + who);
+    const StoredCheckpoint* stored =
+        ref ? before.first.checkpoint(*ref) : before.mirror.checkpoint(name);
+    if (stored == nullptr ? !proven_.contains({job, name}) : !stored->damaged) {
+      fail("calls " + name + " damaged: " + who);
+    }
     if (!proven_.contains({job, name})) fail("one reader condemned " + name + ": " + who);
   }
-  if (before.is_taken()) fail("is in the directory of another job: " + who);
+  if (place.is_taken()) fail("is in the directory of another job: " + who);
   newest = record.generation;
+  const auto on_disk = parse_checkpoint_name(record.committed);
+  starts_[{job, record.generation}] = {record.start_step, record.from_memory,
+                                       on_disk ? on_disk->step : 0};
 }
 
 void Checkers::damage_claimed(JobId job, const std::string& checkpoint) {
@@ -223,6 +241,8 @@ void Checkers::recovered(const core::NodeKey& node, const core::ReplaceNode& ord
 
 void Checkers::rows_lost(const std::set<JobId>& adopted) {
   adopted_.insert(adopted.begin(), adopted.end());
+  told_.clear();
+  mirrored_.clear();
   rows_.clear();
   lives_.clear();
   quarantined_.clear();
@@ -285,7 +305,8 @@ void Checkers::budgets_held(const Store& store, const core::Job& job) {
 }
 
 void Checkers::failure_justified(const Store& store, const core::Job& job,
-                                 const Directory& directory) {
+                                 const Directory& directory, const Mirror& mirror,
+                                 const Search& search) {
   for (const std::string& name : job.damaged) {
     if (!proven_.contains({job.id, name})) {
       fail("job " + to_string(job.id) + " condemned " + name + " on one reader's word");
@@ -300,7 +321,9 @@ void Checkers::failure_justified(const Store& store, const core::Job& job,
                       job.reason.find("nothing can take its place") != std::string::npos;
   // Each of them was confirmed: record_created() has looked.
   const bool damaged = !job.damaged.empty() && job.reason.starts_with("every checkpoint in ");
-  if (recoveries < least && !broken && !damaged) {
+  const bool lost = job.reason.starts_with(kNoneIsLeft);
+  loss_justified(job, directory, mirror, search);
+  if (recoveries < least && !broken && !damaged && !lost) {
     fail("job " + to_string(job.id) + " gave up after " + std::to_string(recoveries) +
          " restarts: " + job.reason);
   }

@@ -12,6 +12,7 @@
 
 #include "controller/core/core.h"
 #include "tests/sim/directory.h"
+#include "tests/sim/mirror.h"
 #include "tests/sim/store.h"
 #include "tests/sim/swarm.h"
 
@@ -22,8 +23,25 @@ inline const std::string kBadReason = "bad step ";
 // The reason of a RecoveryRequested.
 inline constexpr char kPersonAsks[] = "a person asks";
 
+// Begins the reason of a job whose checkpoints are gone.
+inline constexpr char kNoneIsLeft[] = "no checkpoint is left in ";
+
 // How often it left a node that was slow, by its history.
 int64_t count_evictions(const Store& store, JobId job);
+
+// What was known when the controller looked for a checkpoint to start from.
+struct Search {
+  int64_t at_ms = 0;           // later commits and copies cannot be known
+  uint64_t told = 0;           // newest step that the controller had been told is committed
+  bool mirror_failed = false;  // the mirror was asked, and could not be read
+};
+
+// The places of a job's checkpoints before a generation is recorded there.
+struct PlacesBefore {
+  const Directory& first;
+  const Mirror& mirror;
+  bool in_mirror = false;  // the first place is away, and the record goes to the mirror
+};
 
 class Checkers {
  public:
@@ -31,6 +49,9 @@ class Checkers {
   const std::string& violation() const { return violation_; }
   // Generations that went on in their workers' memory.
   int64_t from_memory() const { return from_memory_; }
+  // That started from the mirror; and that were recorded there, with the first place away.
+  int64_t from_mirror() const { return from_mirror_; }
+  int64_t in_mirror() const { return in_mirror_; }
   // Hangs that were found, by how.
   int64_t hangs() const { return hangs_; }
   int64_t plain_hangs() const { return plain_hangs_; }
@@ -48,18 +69,37 @@ class Checkers {
 
   // One live owner per (job, rank, generation); a node never goes back to an older generation; a
   // worker exists only after the record of its generation.
-  void worker_spawned(const core::NodeKey& node, int32_t rank, uint64_t generation,
-                      const core::StartWorkers& order, const Directory& directory);
+  // `record`: nullptr = there is none.
+  void worker_spawned(const core::NodeKey& node, int32_t rank, const core::StartWorkers& order,
+                      const GenerationRecord* record);
   void worker_gone(const core::NodeKey& node, int32_t rank, uint64_t generation);
 
   // A job never trains an older generation after a newer one.
   void step_trained(JobId job, uint64_t generation);
 
-  // Generations only grow, start from what is committed, give up nothing that is, and begin when no
-  // worker of an older one is alive.
-  // `searched_ms` = when the checkpoint was looked for; later commits cannot be known.
-  void record_created(JobId job, const GenerationRecord& record, const Directory& before,
-                      int64_t searched_ms);
+  // Generations only grow, start from what is committed, give up nothing that is in either place,
+  // and begin when no worker of an older one is alive. Nothing starts from the seed once a
+  // checkpoint was committed.
+  void record_created(JobId job, const GenerationRecord& record, const PlacesBefore& before,
+                      const Search& search);
+
+  // place_checkers.cc: the mirror, and checkpoints that a person deletes.
+  // The controller committed this event and did not refuse it.
+  void heard(const core::EventBody& event);
+  // The first place answered a search. What it lacks may only be in the mirror now.
+  void first_place_searched(JobId job, uint64_t found);
+  uint64_t told(JobId job) const;      // newest step that it knows as committed
+  uint64_t mirrored(JobId job) const;  // newest step that it knows to be in the mirror
+  void checkpoint_lost(JobId job, const std::string& name) { lost_.emplace(job, name); }
+  bool was_lost(JobId job, const std::string& name) const { return lost_.contains({job, name}); }
+  const std::set<std::pair<JobId, std::string>>& lost() const { return lost_; }
+  // Only whole and sound checkpoints are copied. The newest `keep` valid copies stay, and an order
+  // names no steps as undone that were not.
+  void mirror_updated(const core::MirrorCheckpoint& order, size_t keep, const Directory& first,
+                      const Mirror& before, const Mirror& after);
+  // A job that says that no checkpoint is left is right, and names the remedy.
+  void loss_justified(const core::Job& job, const Directory& first, const Mirror& mirror,
+                      const Search& search);
 
   void checkpoint_committed(JobId job, const CheckpointRef& ref, bool is_new);
 
@@ -75,7 +115,7 @@ class Checkers {
                           const Directory& before, const Directory& after);
 
   // What became of a step that the trainer did not apply is told once, and nothing else is.
-  void bad_step_met(const core::BadStepFound& e) { bad_steps_met_.insert(key_of(e)); }
+  void bad_step_met(const core::BadStepFound& e);
   // By a commit of the controller.
   void bad_step_acknowledged(const core::BadStepFound& e) { bad_steps_heard_.insert(key_of(e)); }
 
@@ -107,7 +147,8 @@ class Checkers {
   // At the end of a run.
   void causes_are_present(const Store& store);  // no generation ends for a fault of another
   void budgets_held(const Store& store, const core::Job& job);
-  void failure_justified(const Store& store, const core::Job& job, const Directory& directory);
+  void failure_justified(const Store& store, const core::Job& job, const Directory& directory,
+                         const Mirror& mirror, const Search& search);
   void history_complete(const core::Job& job, const JobPlan& plan, const Directory& directory);
   void everything_ended(const core::State& state);
   void explained(const Store& store, const core::Job& job);
@@ -116,12 +157,25 @@ class Checkers {
   void bad_steps_told(const Store& store, const core::Job& job, bool in_order);
 
  private:
+  // What a generation begins with.
+  struct Start {
+    uint64_t step = 0;
+    bool from_memory = false;
+    uint64_t on_disk = 0;  // then: the newest checkpoint
+  };
+  void check_start_in_mirror(const GenerationRecord& record, const PlacesBefore& before,
+                             const std::string& who);
+  void check_steps_given_up(JobId job, const GenerationRecord& record, const PlacesBefore& before,
+                            const Search& search, const std::string& who);
+
   using BadStepKey = std::tuple<JobId, uint64_t, uint64_t>;  // generation, number
   static BadStepKey key_of(const core::BadStepFound& e) {
     return {e.job, e.generation.value, e.number};
   }
 
   int64_t from_memory_ = 0;
+  int64_t from_mirror_ = 0;
+  int64_t in_mirror_ = 0;
   int64_t hangs_ = 0;
   int64_t plain_hangs_ = 0;
   int64_t stragglers_ = 0;
@@ -143,6 +197,11 @@ class Checkers {
   std::set<std::pair<JobId, std::string>> claimed_;     // checkpoints, by a worker that read them
   std::set<std::pair<JobId, std::string>> proven_;      // and by another reader
   std::map<JobId, std::pair<uint64_t, int64_t>> rows_;  // generation, restarts
+  std::map<JobId, uint64_t> told_;
+  std::map<JobId, uint64_t> mirrored_;
+  std::map<std::pair<JobId, uint64_t>, Start> starts_;      // by generation
+  std::map<std::pair<JobId, uint64_t>, uint64_t> resumed_;  // by generation: after a rollback
+  std::set<std::pair<JobId, std::string>> lost_;            // checkpoints that a person deleted
   std::map<core::NodeKey, std::pair<std::string, std::set<std::string>>> lives_;  // present, former
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes and their scheduler, orders, the directory, and the faults.
+// Nodes and their scheduler, orders, and the faults.
 #include "tests/sim/cluster.h"
 
 #include <algorithm>
@@ -22,6 +22,7 @@ void Cluster::add_job(JobId job) {
   const JobPlan& plan = *std::find_if(workload_.begin(), workload_.end(),
                                       [&](const JobPlan& p) { return p.spec.name == name; });
   plans_.emplace(job, plan);
+  places_[job].mirror = Mirror(plan.spec.checkpoint.mirror.dir);
   for (int32_t i = 0; i < plan.spec.all_nodes(); ++i) {
     const core::NodeKey key{job, core::local_node_name(i)};
     nodes_[key].key = key;
@@ -46,6 +47,8 @@ void Cluster::perform(const Action& action) {
     record_generation(action, *record);
   } else if (const auto* prune = std::get_if<core::PruneCheckpoints>(&action.body)) {
     prune_checkpoints(action, *prune);
+  } else if (const auto* copy = std::get_if<core::MirrorCheckpoint>(&action.body)) {
+    mirror_checkpoint(action, *copy);
   } else if (const auto* requeue_order = std::get_if<core::RequeueJob>(&action.body)) {
     requeue(action, *requeue_order);
   } else if (const auto* replace_order = std::get_if<core::ReplaceNode>(&action.body)) {
@@ -192,92 +195,6 @@ void Cluster::end_holder(SimNode& node) {
                 [this, &node, pid = node.holder_pid] { holder_exit_seen(node, pid); });
 }
 
-// Storage does not answer, or another job owns the directory: the core has been told.
-bool Cluster::is_refused(ActionId order, JobId job) {
-  const bool is_taken = directory(job).is_taken();
-  if (!is_taken && !strikes(swarm_.directory_fails)) return false;
-  controller_.post(
-      core::ActionFailed{order, job, "", is_taken ? kTakenBy : kStorageError, is_taken});
-  return true;
-}
-
-void Cluster::find_checkpoint(const Action& action, const core::FindCheckpoint& order) {
-  ++searches_[order.job];
-  const uint64_t incarnation = controller_.incarnation();
-  agenda_.after(delay(), [this, action, order, incarnation] {
-    if (incarnation != controller_.incarnation()) return;
-    if (strikes(swarm_.takes_directory) && !directory(order.job).is_taken()) {
-      directory(order.job).take(1, agenda_.now());
-    }
-    if (is_refused(action.id, order.job)) return;
-    const std::string confirmed = directory(order.job).confirm(order.claim.checkpoint);
-    std::vector<std::string> exclude = order.exclude;
-    if (!confirmed.empty()) exclude.push_back(order.claim.checkpoint);
-    if (!confirmed.empty()) checkers_.damage_confirmed(order.job, order.claim.checkpoint);
-    const Found found = directory(order.job).find(exclude);
-    searched_ms_[order.job] = agenda_.now();
-    controller_.post(core::CheckpointChosen{
-        action.id, order.job, found.name, found.step, {found.newest_generation}, confirmed});
-  });
-}
-
-// The next search interrupts it, as in the lane of a directory.
-void Cluster::prune_checkpoints(const Action& action, const core::PruneCheckpoints& order) {
-  const uint64_t incarnation = controller_.incarnation();
-  agenda_.after(delay(), [this, action, order, incarnation, searches = searches_[order.job]] {
-    if (incarnation != controller_.incarnation() || searches != searches_[order.job]) return;
-    if (is_refused(action.id, order.job)) return;
-    core::CheckpointsPruned done{action.id, order.job};
-    const Directory before = directory(order.job);
-    const auto keep = static_cast<size_t>(plans_.at(order.job).spec.checkpoint.keep);
-    const Pruned pruned = directory(order.job).prune(order.generation.value, keep, order.for_room);
-    checkers_.checkpoints_pruned(order.job, order, keep, before, directory(order.job));
-    done.verified = pruned.verified;
-    done.deleted = pruned.deleted;
-    done.problem = pruned.problem;
-    controller_.post(std::move(done));
-  });
-}
-
-void Cluster::record_generation(const Action& action, const core::RecordGeneration& order) {
-  const uint64_t incarnation = controller_.incarnation();
-  // The order may be withdrawn for another search and be carried out all the same.
-  const int64_t searched_ms = searched_ms_[order.job];
-  agenda_.after(delay(), [this, action, order, incarnation, searched_ms] {
-    if (incarnation != controller_.incarnation()) return;
-    Directory& dir = directory(order.job);
-    if (dir.is_taken()) {
-      controller_.post(core::ActionFailed{action.id, order.job, "", kTakenBy, true});
-      return;
-    }
-    GenerationRecord record;
-    record.generation = order.generation.value;
-    record.parent = order.parent.value;
-    record.start_step = order.start_step;
-    record.checkpoint = order.checkpoint;
-    record.from_memory = order.memory_of != Generation{};
-    record.damaged = order.damaged;
-    record.restarts_used = order.restarts_used;
-    record.created_wall_ms = agenda_.now();
-    record.quarantined = order.quarantined;
-    for (const auto& [rank, name] : order.members) {
-      record.members.push_back({rank.value, name, instance_id(nodes_.at({order.job, name}))});
-    }
-    if (strikes(swarm_.racing_controller)) dir.create(record, "another controller");
-    const Directory before = dir;
-    const Creation creation = dir.create(record, to_string(action.id));
-    if (creation == Creation::kTaken) {
-      controller_.post(core::GenerationTaken{action.id, order.job, order.generation});
-      return;
-    }
-    if (creation == Creation::kCreated) {
-      checkers_.record_created(order.job, record, before, searched_ms);
-    }
-    if (strikes(swarm_.directory_fails)) return;  // the answer is lost; the core's deadline helps
-    controller_.post(core::GenerationRecorded{action.id, order.job, order.generation});
-  });
-}
-
 // The scheduler refuses, or says yes and then does nothing: either way this life of the job goes
 // on.
 void Cluster::requeue(const Action& action, const core::RequeueJob& order) {
@@ -299,8 +216,8 @@ void Cluster::replace(const Action& action, const core::ReplaceNode& order) {
   // It boots within the millisecond of the order here, which comes again after a crash.
   const bool done = order.reboot && node.booted_ms > 0 && node.booted_ms >= order.since_wall_ms;
   if (instance_id(node) == order.instance_id && !done) {
-    const auto& records = directory(order.job).records();
-    const uint64_t newest = records.empty() ? 0 : records.back().generation;
+    const GenerationRecord* recorded = newest_record(order.job);
+    const uint64_t newest = recorded == nullptr ? 0 : recorded->generation;
     // A silent node may train on; declared lost, its ranks are elsewhere and it is refused.
     const auto row = controller_.state().nodes.find(node.key);
     const bool is_up =
@@ -471,6 +388,7 @@ void Cluster::heal() {
     node.cut_until_ms = std::min(node.cut_until_ms, agenda_.now());
     node.busy_until_ms = std::min(node.busy_until_ms, agenda_.now());
   }
+  for (auto& [job, places] : places_) mend(places);
   release_nodes();
 }
 

@@ -161,6 +161,17 @@ struct Silence {
   int64_t waited_since_ms = -1;  // the checker: since the others are seen to wait for it
 };
 
+// Where a job's checkpoints are.
+struct Places {
+  Directory first;
+  Mirror mirror;
+  Directory emptied;  // what a person took out of `first`, who brings the records back when healed
+  int64_t first_away_until_ms = 0;
+  int64_t mirror_away_until_ms = 0;
+  uint64_t searches = 0;  // FindCheckpoint orders so far
+  Search search;          // the newest that was answered
+};
+
 class Cluster final : public World {
  public:
   Cluster(Agenda& agenda, Rng& rng, const Swarm& swarm, const std::vector<JobPlan>& workload,
@@ -180,7 +191,10 @@ class Cluster final : public World {
   std::vector<core::JobAdopted> find_jobs(const core::State& last_known) override;
 
   const JobPlan& plan(JobId job) const { return plans_.at(job); }
-  Directory& directory(JobId job) { return directories_[job]; }
+  Directory& directory(JobId job) { return places_[job].first; }
+  const Places& places(JobId job) { return places_[job]; }
+  // With the records of generations that began while it was away.
+  Directory whole_directory(JobId job) const;
 
   // Faults; each picks its victim with the seed's generator.
   void kill_worker(bool with_error);
@@ -193,6 +207,8 @@ class Cluster final : public World {
   void quarantine_node();
   void drain_node();
   void break_hardware();
+  void lose_checkpoints();
+  void take_place_away(int64_t for_ms, bool is_first);
   void release_nodes();
   void heal();  // no fault from now on; partitions end
 
@@ -261,10 +277,6 @@ class Cluster final : public World {
   void start_holder(SimNode& node, ActionId by);
   void end_holder(SimNode& node);
   void holder_exit_seen(const SimNode& node, uint64_t pid);
-  bool is_refused(ActionId order, JobId job);
-  void find_checkpoint(const core::Action& action, const core::FindCheckpoint& order);
-  void prune_checkpoints(const core::Action& action, const core::PruneCheckpoints& order);
-  void record_generation(const core::Action& action, const core::RecordGeneration& order);
   void requeue(const core::Action& action, const core::RequeueJob& order);
   void replace(const core::Action& action, const core::ReplaceNode& order);
   std::string instance_id(const SimNode& node) const {
@@ -272,6 +284,25 @@ class Cluster final : public World {
   }
   void receive(SimNode& node, const core::Action& action);
   void read_again(SimNode& node, ActionId order, const std::string& checkpoint);
+
+  // places.cc
+  bool is_away(int64_t until_ms) const { return agenda_.now() < until_ms; }
+  bool can_save(JobId job) const;
+  void mend(Places& places);
+  static const StoredCheckpoint* stored_in(const Places& places, const std::string& name);
+  bool is_place_away(JobId job, const std::string& checkpoint) const;
+  const GenerationRecord* record_of(JobId job, uint64_t generation) const;
+  const GenerationRecord* newest_record(JobId job) const;
+  Places* random_places(JobId& job);
+  bool is_refused(ActionId order, JobId job);
+  void find_checkpoint(const core::Action& action, const core::FindCheckpoint& order);
+  void find_in_first_place(const core::Action& action, const core::FindCheckpoint& order);
+  void find_in_mirror(const core::Action& action, const core::FindCheckpoint& order);
+  void prune_checkpoints(const core::Action& action, const core::PruneCheckpoints& order);
+  void mirror_checkpoint(const core::Action& action, const core::MirrorCheckpoint& order);
+  void copy_to_mirror(ActionId id, const core::MirrorCheckpoint& order, bool is_wanted);
+  void record_generation(const core::Action& action, const core::RecordGeneration& order);
+  GenerationRecord make_record(const core::RecordGeneration& order);
 
   // training.cc
   void start_workers(SimNode& node, ActionId id, const core::StartWorkers& order);
@@ -305,6 +336,7 @@ class Cluster final : public World {
   void complete_step(Run& run);
   void meet_bad_step(Run& run);
   void commit_checkpoint(Run& run);
+  void land(Run& run, const CheckpointRef& ref, StoredCheckpoint stored, bool may_be_late);
   Run& run_of(JobId job, uint64_t generation) { return runs_[{job, generation}]; }
   SimNode& node_of(const Run& run, int32_t rank) { return nodes_.at(run.homes.at(rank)); }
   const SimNode& node_of(const Run& run, int32_t rank) const {
@@ -320,9 +352,7 @@ class Cluster final : public World {
   Checkers& checkers_;
   SimController& controller_;
   std::map<JobId, JobPlan> plans_;
-  std::map<JobId, Directory> directories_;
-  std::map<JobId, int64_t> searched_ms_;
-  std::map<JobId, uint64_t> searches_;  // FindCheckpoint orders so far
+  std::map<JobId, Places> places_;
   std::map<core::NodeKey, SimNode> nodes_;
   std::vector<core::NodeKey> names_;
   std::map<std::pair<JobId, uint64_t>, Run> runs_;

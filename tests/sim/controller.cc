@@ -48,6 +48,7 @@ core::StepResult SimController::step(core::EventBody body) {
   event.wall_ms = agenda_.now();
   event.body = std::move(body);
   core::StepResult result = core::step(state_, event);
+  if (result.refusal.empty()) heard_.push_back(event.body);
   ++events_;
   checkers_.straggler_left(state_, result.log);
   digest_ = mix64(digest_ ^ mix64(event.body.index() * 1'000'003 + event.seq.value));
@@ -107,6 +108,7 @@ void SimController::run_batch() {
   }
   if (dies_here()) return;  // before the commit: as if nothing of this batch had arrived
   store_.commit(state_, dirty, log);
+  for (const core::EventBody& event : std::exchange(heard_, {})) checkers_.heard(event);
   checkers_.rows_committed(state_, dirty);
   if (++batches_ % kCompareEvery == 0) {
     const std::string forgotten = store_.difference(state_);
@@ -150,6 +152,7 @@ void SimController::kill(int64_t down_ms) {
   if (!up_) return;
   up_ = false;
   inbox_.clear();
+  heard_.clear();
   ++incarnation_;
   wake_pending_ = false;
   was_stalled_ = false;

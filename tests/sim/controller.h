@@ -83,6 +83,7 @@ class SimController {
   Store store_;
   core::State state_;
   std::deque<Incoming> inbox_;
+  std::vector<core::EventBody> heard_;  // in this batch, and not refused
   bool up_ = false;
   bool faults_ = true;
   bool wake_pending_ = false;

@@ -31,8 +31,10 @@ Found Directory::find(const std::vector<std::string>& exclude) const {
 
 std::string Directory::confirm(const std::string& name) const {
   const auto ref = parse_checkpoint_name(name);
-  const StoredCheckpoint* stored = ref ? checkpoint(*ref) : nullptr;
-  return stored != nullptr && stored->damaged ? "the checksum does not match" : "";
+  if (!ref) return "";
+  const StoredCheckpoint* stored = checkpoint(*ref);
+  if (stored == nullptr) return "it is missing";
+  return stored->damaged ? "the checksum does not match" : "";
 }
 
 Creation Directory::create(const GenerationRecord& record, const std::string& author) {
@@ -45,6 +47,29 @@ Creation Directory::create(const GenerationRecord& record, const std::string& au
                        [](const auto& a, const auto& b) { return a.generation < b.generation; });
   records_.insert(place, record);
   return Creation::kCreated;
+}
+
+bool Directory::copy_records(const Directory& other) {
+  for (const GenerationRecord& record : other.records_) {
+    const Creation creation = create(record, other.authors_.at(record.generation));
+    if (creation == Creation::kTaken) return false;
+  }
+  return true;
+}
+
+std::string Directory::find_lost(uint64_t committed_step, const Found& found,
+                                 const std::vector<std::string>& damaged) const {
+  const std::string known = find_known_commit(chain_of_newest(records_));
+  const auto ref = parse_checkpoint_name(known);
+  const bool is_excluded = std::find(damaged.begin(), damaged.end(), known) != damaged.end();
+  const bool is_newer = found.name.empty() || (ref && ref->step > found.step);
+  if (ref && is_newer && (found.name.empty() || !is_excluded)) return known;
+  const bool is_damaged = std::any_of(damaged.begin(), damaged.end(), [&](const std::string& name) {
+    const auto other = parse_checkpoint_name(name);
+    return !found.name.empty() && other && other->step == committed_step;
+  });
+  if (committed_step <= found.step || is_damaged) return "";
+  return "a checkpoint of step " + std::to_string(committed_step);
 }
 
 bool Directory::commit(const CheckpointRef& ref, StoredCheckpoint checkpoint) {

@@ -57,12 +57,22 @@ enum class Creation { kCreated, kOursAlready, kTaken };
 class Directory {
  public:
   Found find(const std::vector<std::string>& exclude) const;
-  // A second reader's answer on a checkpoint: "" = it is sound, or there is no such name.
+  // A second reader's answer on a checkpoint: "" = it is sound, or that is no name. What is missing
+  // is damaged.
   std::string confirm(const std::string& name) const;
   // `author` tells our own repetition from another controller's record.
   Creation create(const GenerationRecord& record, const std::string& author);
   // False when that checkpoint exists already.
   bool commit(const CheckpointRef& ref, StoredCheckpoint checkpoint);
+  // Creates the records that only `other` has. False: both have one generation, of two authors.
+  bool copy_records(const Directory& other);
+  // Somebody deletes it; nothing happens where it is not there.
+  void remove(const CheckpointRef& ref) { checkpoints_.erase(ref); }
+  void remove_checkpoints() { checkpoints_.clear(); }
+  // A checkpoint newer than `found` that was committed on this chain, and is neither there nor
+  // among the damaged ones; "" = none. `committed_step`: of the job's row.
+  std::string find_lost(uint64_t committed_step, const Found& found,
+                        const std::vector<std::string>& damaged) const;
   // A disk forgets a bit. Precondition: the checkpoint exists.
   void damage(const CheckpointRef& ref) { checkpoints_.at(ref).damaged = true; }
 
@@ -75,6 +85,7 @@ class Directory {
   void take(uint64_t steps, int64_t now_ms);
   bool is_taken() const { return is_taken_; }
 
+  uint64_t newest_generation() const { return records_.empty() ? 0 : records_.back().generation; }
   const GenerationRecord* record(uint64_t generation) const;
   const StoredCheckpoint* checkpoint(const CheckpointRef& ref) const;
   const std::map<CheckpointRef, StoredCheckpoint>& checkpoints() const { return checkpoints_; }

@@ -83,14 +83,10 @@ int run_many(double seconds, uint64_t seeds, uint64_t base, unsigned threads) {
   const SeedResult& sum = totals.sum;
   std::printf(
       "sim: %lu seeds from %lu in %.1f s (%.1f seeds/s on %u threads), %lu of them twice; %lu "
-      "events, %.0f simulated hours\nsim: jobs %d finished, %d failed, %d cancelled; %ld "
-      "restarts, %ld of them from memory; %ld hangs, %ld of them plain\nsim: %ld stragglers named, "
-      "%ld over again, %ld nodes left "
-      "for it; %lu violations\n",
+      "events, %.0f simulated hours\n%ssim: %lu violations\n",
       totals.seeds, base, elapsed(), static_cast<double>(totals.seeds) / elapsed(), threads,
-      totals.twice, sum.events, static_cast<double>(sum.simulated_ms) / 3'600'000.0, sum.finished,
-      sum.failed, sum.cancelled, sum.restarts, sum.from_memory, sum.hangs, sum.plain_hangs,
-      sum.stragglers, sum.stragglers_over, sum.evictions, totals.failures);
+      totals.twice, sum.events, static_cast<double>(sum.simulated_ms) / 3'600'000.0,
+      hpctl::sim::describe(sum).c_str(), totals.failures);
   return totals.failures == 0 ? 0 : 1;
 }
 

@@ -15,8 +15,9 @@ namespace {
 
 constexpr int64_t kSettleMs = 60'000;  // after the last job ended: nodes end, outbox empties
 
-std::vector<JobPlan> draw_plans(uint64_t seed, Rng& rng, const Swarm& swarm) {
+std::vector<JobPlan> draw_plans(uint64_t seed, Rng& rng, Swarm& swarm) {
   std::vector<JobPlan> plans = draw_jobs(rng, swarm);
+  draw_mirrors(seed, swarm, plans);
   draw_paces(seed, plans);
   return plans;
 }
@@ -97,12 +98,18 @@ class Simulation {
     every(swarm_.quarantine, [this] { cluster_.quarantine_node(); });
     every(swarm_.hardware_fault, [this] { cluster_.break_hardware(); });
     every(swarm_.drain, [this] { cluster_.drain_node(); });
+    every(swarm_.lose, [this] { cluster_.lose_checkpoints(); });
+    every(swarm_.first_away, [this] { take_away(true); });
+    every(swarm_.mirror_away, [this] { take_away(false); });
     every(swarm_.stream_break, [this] { cluster_.break_stream(); });
     every(swarm_.controller_kill,
           [this] { controller_.kill(static_cast<int64_t>(100 + rng_.below(8'000))); });
     every(swarm_.controller_stall,
           [this] { controller_.stall(static_cast<int64_t>(1'000 + rng_.below(5'000))); });
     every(swarm_.burst, [this] { burst(); });
+  }
+  void take_away(bool is_first) {
+    cluster_.take_place_away(static_cast<int64_t>(100 + rng_.below(40'000)), is_first);
   }
   void burst() {
     for (uint64_t n = 2 + rng_.below(12); n > 0; --n) {
@@ -158,8 +165,10 @@ class Simulation {
     checkers_.causes_are_present(controller_.store());
     for (const auto& [id, job] : controller_.state().jobs) {
       checkers_.budgets_held(controller_.store(), job);
-      checkers_.failure_justified(controller_.store(), job, cluster_.directory(id));
-      checkers_.history_complete(job, cluster_.plan(id), cluster_.directory(id));
+      const Places& places = cluster_.places(id);
+      checkers_.failure_justified(controller_.store(), job, places.first, places.mirror,
+                                  places.search);
+      checkers_.history_complete(job, cluster_.plan(id), cluster_.whole_directory(id));
       checkers_.stragglers_borne(controller_.store(), job);
       checkers_.explained(controller_.store(), job);
       checkers_.bad_steps_told(controller_.store(), job,
@@ -179,6 +188,11 @@ class Simulation {
     r.events = controller_.events();
     r.simulated_ms = agenda_.now();
     r.from_memory = checkers_.from_memory();
+    r.from_mirror = checkers_.from_mirror();
+    r.in_mirror = checkers_.in_mirror();
+    r.copies = std::count_if(
+        controller_.store().log().begin(), controller_.store().log().end(),
+        [](const core::LogEntry& entry) { return entry.type == "CheckpointMirrored"; });
     r.hangs = checkers_.hangs();
     r.plain_hangs = checkers_.plain_hangs();
     r.stragglers = checkers_.stragglers();
@@ -186,6 +200,7 @@ class Simulation {
     for (const auto& [id, job] : controller_.state().jobs) {
       r.finished += job.state == core::JobState::kFinished ? 1 : 0;
       r.failed += job.state == core::JobState::kFailed ? 1 : 0;
+      r.out_of_checkpoints += job.reason.starts_with(kNoneIsLeft) ? 1 : 0;
       r.cancelled += job.state == core::JobState::kCancelled ? 1 : 0;
       r.restarts += job.restarts;
       r.evictions += count_evictions(controller_.store(), id);
@@ -207,5 +222,18 @@ class Simulation {
 }  // namespace
 
 SeedResult run_seed(uint64_t seed, bool trace) { return Simulation(seed, trace).run(); }
+
+std::string describe(const SeedResult& sum) {
+  const auto number = [](auto value) { return std::to_string(value); };
+  return "sim: jobs " + number(sum.finished) + " finished, " + number(sum.failed) + " failed (" +
+         number(sum.out_of_checkpoints) + " out of checkpoints), " + number(sum.cancelled) +
+         " cancelled; " + number(sum.restarts) + " restarts, " + number(sum.from_memory) +
+         " of them from memory, " + number(sum.from_mirror) + " from the mirror; " +
+         number(sum.hangs) + " hangs, " + number(sum.plain_hangs) +
+         " of them plain\nsim: " + number(sum.copies) + " copies to mirrors, " +
+         number(sum.in_mirror) + " generations recorded there; " + number(sum.stragglers) +
+         " stragglers named, " + number(sum.stragglers_over) + " over again, " +
+         number(sum.evictions) + " nodes left for it\n";
+}
 
 }  // namespace hpctl::sim

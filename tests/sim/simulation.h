@@ -17,7 +17,11 @@ struct SeedResult {
   int failed = 0;
   int cancelled = 0;
   int64_t restarts = 0;
-  int64_t from_memory = 0;  // of the generations that they led to
+  int64_t from_memory = 0;     // of the generations that they led to
+  int64_t from_mirror = 0;     // likewise
+  int64_t in_mirror = 0;       // likewise: recorded there
+  int64_t copies = 0;          // that the controller heard of
+  int out_of_checkpoints = 0;  // jobs that failed since a person had deleted theirs
   int64_t hangs = 0;
   int64_t plain_hangs = 0;
   int64_t stragglers = 0;  // named
@@ -33,6 +37,10 @@ struct SeedResult {
     cancelled += other.cancelled;
     restarts += other.restarts;
     from_memory += other.from_memory;
+    from_mirror += other.from_mirror;
+    in_mirror += other.in_mirror;
+    copies += other.copies;
+    out_of_checkpoints += other.out_of_checkpoints;
     hangs += other.hangs;
     plain_hangs += other.plain_hangs;
     stragglers += other.stragglers;
@@ -42,5 +50,7 @@ struct SeedResult {
 };
 
 SeedResult run_seed(uint64_t seed, bool trace);
+// What came of all seeds, in lines that begin with "sim: ".
+std::string describe(const SeedResult& sum);
 
 }  // namespace hpctl::sim

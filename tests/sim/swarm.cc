@@ -9,6 +9,8 @@ namespace hpctl::sim {
 
 namespace {
 
+constexpr uint64_t kMirrorSalt = 0x6d6972726f72;
+
 // Off in a third of the seeds, otherwise between often and rarely.
 int64_t draw_interval(Rng& rng, int64_t often_ms, int64_t rarely_ms) {
   if (rng.below(3) == 0) return 0;
@@ -49,7 +51,8 @@ bool Swarm::training_is_undisturbed() const {
          quarantine == 0 && hardware_fault == 0 && drain == 0 && lost_database == 0 &&
          launch_fails == 0 && launch_silent == 0 && start_fails == 0 && directory_fails == 0 &&
          cancel == 0 && poison_step == 0 && bad_step == 0 && damaged_checkpoint == 0 &&
-         false_claim == 0 && unreadable == 0 && takes_directory == 0 && duplicate == 0 && !reorder;
+         false_claim == 0 && unreadable == 0 && takes_directory == 0 && duplicate == 0 &&
+         !reorder && lose == 0 && first_away == 0;
 }
 
 Swarm draw_swarm(Rng& rng) {
@@ -148,6 +151,27 @@ std::vector<JobPlan> draw_jobs(Rng& rng, const Swarm& swarm) {
     plans.push_back(std::move(plan));
   }
   return plans;
+}
+
+void draw_mirrors(uint64_t seed, Swarm& swarm, std::vector<JobPlan>& plans) {
+  Rng rng(mix64(seed ^ kMirrorSalt));
+  const bool disturbs = !swarm.training_is_undisturbed() && swarm.worker_kill > 0;
+  if (disturbs) swarm.lose = draw_interval(rng, 5'000, 60'000);
+  if (rng.below(2) == 0) return;
+  if (disturbs) swarm.lose = draw_interval(rng, 500, 5'000);
+  swarm.lost_database = 0;
+  swarm.takes_directory = 0;
+  swarm.mirror_away = draw_interval(rng, 5'000, 40'000);
+  if (disturbs) swarm.first_away = draw_interval(rng, 1'000, 10'000);
+  if (disturbs) swarm.damaged_copy = draw_probability(rng, 0.3);
+  for (JobPlan& plan : plans) {
+    if (plan.is_command || rng.below(4) == 0) continue;
+    MirrorSpec& mirror = plan.spec.checkpoint.mirror;
+    mirror.dir = "/mirror/" + plan.spec.name;
+    mirror.every = static_cast<int64_t>(rng.below(3) * plan.checkpoint_every);
+    mirror.after_ms = 1'000 + static_cast<int64_t>(rng.below(10'000));
+    if (rng.below(2) == 0) plan.spec.recovery.snapshot.replicas = 0;
+  }
 }
 
 void draw_paces(uint64_t seed, std::vector<JobPlan>& plans) {

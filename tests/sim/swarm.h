@@ -31,10 +31,14 @@ struct Swarm {
   int64_t quarantine = 0;        // an operator quarantines a node for a while
   int64_t hardware_fault = 0;    // a node is found broken
   int64_t drain = 0;             // the scheduler drains a node for a while
+  int64_t lose = 0;              // a person deletes checkpoints of a job
+  int64_t first_away = 0;        // a job's checkpoint directory cannot be used for a while
+  int64_t mirror_away = 0;       // likewise its mirror
   int64_t burst = 0;             // several faults of random kinds within a few ms
   // Probabilities.
   double controller_crash_at_boundary = 0;  // per store boundary
   double damaged_checkpoint = 0;            // per commit
+  double damaged_copy = 0;                  // per copy to a mirror
   double false_claim = 0;                   // per load: a rank calls a sound checkpoint damaged
   double unreadable = 0;                    // per load: a rank cannot read, and exits
   double disk_full = 0;                     // per save: the first attempt
@@ -82,6 +86,9 @@ struct JobPlan {
   Pace pace;
 };
 std::vector<JobPlan> draw_jobs(Rng& rng, const Swarm& swarm);
+// Of half of the seeds, by a generator of its own: jobs with a mirror, and what its places suffer.
+// A controller that loses its rows there, or a directory that another job takes, is for the others.
+void draw_mirrors(uint64_t seed, Swarm& swarm, std::vector<JobPlan>& plans);
 // Of two thirds of the seeds, by a generator of its own.
 void draw_paces(uint64_t seed, std::vector<JobPlan>& plans);
 

@@ -9,13 +9,19 @@
 
 namespace hpctl::sim {
 
+namespace {
+
+constexpr int64_t kOwedSaveMs = 500;  // between attempts
+
+}  // namespace
+
 size_t Cluster::world_size(const Run& run) {
-  return directory(run.job).record(run.generation)->members.size();
+  return record_of(run.job, run.generation)->members.size();
 }
 
 // Nobody waits for it any more: its nodes were cut off, and others have its ranks.
 bool Cluster::is_given_up(const Run& run) {
-  const auto& members = directory(run.job).records().back().members;
+  const auto& members = newest_record(run.job)->members;
   return std::none_of(members.begin(), members.end(), [&](const GenerationMember& member) {
     return std::any_of(run.homes.begin(), run.homes.end(),
                        [&](const auto& home) { return home.second.name == member.node; });
@@ -78,7 +84,7 @@ uint64_t Cluster::spawn(SimNode& node, int32_t rank, const core::StartWorkers& o
   const uint64_t generation = order.generation.value;
   const uint64_t pid = next_pid_++;
   node.workers[rank] = {generation, pid, HangKind::kNone};
-  checkers_.worker_spawned(node.key, rank, generation, order, directory(node.key.job));
+  checkers_.worker_spawned(node.key, rank, order, record_of(node.key.job, generation));
   Run& run = run_of(node.key.job, generation);
   run.job = node.key.job;
   run.generation = generation;
@@ -367,8 +373,12 @@ void Cluster::form_run(Run& run) {
       return;
     }
   }
-  if (const auto ref = parse_checkpoint_name(run.checkpoint)) {
-    const StoredCheckpoint* stored = directory(run.job).checkpoint(*ref);
+  if (!run.checkpoint.empty()) {
+    const StoredCheckpoint* stored = stored_in(places(run.job), run.checkpoint);
+    if (is_place_away(run.job, run.checkpoint)) return fail_to_begin(run, kExitStorage);
+    if (stored == nullptr && checkers_.was_lost(run.job, run.checkpoint)) {
+      return fail_to_begin(run, kExitCheckpointDamaged);
+    }
     if (stored == nullptr) {
       checkers_.fail("generation " + std::to_string(run.generation) + " of job " +
                      to_string(run.job) + " starts from a checkpoint that does not exist");
@@ -384,8 +394,9 @@ void Cluster::form_run(Run& run) {
     run.digest = stored->digest;
   }
   if (!run.from_memory) load_everywhere(run);
-  // A last step that is in memory only is still to be saved.
-  if (run.from_memory && run.step >= plans_.at(run.job).steps) commit_checkpoint(run);
+  // A last step that only memory or the mirror has is still to be saved.
+  const bool is_elsewhere = run.from_memory || run.checkpoint.starts_with('/');
+  if (is_elsewhere && run.step >= plans_.at(run.job).steps) commit_checkpoint(run);
   schedule_step(run);
 }
 
@@ -483,26 +494,33 @@ void Cluster::commit_checkpoint(Run& run) {
   stored.digest = run.digest;
   stored.damaged = strikes(swarm_.damaged_checkpoint) && ref.step != plan.steps;
   const bool may_be_late = strikes(swarm_.late_commit);
-  auto commit = [this, &run, ref, stored]() mutable {
-    stored.committed_ms = agenda_.now();
-    checkers_.checkpoint_committed(run.job, ref, directory(run.job).commit(ref, stored));
-    SimNode& writer = node_of(run, 0);
-    if (run.alive.contains(0)) {
-      report(writer, core::CheckpointCommitted{run.job, {ref.generation}, ref.step});
-    }
-  };
   if (ref.step == plan.steps) {
-    commit();
-    return;
+    mend(places_[run.job]);  // or the job would wait for it until limits.storage
+    return land(run, ref, std::move(stored), true);
   }
   if (strikes(swarm_.disk_full)) {
     controller_.post(core::CheckpointRoomNeeded{run.job, {run.generation}});
   }
   const auto within = static_cast<int64_t>(10 + rng_.below(may_be_late ? 8'000 : 400));
-  agenda_.after(within, [&run, commit, may_be_late]() mutable {
-    if (run.broken && !may_be_late) return;
-    commit();
+  agenda_.after(within, [this, &run, ref, stored, may_be_late] {
+    if (!run.broken || may_be_late) land(run, ref, stored, may_be_late);
   });
+}
+
+// A save that the first place cannot take is owed.
+void Cluster::land(Run& run, const CheckpointRef& ref, StoredCheckpoint stored, bool may_be_late) {
+  if (!can_save(run.job)) {
+    agenda_.after(kOwedSaveMs, [this, &run, ref, stored, may_be_late] {
+      if (!run.broken || may_be_late) land(run, ref, stored, may_be_late);
+    });
+    return;
+  }
+  stored.committed_ms = agenda_.now();
+  checkers_.checkpoint_committed(run.job, ref, directory(run.job).commit(ref, stored));
+  SimNode& writer = node_of(run, 0);
+  if (run.alive.contains(0)) {
+    report(writer, core::CheckpointCommitted{run.job, {ref.generation}, ref.step});
+  }
 }
 
 }  // namespace hpctl::sim

@@ -57,8 +57,8 @@ Outcome Generation::start() {
 
 Outcome Generation::run() {
   const auto last = static_cast<uint64_t>(run_.train().steps);
-  // A last step that is in memory only is still to be saved.
-  if (state().step() >= last && !workload_.from_memory) {
+  // A last step that only memory or the mirror has is still to be saved.
+  if (state().step() >= last && !starts_without_directory(workload_)) {
     log_info("nothing to do: step " + std::to_string(state().step()) + " of " +
              std::to_string(last) + " is done and durable");
     HP_TRY(test());

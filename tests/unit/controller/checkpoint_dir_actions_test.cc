@@ -254,6 +254,26 @@ TEST_F(Lineage, CommittedCheckpointThatIsGoneIsNamed) {
   EXPECT_EQ(lost(20), "step-20.g1") << "it is there";
 }
 
+// The newest checkpoint was deleted by hand: the job went on from an older one in silence.
+TEST_F(Lineage, NewestCheckpointThatIsGoneIsNamedBesideAnOlderOne) {
+  const auto lost = [&](uint64_t committed_step, std::vector<std::string> damaged) {
+    const auto event = find_checkpoint(kId, {JobId{1}, std::move(damaged)}, spec_, committed_step);
+    const auto* chosen = std::get_if<core::CheckpointChosen>(&event);
+    return chosen == nullptr ? "the search failed" : chosen->checkpoint + " " + chosen->lost;
+  };
+  record(action(1, 0, 0));
+  save(30);
+  EXPECT_EQ(lost(30, {}), "step-30.g1 ");
+  EXPECT_EQ(lost(40, {}), "step-30.g1 a checkpoint of step 40") << "by the job's row";
+  EXPECT_EQ(lost(40, {"step-40.g1"}), "step-30.g1 ") << "it was damaged";
+  core::RecordGeneration second = action(2, 1, 45);
+  second.memory_of = Generation{1};
+  second.committed = "step-40.g1";
+  record(second);
+  EXPECT_EQ(lost(0, {}), "step-30.g1 step-40.g1") << "by a record";
+  EXPECT_EQ(lost(40, {"step-40.g1"}), "step-30.g1 ");
+}
+
 // What the first generation began with lies in another directory.
 TEST_F(Lineage, CheckpointOfAnotherDirectoryIsNotMissedHere) {
   core::RecordGeneration first = action(1, 0, 500);

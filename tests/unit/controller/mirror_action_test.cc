@@ -148,6 +148,26 @@ TEST_F(MirrorAction, SpoiledCopyNeverGetsAManifest) {
   EXPECT_EQ(mirrored().checkpoint, "step-20.g1") << "begun anew";
 }
 
+// A manifest that is listed and not found by name, as for an NFS client that answers from a stale
+// cache. One ENOENT must not delete a whole checkpoint.
+TEST_F(MirrorAction, CopyWithAManifestThatIsOnlyListedStays) {
+  mirrored();
+  const std::string copy = mirror() + "/step-20.g1";
+  const std::string manifest = copy + "/manifest.json";
+  ASSERT_EQ(::rename(manifest.c_str(), (dir_ / "aside").c_str()), 0);
+  ASSERT_EQ(::symlink("nowhere", manifest.c_str()), 0);
+  save(30);
+  EXPECT_EQ(remove_unfinished_copies(mirror(), "step-30.g1").error().code, ErrorCode::kStorage);
+  EXPECT_EQ(copy_checkpoint(first(), mirror(), "step-20.g1", {}).error().code, ErrorCode::kStorage);
+  EXPECT_TRUE(std::holds_alternative<core::ActionFailed>(order().value()));
+  ASSERT_TRUE(path_exists(shard(mirror(), 20)).value());
+  ASSERT_EQ(::unlink(manifest.c_str()), 0);
+  ASSERT_EQ(::rename((dir_ / "aside").c_str(), manifest.c_str()), 0);
+  EXPECT_EQ(mirrored().checkpoint, "step-30.g1");
+  EXPECT_THAT(list_checkpoints(mirror()).value(),
+              ElementsAre(CheckpointRef{20, 1}, CheckpointRef{30, 1}));
+}
+
 TEST_F(MirrorAction, SearchDoesNotSkipACopyForDamageInTheFirstPlace) {
   mirrored();
   damaged_ = {"step-20.g1"};

@@ -54,7 +54,7 @@ void FakeShell::answer(const Action& action) {
                           {newest_record[a->job]},
                           confirmed,
                           recorded_damage,
-                          checkpoint.empty() ? lost_checkpoint : ""});
+                          lost_checkpoint});
   } else if (const auto* a = std::get_if<ConfirmDamage>(&action.body)) {
     feed(DamageAnswered{action.id, a->job, a->node,
                         claims_are_false ? DamageVerdict::kSound : DamageVerdict::kDamaged,

@@ -57,7 +57,7 @@ class FakeShell {
   bool agents_confirm = false;    // they can be second readers; else the controller is
   std::string controller_node;    // where it runs; "" = on none of the job
   std::vector<std::string> recorded_damage;
-  std::string lost_checkpoint;           // CheckpointChosen::lost, where there is no checkpoint
+  std::string lost_checkpoint;           // CheckpointChosen::lost
   std::map<Rank, WorkerOrigin> origins;  // of the processes that start; others do not tell
   ArenaSeals seals;  // in the memory of workers that end; which parts they are follows the rank
   ArenaSeals arena_of(JobId id, int32_t rank) const;

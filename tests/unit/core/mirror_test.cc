@@ -5,9 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "common/base/worker_abi.h"
 #include "tests/unit/core/fake_shell.h"
 
 namespace hpctl::core {
@@ -51,6 +53,14 @@ class Mirrored : public ::testing::Test {
   }
   void kill_worker() {
     shell_.exit_worker(id_, 3, 0, 9, job().furthest_step);
+    shell_.settle_kind("StopWorkers");
+  }
+  // All workers end, and leave this step in their nodes' memory.
+  void end_workers_with(uint64_t sealed) {
+    shell_.seals.own = {{sealed, 7, job().generation.value}};
+    for (const int32_t rank : {3, 2, 1, 0}) {
+      shell_.exit_worker(id_, rank, rank == 3 ? 1 : kExitPeerLost, 0, sealed);
+    }
     shell_.settle_kind("StopWorkers");
   }
   // Every search of checkpoint.dir fails until `ms` have passed.
@@ -209,6 +219,83 @@ TEST_F(Mirrored, LaggingMirrorDoesNotReplaceAFirstPlaceThatIsAway) {
   EXPECT_THAT(job().reason, HasSubstr("the mirror has step 20, and step 30 is in /ckpt"));
 }
 
+// Copies at peers may be older than the newest checkpoint. Memory that starts below it would give
+// up step 30, which the first place may still have.
+TEST_F(Mirrored, OlderMemoryDoesNotReplaceAFirstPlaceThatIsAway) {
+  mirror_two();
+  shell_.mirror_problem = "the mirror is full";
+  commit(30);
+  shell_.settle();
+  end_workers_with(25);
+  shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Input/output error"});
+  shell_.pass(30'000);
+  away_for(2 * kAfterMs);
+  ASSERT_TRUE(search().in_mirror);
+  shell_.settle_kind("FindCheckpoint");
+  EXPECT_THAT(shell_.open(ActionKind::kRecordGeneration), IsEmpty());
+  EXPECT_THAT(job().reason, HasSubstr("the workers' memory has step 25, and step 30 is in /ckpt"));
+}
+
+TEST_F(Mirrored, LostCheckpointIsTakenFromTheMirrorBeforeOlderMemory) {
+  mirror_two();
+  hold(30, 30);
+  commit(30);
+  shell_.settle();
+  hold(20, 30);
+  end_workers_with(25);
+  shell_.settle_kind("FindCheckpoint");
+  ASSERT_THAT(searches(), SizeIs(1));
+  EXPECT_EQ(search().first.step, 20U);
+  shell_.settle_kind("FindCheckpoint");
+  EXPECT_EQ(record().checkpoint, "/mirror/step-30.g1");
+}
+
+TEST_F(Mirrored, NewerMemoryNeedsNoMirror) {
+  mirror_two();
+  hold(10, 20);
+  end_workers_with(25);
+  shell_.settle_kind("FindCheckpoint");
+  EXPECT_EQ(record().start_step, 25U);
+  EXPECT_EQ(record().memory_of, Generation{1});
+}
+
+// Step 20 was copied before a worker told of its commit, and the copy is damaged since.
+TEST_F(Mirrored, MirroredStepIsNotGivenUpWhileFirstPlaceIsAway) {
+  hold(20, 20);
+  commit(10);
+  shell_.settle();
+  ASSERT_EQ(job().mirror.step, 20U);
+  hold(20, 10);
+  kill_worker();
+  shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Input/output error"});
+  shell_.pass(30'000);
+  away_for(2 * kAfterMs);
+  ASSERT_TRUE(search().in_mirror);
+  shell_.settle_kind("FindCheckpoint");
+  EXPECT_THAT(shell_.open(ActionKind::kRecordGeneration), IsEmpty());
+  EXPECT_THAT(job().reason, HasSubstr("the mirror has step 10, and step 20 is in /ckpt"));
+}
+
+// The mirror has the record of generation 2, and its answer is lost. Two records of one generation
+// would keep the mirror from ever being brought up to date.
+TEST_F(Mirrored, NumberOfARecordInTheMirrorIsNotUsedAgain) {
+  mirror_two();
+  kill_worker();
+  shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Input/output error"});
+  shell_.pass(30'000);
+  away_for(2 * kAfterMs);
+  shell_.settle_kind("FindCheckpoint");
+  ASSERT_TRUE(record().in_mirror);
+  EXPECT_EQ(record().generation, Generation{2});
+  shell_.feed(ActionFailed{shell_.open(ActionKind::kRecordGeneration).at(0)->id, id_, "",
+                           "Input/output error"});
+  shell_.pass(30'000);
+  ASSERT_FALSE(search().in_mirror);
+  shell_.settle_kind("FindCheckpoint");
+  EXPECT_FALSE(record().in_mirror);
+  EXPECT_EQ(record().generation, Generation{3});
+}
+
 // A mirror without the newest record may hold checkpoints that a later generation has given up.
 TEST_F(Mirrored, MirrorWithoutTheNewestRecordDoesNotReplaceTheFirstPlace) {
   mirror_two();
@@ -241,6 +328,25 @@ TEST_F(Mirrored, UndoneStepsAreNamedUntilTheMirrorHasLetThemGo) {
   hold(10, 10);
   shell_.settle_kind("MirrorCheckpoint");
   EXPECT_EQ(job().mirror.undone, UndoneSteps{});
+}
+
+TEST_F(Mirrored, LostCheckpointIsToldOnlyWhereTheMirrorLacksItToo) {
+  mirror_two();
+  shell_.lost_checkpoint = "step-20.g1";
+  const auto is_told = [&] {
+    return std::any_of(shell_.log.begin(), shell_.log.end(),
+                       [](const LogEntry& entry) { return entry.type == "CheckpointGone"; });
+  };
+  for (const uint64_t in_mirror : {20U, 0U}) {
+    hold(10, in_mirror);
+    kill_worker();
+    shell_.settle_kind("FindCheckpoint");
+    shell_.settle_kind("FindCheckpoint");
+    EXPECT_EQ(record().start_step, in_mirror == 0 ? 10U : 20U);
+    EXPECT_EQ(is_told(), in_mirror == 0);
+    shell_.settle();
+    shell_.progress(id_, 21);
+  }
 }
 
 class MirroredSeldom : public Mirrored {

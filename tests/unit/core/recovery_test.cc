@@ -297,6 +297,26 @@ TEST_F(Recovery, CommittedCheckpointsThatAreGoneEndTheJob) {
   EXPECT_THAT(job().reason, HasSubstr("--fresh"));
 }
 
+// The newest one was deleted by hand. The older one is sound, so the job goes on, and says so.
+TEST_F(Recovery, LostCheckpointIsToldWhereAnOlderOneIsLeft) {
+  shell.checkpoint = "step-10.g1";
+  shell.checkpoint_step = 10;
+  shell.lost_checkpoint = "step-20.g1";
+  shell.exit_worker(id, 0, 0, 9, 25);
+  shell.settle();
+  shell.progress(id, 11);
+  EXPECT_EQ(job().state, JobState::kRunning);
+  EXPECT_EQ(job().start_step, 10U);
+  const auto chain = explain(shell.log, id);
+  const auto told = std::find_if(chain.begin(), chain.end(), [](const LogEntry& entry) {
+    return entry.type == "CheckpointGone";
+  });
+  ASSERT_NE(told, chain.end());
+  EXPECT_THAT(told->cause, HasSubstr("step-20.g1 was committed and is gone from /ckpt/"));
+  EXPECT_THAT(told->cause, HasSubstr("the job goes on from step-10.g1"));
+  EXPECT_EQ(told->step, 10U);
+}
+
 // Silence for 2 s is noticed after 2 s.
 TEST_F(Recovery, LostTimeBeginsWithTheLastCompletedStep) {
   shell.now_ms += 2'000;

@@ -52,6 +52,16 @@ TEST(Worker, ResumesWithOtherMicroBatchesAndSaysThatItIsNotExact) {
   EXPECT_EQ(manifest->inexact_reason, "batch.micro changed from 1 to 2 after step 3");
 }
 
+// The first place has lost its last checkpoint. Without another save the job would be FINISHED, and
+// its result in the mirror alone.
+TEST(Worker, LastStepThatOnlyTheMirrorHasIsSavedAgain) {
+  Job job(2);
+  job.resume_from(calm_job(), "step-8.g1", 8);
+  job.workload.checkpoint.mirror.dir = calm_job().workload.checkpoint_dir;
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  EXPECT_EQ(job.digest("step-8.g2"), calm_job().digest("step-8.g1")) << broken_promise("digest");
+}
+
 TEST(Worker, SurvivorOfAKilledPeerSaysSoAndExits) {
   Job job(3);
   job.workload.train.batch.global = 3;
