@@ -143,6 +143,7 @@ Outcome parse_arguments(const Verb& verb, const std::vector<std::string>& words,
       return usage(std::string(option->name) + " needs a value " + option->value_name);
     }
     invocation.options[option->name] = value;
+    if (option->repeats) invocation.repeated[option->name].push_back(value);
   }
   if (invocation.has("--help")) return Ok{};
   if (invocation.arguments.size() < verb.min_arguments) {

@@ -48,6 +48,9 @@ Examples:
   hpctl submit job.yaml --wait                  to Slurm; follow it through queue, run, requeues
   hpctl submit job.yaml --local --wait          run it on this machine and watch
   job=$(hpctl submit job.yaml --local --json | jq .job)
+  hpctl submit job.yaml --name lr2 --set workload.train.optimizer.lr=2e-4
+  generate-job | hpctl submit - --local         a job file on standard input; relative paths in it
+                                                count from the working directory
 
 Options:
   --local    run on this machine, without Slurm: every node of the job is a virtual node here; a
@@ -55,6 +58,11 @@ Options:
   --wait     show progress until the job has ended; an absent slurmctld is waited for 10 minutes
              instead of 30 seconds
   --dry-run  submit nothing; what the plan chooses for keys that are auto is told first
+  --set KEY=VALUE
+             use VALUE, YAML as in a job file, in place of the file's value of KEY, such as
+             nodes.count=4 or 'workload.command=[python3, train.py]'; may be repeated
+  --name NAME
+             call the job NAME, whatever the file says
   --gpu NAME the workers have this GPU, as `hpctl plan` takes it, or cpu: for keys that are auto.
              Without it, --local looks at this machine, and for Slurm slurm.gres (gpu:h100:8) tells
   --chaos PLAN
@@ -289,7 +297,9 @@ int attack(const Invocation& invocation, const HomePaths& paths, const JobSpec& 
 int run(Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
   const std::string& file = invocation.arguments[0];
-  const auto read = read_job_file(terminal, file);
+  const auto given = given_values(invocation);
+  if (!given.ok()) return report_usage(terminal, "submit", given.error().message);
+  const auto read = read_job_file(terminal, file, *given);
   if (!read) return kExitUsage;
   JobSpec spec = *read;
   const bool local = invocation.has("--local");
@@ -340,7 +350,7 @@ int run(Invocation& invocation) {
 
 Verb submit_verb() {
   return {"submit",
-          "FILE [--local] [--wait] [--dry-run] [--gpu NAME] [--chaos PLAN] [OPTION...]",
+          "FILE|- [--local] [--wait] [--dry-run] [--set KEY=VALUE] [OPTION...]",
           "start a job described by a job file",
           submit_parts::kHelp,
           1,
@@ -348,6 +358,8 @@ Verb submit_verb() {
           {{"--local"},
            {"--wait"},
            {"--dry-run"},
+           {"--set", nullptr, "KEY=VALUE", true},
+           {"--name", nullptr, "NAME"},
            {"--gpu", nullptr, "NAME"},
            {"--chaos", nullptr, "PLAN"},
            {"--take-directory"},
