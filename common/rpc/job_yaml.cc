@@ -12,6 +12,7 @@
 #include <set>
 #include <tuple>
 
+#include "common/rpc/foreign_words.h"
 #include "common/rpc/job_yaml_keys.h"
 #include "common/rpc/nearest_word.h"
 #include "common/rpc/python_environment.h"
@@ -191,6 +192,9 @@ class JobYamlReader {
     std::string hint;
     if (section == "checkpoint" && name == "disk_full_limit") {
       hint = "; limits.storage takes its place, and bounds all waits for storage";
+    } else if (const ForeignKey* foreign = find_foreign_key(name)) {
+      hint = describe_foreign(*foreign);
+      if (!foreign->key.empty()) suggested_.insert(std::string(foreign->key));
     } else if (const auto nearest = nearest_word(name, names)) {
       hint = "; did you mean \"" + *nearest + "\"?";
       suggested_.insert(join_path(section, *nearest));
@@ -211,6 +215,12 @@ class JobYamlReader {
       hint = "; expected one of " + hint;
     }
     add(name_node.Mark(), section, "unknown key " + describe_node(name_node) + hint);
+  }
+
+  static std::string describe_foreign(const ForeignKey& foreign) {
+    const std::string note(foreign.note);
+    if (foreign.key.empty()) return "; " + note;
+    return "; here it is " + std::string(foreign.key) + (note.empty() ? "" : ": " + note);
   }
 
   void read_key(const JobYamlKey& key, const Entry& entry) {

@@ -10,6 +10,7 @@
 #include "common/base/printable.h"
 #include "common/base/python_command.h"
 #include "common/base/utf8.h"
+#include "common/rpc/foreign_words.h"
 
 namespace hpctl {
 namespace {
@@ -93,7 +94,9 @@ void YamlValue::fail(const std::string& message) {
 
 void YamlValue::read_word(const std::string& all, const SetWord& set) {
   if (node_.IsScalar() && set(node_.Scalar())) return;
-  fail("expected one of " + all + "; found " + describe_node(node_));
+  const std::string ours(node_.IsScalar() ? find_foreign_value(path_, node_.Scalar()) : "");
+  fail("expected one of " + all + "; found " + describe_node(node_) +
+       (ours.empty() ? "" : "; here it is " + ours));
 }
 
 void YamlValue::read_word_list(const std::string& all, const SetWord& add) {
