@@ -18,6 +18,7 @@
 #include "hpctl/home_access.h"
 #include "hpctl/job_file.h"
 #include "hpctl/prepare_at_submit.h"
+#include "hpctl/rank_launcher.h"
 #include "hpctl/slurm_environment.h"
 #include "hpctl/submit_checks.h"
 #include "hpctl/submit_to_slurm.h"
@@ -257,6 +258,12 @@ Outcome take_choice(const Invocation& invocation, JobSpec& spec) {
                misfit + "; give the keys that are auto values of your own to try nevertheless"};
 }
 
+Outcome take_launcher(const Terminal& terminal, const JobSpec& spec) {
+  HP_TRY_ASSIGN(const std::string warning, check_rank_launcher(spec));
+  if (!warning.empty()) terminal.err << "hpctl: warning: " << printable(warning) << std::endl;
+  return Ok{};
+}
+
 // A warning only: there may be room by the time the job saves.
 void tell_missing_room(const Terminal& terminal, const JobSpec& spec, const HomePaths& paths) {
   if (!spec.train) return;
@@ -317,6 +324,9 @@ int run(Invocation& invocation) {
   }
   if (const auto chosen = take_choice(invocation, spec); !chosen.ok()) {
     return report_mistake(terminal, chosen.error());
+  }
+  if (const auto launched = take_launcher(terminal, spec); !launched.ok()) {
+    return report_mistake(terminal, launched.error());
   }
   if (invocation.has("--dry-run")) return dry_run(invocation, *paths, spec);
   if (const auto ours = check_home_is_ours(*paths); !ours.ok()) {
