@@ -7,6 +7,7 @@
 #include "common/base/bounded_json.h"
 #include "common/base/json_text.h"
 #include "common/base/random_hex.h"
+#include "common/base/submitted_environment.h"
 #include "common/rpc/job_yaml.h"
 #include "controller/leadership/ask_owner.h"
 #include "hpctl/chaos_fit.h"
@@ -114,6 +115,19 @@ Result<Submitted> submit_with_key(const HomePaths& paths, const JobSpec& spec,
   }
 }
 
+std::vector<std::string> own_environment() {
+  std::vector<std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) variables.emplace_back(*entry);
+  return variables;
+}
+
+// The built-in trainer runs in the controller's, as its numbers depend on it.
+Result<Submitted> submit_with_environment(const HomePaths& paths, const JobSpec& spec,
+                                          const std::string& key) {
+  if (!spec.command.empty()) HP_TRY(write_submitted_environment(paths, key, own_environment()));
+  return submit_with_key(paths, spec, key);
+}
+
 LivingOwner living_owner(const Invocation& invocation) {
   return invocation.has("--take-directory") ? LivingOwner::kTake : LivingOwner::kRefuse;
 }
@@ -127,9 +141,10 @@ Result<Submitted> submit_locally(const Invocation& invocation, const HomePaths& 
       identify_local_job(paths, {key, spec.name, static_cast<uint32_t>(::geteuid())});
   HP_TRY_ASSIGN(const DirectoryClaim claim,
                 claim_given_directory(spec, paths, self, living_owner(invocation)));
-  auto submitted = submit_with_key(paths, spec, key);
+  auto submitted = submit_with_environment(paths, spec, key);
   // Of one that cannot be asked any more it is not known whether it took the job.
   if (!submitted.ok() && submitted.error().code != ErrorCode::kUnavailable) {
+    discard_submitted_environment(paths, key);
     const Outcome undone = undo_claim(spec.checkpoint.dir, self, claim);
     if (!undone.ok()) invocation.terminal.err << "hpctl: " << undone.error().message << std::endl;
   }
@@ -145,9 +160,7 @@ Result<std::string> choose_cluster(const Terminal& terminal) {
 
 // Aloud: what this shell says changes the job.
 Outcome take_environment(const Terminal& terminal, JobSpec& spec) {
-  std::vector<std::string> variables;
-  for (char** entry = environ; *entry != nullptr; ++entry) variables.emplace_back(*entry);
-  HP_TRY_ASSIGN(const auto notices, take_slurm_environment(variables, spec.slurm));
+  HP_TRY_ASSIGN(const auto notices, take_slurm_environment(own_environment(), spec.slurm));
   for (const std::string& notice : notices) terminal.err << "hpctl: " << notice << std::endl;
   // A value of the environment is checked as one of the job file.
   if (const std::string problem = first_problem(spec); !problem.empty()) {
