@@ -18,6 +18,7 @@
 #include "hpctl/exit_codes.h"
 #include "hpctl/home_access.h"
 #include "hpctl/job_file.h"
+#include "hpctl/literal_variables.h"
 #include "hpctl/prepare_at_submit.h"
 #include "hpctl/rank_launcher.h"
 #include "hpctl/slurm_environment.h"
@@ -271,6 +272,12 @@ Outcome take_choice(const Invocation& invocation, JobSpec& spec) {
                misfit + "; give the keys that are auto values of your own to try nevertheless"};
 }
 
+void tell_literal_variables(const Terminal& terminal, const JobSpec& spec) {
+  for (const std::string& sentence : describe_literal_variables(spec)) {
+    terminal.err << "hpctl: warning: " << printable(sentence) << std::endl;
+  }
+}
+
 Outcome take_launcher(const Terminal& terminal, const JobSpec& spec) {
   HP_TRY_ASSIGN(const std::string warning, check_rank_launcher(spec));
   if (!warning.empty()) terminal.err << "hpctl: warning: " << printable(warning) << std::endl;
@@ -341,6 +348,7 @@ int run(Invocation& invocation) {
   if (const auto launched = take_launcher(terminal, spec); !launched.ok()) {
     return report_mistake(terminal, launched.error());
   }
+  tell_literal_variables(terminal, spec);
   if (invocation.has("--dry-run")) return dry_run(invocation, *paths, spec);
   if (const auto ours = check_home_is_ours(*paths); !ours.ok()) {
     return report(terminal, ours.error());

@@ -61,6 +61,18 @@ TEST_F(SubmitGiven, MistakesStartNothing) {
   EXPECT_THAT(dry_run({"--set"}).err, HasSubstr("--set needs a value KEY=VALUE"));
 }
 
+TEST_F(SubmitGiven, AVariableInAValueIsAWarning) {
+  const CommandRun run =
+      dry_run({"--set", "env.set={A: $HOME/bin, B: 'x${TMP}', C: cost $5, D: plain}"});
+  EXPECT_EQ(run.status, kExitOk);
+  EXPECT_EQ(run.err,
+            "hpctl: warning: env.set: the value of A has $HOME, and hpctl expands no variable; "
+            "write the value in full, or let a shell expand it: command: [bash, -c, ...]\n"
+            "hpctl: warning: env.set: the value of B has $TMP, and hpctl expands no variable; "
+            "write the value in full, or let a shell expand it: command: [bash, -c, ...]\n");
+  EXPECT_THAT(run.out, HasSubstr("{A: $HOME/bin, ")) << "as written";
+}
+
 // Standard input of this process is another file while `run` runs.
 CommandRun with_input(const std::string& path, const std::vector<std::string>& words) {
   const UniqueFd before(::dup(STDIN_FILENO));
