@@ -16,6 +16,7 @@
 #include "hpctl/cluster_placement.h"
 #include "hpctl/directory_use.h"
 #include "hpctl/exit_codes.h"
+#include "hpctl/former_run.h"
 #include "hpctl/home_access.h"
 #include "hpctl/job_file.h"
 #include "hpctl/literal_variables.h"
@@ -278,6 +279,11 @@ void tell_literal_variables(const Terminal& terminal, const JobSpec& spec) {
   }
 }
 
+void tell_former_run(const Terminal& terminal, const JobSpec& spec, const HomePaths& paths) {
+  const std::string former = describe_former_run(spec, paths);
+  if (!former.empty()) terminal.err << "hpctl: " << printable(former) << std::endl;
+}
+
 Outcome take_launcher(const Terminal& terminal, const JobSpec& spec) {
   HP_TRY_ASSIGN(const std::string warning, check_rank_launcher(spec));
   if (!warning.empty()) terminal.err << "hpctl: warning: " << printable(warning) << std::endl;
@@ -349,6 +355,7 @@ int run(Invocation& invocation) {
     return report_mistake(terminal, launched.error());
   }
   tell_literal_variables(terminal, spec);
+  tell_former_run(terminal, spec, *paths);
   if (invocation.has("--dry-run")) return dry_run(invocation, *paths, spec);
   if (const auto ours = check_home_is_ours(*paths); !ours.ok()) {
     return report(terminal, ours.error());
