@@ -254,6 +254,18 @@ TEST_F(CommandEnvironment, IsThatOfTheSubmitter) {
   unsetenv("GIVEN");
 }
 
+TEST_F(CommandEnvironment, FilesAreReadOnTheNodeAndKeptNowhere) {
+  put_program(cluster_.directory() + "/.venv/bin/python", "echo \"$KEY,$SET\" > \"$1\"");
+  const std::string keys = cluster_.directory() + "/keys.env";
+  ASSERT_TRUE(write_file_atomic(keys, "export KEY='very secret'\nSET=file\n").ok());
+  EXPECT_EQ(run("env: {files: [keys.env], set: {SET: given}}\n"), "very secret,given\n");
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(cluster_.paths().home())) {
+    if (!entry.is_regular_file()) continue;
+    const auto text = read_file(entry.path().string());
+    EXPECT_TRUE(!text.ok() || text->find("very secret") == std::string::npos) << entry.path();
+  }
+}
+
 TEST_F(CommandEnvironment, OutlivesTheControllerAndEndsWithTheJob) {
   const std::string out = cluster_.directory() + "/out";
   const auto told = [&] {

@@ -40,6 +40,18 @@ TEST(GivenValues, ReplaceTheFilesAndFillGaps) {
   EXPECT_EQ(spec.recovery.on_node_loss, (std::vector<std::string>{"spare", "wait"}));
 }
 
+TEST(GivenValues, EnvironmentFilesCountFromTheJobFile) {
+  const std::string job = "name: c\nworkload: {command: [x]}\n";
+  const JobSpec spec = good_with(job, {set("env.files", "[keys.env, /fsx/b.env]")});
+  EXPECT_EQ(spec.env_files, (std::vector<std::string>{"/jobs/keys.env", "/fsx/b.env"}));
+  EXPECT_EQ(to_json_text(test::good(to_yaml(spec))), to_json_text(spec));
+  EXPECT_EQ(problems_with(job, {set("env.files", "keys.env")}),
+            "--set env.files: expected a list of paths such as [a.env, b.env], found "
+            "\"keys.env\"\n");
+  EXPECT_EQ(problems_with(job, {set("env.files", "['']")}),
+            "--set env.files: expected paths, found \"\"\n");
+}
+
 TEST(GivenValues, KeysBelowAShortFormAreAdded) {
   const JobSpec spec = good_with(with_line("nodes: 2"), {set("nodes.spares", "1")});
   EXPECT_EQ(spec.nodes, 2);
