@@ -19,6 +19,7 @@
 #include "agent/controller_access.h"
 #include "agent/controller_session.h"
 #include "agent/core/supervisor.h"
+#include "agent/environment_files.h"
 #include "agent/error_file.h"
 #include "agent/event_loop.h"
 #include "agent/holder_link.h"
@@ -58,7 +59,9 @@ class Agent {
   Agent(const AgentOptions& options, LogWriter& logs, PacketSocket holder, HolderMemory memory);
   int run();
   // For a file server, beside the loop.
-  bool is_waiting() const { return session_.is_waiting() || script_reader_.is_busy(); }
+  bool is_waiting() const {
+    return session_.is_waiting() || script_reader_.is_busy() || environment_files_.is_busy();
+  }
 
  private:
   // The holder's side.
@@ -81,7 +84,10 @@ class Agent {
   void on_stop(const v1::StopWorkers& stop);
   void on_end(const v1::EndNode& end);
   void on_fault(const v1::InjectFault& order);
+  void prepared(const v1::StartWorkers& start);
+  void environment_is_read(const EnvironmentFiles::Read& read);
   void start_workers(const v1::StartWorkers& start);
+  void order_start(const v1::StartWorkers& start);
   void plan_standbys(const v1::StartWorkers& start);
   void read_script();
   void script_is_read();
@@ -116,6 +122,7 @@ class Agent {
   std::map<uint64_t, std::vector<holder::Spawn>> spawns_;  // by generation being started
   std::map<uint64_t, std::string> stacks_;  // by generation; for the answer to the order to stop
 
+  EnvironmentFiles environment_files_{wake_.get()};
   SideTask script_reader_{wake_.get()};
   std::shared_ptr<std::optional<Result<holder::Spawn>>> script_order_;  // of the task
   std::optional<v1::StartWorkers> script_standbys_;                     // the next to read for
@@ -334,11 +341,30 @@ void Agent::on_welcome(const v1::Welcome& welcome) {
 
 void Agent::on_start(const v1::StartWorkers& start) {
   const auto ready = [this](const v1::StartWorkers& held, const Unfitness& bad_step) {
-    if (bad_step.reason.empty()) return start_workers(held);
+    if (bad_step.reason.empty()) return prepared(held);
     answer(Failed{key_of(held), held.generation(), bad_step.reason, false, true, bad_step.hardware,
                   bad_step.reboot});
   };
-  if (preparation_.is_ready(start, ready)) start_workers(start);
+  if (preparation_.is_ready(start, ready)) prepared(start);
+}
+
+void Agent::prepared(const v1::StartWorkers& start) {
+  if (start.env_files().empty()) return start_workers(start);
+  if (spawns_.contains(start.generation())) return order_start(start);  // a repetition
+  environment_files_.read(start);
+}
+
+void Agent::environment_is_read(const EnvironmentFiles::Read& read) {
+  const v1::StartWorkers& start = read.start;
+  const auto running = supervisor_.running();
+  const bool runs = std::any_of(running.begin(), running.end(), [&](const StartedWorker& worker) {
+    return worker.generation == start.generation();
+  });
+  // What runs has been given its files by an earlier process of this agent.
+  if (read.outcome.ok() || runs) return start_workers(start);
+  const Error& error = read.outcome.error();
+  answer(Failed{key_of(start), start.generation(), error.message,
+                error.code == ErrorCode::kInvalidArgument});
 }
 
 void Agent::on_stand_by(const v1::StartWorkers& like) {
@@ -373,8 +399,9 @@ void Agent::tell_verdict(const v1::DamageAnswered& answer) {
 }
 
 void Agent::on_stop(const v1::StopWorkers& stop) {
-  const auto held = preparation_.withdraw(stop.generation());
-  if (held && held->ranks_size() > 0) {
+  for (const auto& held :
+       {preparation_.withdraw(stop.generation()), environment_files_.withdraw(stop.generation())}) {
+    if (!held || held->ranks_size() == 0) continue;
     answer(Failed{key_of(*held), held->generation(), "was ended while the node was prepared"});
   }
   perform(supervisor_.stop({{stop.action_seq(), stop.action_index()},
@@ -386,6 +413,7 @@ void Agent::on_stop(const v1::StopWorkers& stop) {
 
 void Agent::on_end(const v1::EndNode& end) {
   end_order_ = end;
+  environment_files_.withdraw(UINT64_MAX);
   perform(supervisor_.end(end.stacks()));
 }
 
@@ -435,8 +463,12 @@ void Agent::start_workers(const v1::StartWorkers& start) {
   }
   spawns_[start.generation()] = std::move(spawns);
   plan_standbys(start);
-  perform(
-      supervisor_.start({key, start.generation(), {start.ranks().begin(), start.ranks().end()}}));
+  order_start(start);
+}
+
+void Agent::order_start(const v1::StartWorkers& start) {
+  perform(supervisor_.start(
+      {key_of(start), start.generation(), {start.ranks().begin(), start.ranks().end()}}));
 }
 
 void Agent::plan_standbys(const v1::StartWorkers& start) {
@@ -473,6 +505,7 @@ void Agent::on_time() {
   session_.read_delayed(now);
   if (finished_) return;
   if (script_reader_.take_end()) script_is_read();
+  if (const auto read = environment_files_.take()) environment_is_read(*read);
   // Before it is judged whether the node is an orphan: we may have had no turn while it trained.
   if (now >= read_pages_at_ms_) read_pages();
   if (leave_by_ms_ && (reports_.waiting().empty() || now >= *leave_by_ms_)) {

@@ -9,6 +9,7 @@
 
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/submitted_environment.h"
 #include "controller/agents/holder_probe.h"
 #include "controller/agents/worker_order.h"
 #include "controller/controller.h"
@@ -44,7 +45,12 @@ void Controller::perform(const core::Action& action, const core::State& state) {
   if (const auto* launch = std::get_if<core::LaunchNode>(&action.body)) {
     starts_->post(
         "the start of node " + launch->node + " of job " + to_string(launch->job),
-        [this, id = action.id, launch = *launch] { loop_->post(scheduler_->launch(id, launch)); });
+        [this, id = action.id, launch = *launch, key = state.jobs.at(launch->job).submit_key] {
+          const Outcome ready = mode_.before_launch(launch.job, key);
+          loop_->post(ready.ok() ? scheduler_->launch(id, launch)
+                                 : core::ActionFailed{id, launch.job, launch.node,
+                                                      ready.error().message, false});
+        });
   } else if (const auto* requeue = std::get_if<core::RequeueJob>(&action.body)) {
     starts_->post("the scheduler", [this, id = action.id, requeue = *requeue] {
       loop_->post(scheduler_->requeue(id, requeue));
@@ -321,7 +327,8 @@ void Controller::conclude(const core::State& state, JobId id) {
   });
 }
 
-// When the job's end is complete, rendezvous files are of no more use.
+// When the job's end is complete, rendezvous files are of no more use, nor is the environment that
+// it was submitted with.
 void Controller::let_nodes_end(const core::State& state, JobId id) {
   if (mode_.stands_back()) return;
   for (auto it = state.nodes.lower_bound({id, ""}); it != state.nodes.end() && it->first.job == id;
@@ -329,9 +336,10 @@ void Controller::let_nodes_end(const core::State& state, JobId id) {
     if (it->second.state != core::NodeState::kEnded) return;
   }
   mode_.nodes_ended(id);
-  directories_->post(paths_.job(id), [directory = paths_.job(id) + "/rdzv"] {
-    if (const auto removed = remove_tree(directory); !removed.ok()) {
-      log_warning(removed.error().message);
+  directories_->post(paths_.job(id), [this, id] {
+    for (const Outcome& removed :
+         {remove_tree(paths_.job(id) + "/rdzv"), remove_submitted_environment(paths_, id)}) {
+      if (!removed.ok()) log_warning(removed.error().message);
     }
   });
 }

@@ -7,6 +7,7 @@
 #include "common/base/quantity.h"
 #include "common/rpc/nearest_word.h"
 #include "hpctl/exit_codes.h"
+#include "hpctl/foreign_verbs.h"
 #include "hpctl/verbs.h"
 
 namespace hpctl {
@@ -86,9 +87,12 @@ Error unknown_option(const std::vector<Option>& options, const std::string& word
 int run_unknown_verb(const std::string& word, const Terminal& terminal) {
   std::vector<std::string> names;
   for (const Verb& verb : verbs()) names.emplace_back(verb.name);
+  const std::string ours(find_foreign_verb(word));
   const auto nearest = nearest_word(word, names);
   terminal.err << "hpctl: unknown verb \"" << printable(word) << "\""
-               << (nearest ? "; did you mean " + *nearest + "?" : ";")
+               << (!ours.empty() ? "; here it is hpctl " + ours + ";"
+                   : nearest     ? "; did you mean " + *nearest + "?"
+                                 : ";")
                << " `hpctl --help` lists all\n";
   return kExitUsage;
 }
@@ -143,6 +147,7 @@ Outcome parse_arguments(const Verb& verb, const std::vector<std::string>& words,
       return usage(std::string(option->name) + " needs a value " + option->value_name);
     }
     invocation.options[option->name] = value;
+    if (option->repeats) invocation.repeated[option->name].push_back(value);
   }
   if (invocation.has("--help")) return Ok{};
   if (invocation.arguments.size() < verb.min_arguments) {

@@ -18,12 +18,15 @@ struct Option {
   const char* name;                  // "--rank"
   const char* letter = nullptr;      // "-f"
   const char* value_name = nullptr;  // set when it takes a value: "R"
+  bool repeats = false;              // each value counts, not only the last one
 };
 
 struct Invocation {
   Terminal& terminal;
   std::vector<std::string> arguments;          // positional
   std::map<std::string, std::string> options;  // by long name; "" for those without a value
+  // Every value of an option that may be repeated, in order.
+  std::map<std::string, std::vector<std::string>> repeated = {};
 
   bool has(const std::string& option) const { return options.contains(option); }
   bool json() const { return has("--json"); }

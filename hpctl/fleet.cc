@@ -35,10 +35,10 @@ ListedJob listed(JobSummary summary) {
 }
 
 // It has said how.
-bool has_ended(const v1::ClusterJob& job) { return job.summary().ended_wall_ms() > 0; }
+bool is_over(const v1::ClusterJob& job) { return job.summary().ended_wall_ms() > 0; }
 
 std::string doubt_about(const v1::ClusterJob& job) {
-  if (has_ended(job)) return "";
+  if (is_over(job)) return "";
   if (job.pid() == 0) return "its controller has ended and is started again";
   if (job.heard_ms() < kSilentMs) return "";
   return "its controller has not answered for " +
@@ -142,7 +142,7 @@ Fleet join_listings(const std::vector<ClusterListing>& listings, uid_t self) {
       const bool is_heard = row.summary.is_told() && job.pid() != 0;
       uint64_t heard_ms = is_heard ? job.heard_ms() : UINT64_MAX - 1;
       // Another life of it, wherever it is, may not have said anything yet.
-      if (has_ended(job)) heard_ms = UINT64_MAX;
+      if (is_over(job)) heard_ms = UINT64_MAX;
       const Key key = key_of(row);
       const auto known = newest.find(key);
       if (known == newest.end()) {

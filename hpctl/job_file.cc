@@ -1,15 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hpctl/job_file.h"
 
+#include <unistd.h>
+
+#include <filesystem>
 #include <utility>
 
-#include "common/rpc/job_yaml.h"
+#include "common/base/file.h"
 
 namespace hpctl {
+namespace {
 
-std::optional<JobSpec> read_job_file(const Terminal& terminal, const std::string& path) {
-  JobYaml parsed = load_job_yaml(path);
-  if (!parsed.spec) terminal.err << describe_problems(printable(path), parsed.problems);
+constexpr const char* kStandardInput = "standard input";
+constexpr size_t kMostInputBytes = 64U << 20;  // what is larger than a job file is refused later
+
+// A name is never a number or a list, whatever it looks like.
+std::string as_text(const std::string& value) {
+  std::string quoted = "'";
+  for (const char c : value) quoted += c == '\'' ? "''" : std::string(1, c);
+  return quoted + "'";
+}
+
+Result<std::string> working_directory() {
+  std::error_code error;
+  const auto directory = std::filesystem::current_path(error);
+  if (!error) return directory.string();
+  return Error{ErrorCode::kNotFound, "cannot find the working directory: " + error.message()};
+}
+
+JobYaml read_standard_input(const std::vector<GivenValue>& given) {
+  const auto text = hpctl::read_all(STDIN_FILENO, kStandardInput, kMostInputBytes);
+  if (!text.ok()) return {std::nullopt, {{0, 0, "", text.error().message}}};
+  const auto directory = working_directory();
+  if (!directory.ok()) return {std::nullopt, {{0, 0, "", directory.error().message}}};
+  return parse_job_yaml(*text, *directory, given);
+}
+
+}  // namespace
+
+Result<std::vector<GivenValue>> given_values(const Invocation& invocation) {
+  std::vector<GivenValue> given;
+  const auto sets = invocation.repeated.find("--set");
+  if (sets != invocation.repeated.end()) {
+    for (const std::string& word : sets->second) {
+      const size_t equals = word.find('=');
+      if (equals == std::string::npos || equals == 0) {
+        return Error{
+            ErrorCode::kInvalidArgument,
+            "--set: expected KEY=VALUE, such as workload.train.steps=100, found \"" + word + "\""};
+      }
+      const std::string key = word.substr(0, equals);
+      given.push_back({"--set " + printable(key), key, word.substr(equals + 1)});
+    }
+  }
+  const auto name = invocation.options.find("--name");
+  if (name != invocation.options.end()) given.push_back({"--name", "name", as_text(name->second)});
+  return given;
+}
+
+std::optional<JobSpec> read_job_file(const Terminal& terminal, const std::string& path,
+                                     const std::vector<GivenValue>& given) {
+  const bool is_input = path == "-";
+  JobYaml parsed = is_input ? read_standard_input(given) : load_job_yaml(path, given);
+  if (!parsed.spec) {
+    terminal.err << describe_problems(is_input ? kStandardInput : printable(path), parsed.problems);
+  }
   return std::move(parsed.spec);
 }
 

@@ -4,14 +4,21 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/job_spec.h"
-#include "hpctl/terminal.h"
+#include "common/rpc/job_yaml.h"
+#include "hpctl/command_line.h"
 
 namespace hpctl {
 
-// nullopt: all its mistakes were printed on terminal.err, and the verb ends with kExitUsage.
-std::optional<JobSpec> read_job_file(const Terminal& terminal, const std::string& path);
+// The values that --set and --name give beside the job file.
+Result<std::vector<GivenValue>> given_values(const Invocation& invocation);
+
+// `path` "-" is the standard input; relative paths in it count from the working directory.
+// nullopt: all its mistakes were told on terminal.err, and the verb ends with kExitUsage.
+std::optional<JobSpec> read_job_file(const Terminal& terminal, const std::string& path,
+                                     const std::vector<GivenValue>& given = {});
 
 // The first problem of a job that was changed since, as "KEY: MESSAGE"; "" = none.
 std::string first_problem(const JobSpec& spec);

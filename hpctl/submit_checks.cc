@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/environment_file.h"
 #include "common/base/file.h"
 #include "common/base/python_command.h"
 #include "hpctl/program_path.h"
@@ -192,6 +193,7 @@ Outcome check_memory(const JobSpec& spec) {
 Outcome check_before_submit(const JobSpec& spec, const HomePaths& paths) {
   HP_TRY(check_programs(spec));
   HP_TRY(check_directories(spec, paths));
+  HP_TRY(read_environment_files(spec.env_files));
   if (!spec.train) return check_command(spec);
   HP_TRY(check_memory(spec));
   HP_TRY(check_lora_base(*spec.train));

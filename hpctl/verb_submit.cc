@@ -7,6 +7,7 @@
 #include "common/base/bounded_json.h"
 #include "common/base/json_text.h"
 #include "common/base/random_hex.h"
+#include "common/base/submitted_environment.h"
 #include "common/rpc/job_yaml.h"
 #include "controller/leadership/ask_owner.h"
 #include "controller/leadership/local_submission.h"
@@ -16,9 +17,12 @@
 #include "hpctl/cluster_placement.h"
 #include "hpctl/directory_use.h"
 #include "hpctl/exit_codes.h"
+#include "hpctl/former_run.h"
 #include "hpctl/home_access.h"
 #include "hpctl/job_file.h"
+#include "hpctl/literal_variables.h"
 #include "hpctl/prepare_at_submit.h"
+#include "hpctl/rank_launcher.h"
 #include "hpctl/slurm_environment.h"
 #include "hpctl/submit_checks.h"
 #include "hpctl/submit_to_slurm.h"
@@ -49,6 +53,9 @@ Examples:
   hpctl submit job.yaml --wait                  to Slurm; follow it through queue, run, requeues
   hpctl submit job.yaml --local --wait          run it on this machine and watch
   job=$(hpctl submit job.yaml --local --json | jq .job)
+  hpctl submit job.yaml --name lr2 --set workload.train.optimizer.lr=2e-4
+  generate-job | hpctl submit - --local         a job file on standard input; relative paths in it
+                                                count from the working directory
 
 Options:
   --local    run on this machine, without Slurm: every node of the job is a virtual node here; a
@@ -56,6 +63,11 @@ Options:
   --wait     show progress until the job has ended; an absent slurmctld is waited for 10 minutes
              instead of 30 seconds
   --dry-run  submit nothing; what the plan chooses for keys that are auto is told first
+  --set KEY=VALUE
+             use VALUE, YAML as in a job file, in place of the file's value of KEY, such as
+             nodes.count=4 or 'workload.command=[python3, train.py]'; may be repeated
+  --name NAME
+             call the job NAME, whatever the file says
   --gpu NAME the workers have this GPU, as `hpctl plan` takes it, or cpu: for keys that are auto.
              Without it, --local looks at this machine, and for Slurm slurm.gres (gpu:h100:8) tells
   --chaos PLAN
@@ -106,6 +118,19 @@ Result<Submitted> submit_with_key(const HomePaths& paths, const JobSpec& spec,
   }
 }
 
+std::vector<std::string> own_environment() {
+  std::vector<std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) variables.emplace_back(*entry);
+  return variables;
+}
+
+// The built-in trainer runs in the controller's, as its numbers depend on it.
+Result<Submitted> submit_with_environment(const HomePaths& paths, const JobSpec& spec,
+                                          const std::string& key) {
+  if (!spec.command.empty()) HP_TRY(write_submitted_environment(paths, key, own_environment()));
+  return submit_with_key(paths, spec, key);
+}
+
 LivingOwner living_owner(const Invocation& invocation) {
   return invocation.has("--take-directory") ? LivingOwner::kTake : LivingOwner::kRefuse;
 }
@@ -121,9 +146,10 @@ Result<Submitted> submit_locally(const Invocation& invocation, const HomePaths& 
       identify_local_job(paths, {key, spec.name, static_cast<uint32_t>(::geteuid())});
   HP_TRY_ASSIGN(const DirectoryClaim claim,
                 claim_given_directory(spec, paths, self, living_owner(invocation)));
-  auto submitted = submit_with_key(paths, spec, key);
+  auto submitted = submit_with_environment(paths, spec, key);
   // Of one that cannot be asked any more it is not known whether it took the job.
   if (!submitted.ok() && submitted.error().code != ErrorCode::kUnavailable) {
+    discard_submitted_environment(paths, key);
     const Outcome undone = undo_claim(spec.checkpoint.dir, self, claim);
     if (!undone.ok()) invocation.terminal.err << "hpctl: " << undone.error().message << std::endl;
   }
@@ -139,9 +165,7 @@ Result<std::string> choose_cluster(const Terminal& terminal) {
 
 // Aloud: what this shell says changes the job.
 Outcome take_environment(const Terminal& terminal, JobSpec& spec) {
-  std::vector<std::string> variables;
-  for (char** entry = environ; *entry != nullptr; ++entry) variables.emplace_back(*entry);
-  HP_TRY_ASSIGN(const auto notices, take_slurm_environment(variables, spec.slurm));
+  HP_TRY_ASSIGN(const auto notices, take_slurm_environment(own_environment(), spec.slurm));
   for (const std::string& notice : notices) terminal.err << "hpctl: " << notice << std::endl;
   // A value of the environment is checked as one of the job file.
   if (const std::string problem = first_problem(spec); !problem.empty()) {
@@ -252,6 +276,23 @@ Outcome take_choice(const Invocation& invocation, JobSpec& spec) {
                misfit + "; give the keys that are auto values of your own to try nevertheless"};
 }
 
+void tell_literal_variables(const Terminal& terminal, const JobSpec& spec) {
+  for (const std::string& sentence : describe_literal_variables(spec)) {
+    terminal.err << "hpctl: warning: " << printable(sentence) << std::endl;
+  }
+}
+
+void tell_former_run(const Terminal& terminal, const JobSpec& spec, const HomePaths& paths) {
+  const std::string former = describe_former_run(spec, paths);
+  if (!former.empty()) terminal.err << "hpctl: " << printable(former) << std::endl;
+}
+
+Outcome take_launcher(const Terminal& terminal, const JobSpec& spec) {
+  HP_TRY_ASSIGN(const std::string warning, check_rank_launcher(spec));
+  if (!warning.empty()) terminal.err << "hpctl: warning: " << printable(warning) << std::endl;
+  return Ok{};
+}
+
 // A warning only: there may be room by the time the job saves.
 void tell_missing_room(const Terminal& terminal, const JobSpec& spec, const HomePaths& paths) {
   if (!spec.train) return;
@@ -292,7 +333,9 @@ int attack(const Invocation& invocation, const HomePaths& paths, const JobSpec& 
 int run(Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
   const std::string& file = invocation.arguments[0];
-  const auto read = read_job_file(terminal, file);
+  const auto given = given_values(invocation);
+  if (!given.ok()) return report_usage(terminal, "submit", given.error().message);
+  const auto read = read_job_file(terminal, file, *given);
   if (!read) return kExitUsage;
   JobSpec spec = *read;
   const bool local = invocation.has("--local");
@@ -311,6 +354,11 @@ int run(Invocation& invocation) {
   if (const auto chosen = take_choice(invocation, spec); !chosen.ok()) {
     return report_mistake(terminal, chosen.error());
   }
+  if (const auto launched = take_launcher(terminal, spec); !launched.ok()) {
+    return report_mistake(terminal, launched.error());
+  }
+  tell_literal_variables(terminal, spec);
+  tell_former_run(terminal, spec, *paths);
   if (invocation.has("--dry-run")) return dry_run(invocation, *paths, spec);
   if (const auto ours = check_home_is_ours(*paths); !ours.ok()) {
     return report(terminal, ours.error());
@@ -343,7 +391,7 @@ int run(Invocation& invocation) {
 
 Verb submit_verb() {
   return {"submit",
-          "FILE [--local] [--wait] [--dry-run] [--gpu NAME] [--chaos PLAN] [OPTION...]",
+          "FILE|- [--local] [--wait] [--dry-run] [--set KEY=VALUE] [OPTION...]",
           "start a job described by a job file",
           submit_parts::kHelp,
           1,
@@ -351,6 +399,8 @@ Verb submit_verb() {
           {{"--local"},
            {"--wait"},
            {"--dry-run"},
+           {"--set", nullptr, "KEY=VALUE", true},
+           {"--name", nullptr, "NAME"},
            {"--gpu", nullptr, "NAME"},
            {"--chaos", nullptr, "PLAN"},
            {"--take-directory"},

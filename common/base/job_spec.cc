@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/bounded_json.h"
+#include "common/base/environment_file.h"
 #include "common/base/job_spec_json.h"
 #include "common/base/json_text.h"
 #include "common/base/printable.h"
@@ -121,6 +122,19 @@ void check_recovery(const RecoverySpec& r, SpecChecks& checks) {
   check_on_node_loss(r.on_node_loss, checks);
 }
 
+void check_environment_files(const std::vector<std::string>& files, SpecChecks& checks) {
+  if (files.size() > kMostEnvironmentFiles) {
+    checks.fail("env.files", "expected at most " + std::to_string(kMostEnvironmentFiles) +
+                                 " files, found " + std::to_string(files.size()));
+    return;
+  }
+  for (const std::string& file : files) {
+    if (file.starts_with('/')) continue;
+    checks.fail("env.files", "expected paths, found \"" + file + "\"");
+    return;
+  }
+}
+
 void check_standby_imports(const JobSpec& spec, SpecChecks& checks) {
   const std::string key = "recovery.standby_imports";
   const std::vector<std::string>& modules = spec.recovery.standby_imports;
@@ -154,6 +168,7 @@ void check_limits(const Limits& limits, SpecChecks& checks) {
 }
 
 void check_around(const JobSpec& spec, SpecChecks& checks) {
+  check_environment_files(spec.env_files, checks);
   checks.one_of("env.kind", spec.environment.kind, {"auto", "venv", "uv", "container", "none"});
   const int64_t timeout = spec.hooks.timeout_ms;
   if (timeout < 1000 || timeout > 3'600'000) {
@@ -213,6 +228,7 @@ std::string to_json_text(const JobSpec& spec) {
             {"notify", spec.notify},
             {"ledger", spec.ledger},
             {"chaos", spec.chaos}};
+  if (!spec.env_files.empty()) j["env_files"] = spec.env_files;
   if (spec.train) j["train"] = *spec.train;
   if (!spec.chosen.values.empty()) j["chosen"] = spec.chosen;
   return json_text(j);
@@ -229,6 +245,7 @@ Result<JobSpec> job_spec_from_json(const std::string& text) {
     spec.spares = j.value("spares", spec.spares);
     j.at("workers_per_node").get_to(spec.workers_per_node);
     j.at("env").get_to(spec.env);
+    if (j.contains("env_files")) j.at("env_files").get_to(spec.env_files);
     j.at("command").get_to(spec.command);
     j.at("checkpoint").get_to(spec.checkpoint);
     j.at("recovery").get_to(spec.recovery);

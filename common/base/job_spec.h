@@ -156,6 +156,7 @@ struct JobSpec {
   int32_t workers_per_node = 1;
   bool auto_workers = false;  // workers_per_node is still to be chosen, before the job is submitted
   std::map<std::string, std::string> env;  // env.set
+  std::vector<std::string> env_files;      // of NAME=VALUE, read on the node at every start
   std::optional<TrainSpec> train;          // exactly one of train and command
   std::vector<std::string> command;        // program and arguments
   CheckpointSpec checkpoint;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Three passes. The text is parsed by yaml-cpp (syntax errors end here, with a line). Then every
 // mapping is walked beside the key table: unknown and repeated keys are reported in the order of
-// the file, known ones are read in the order of the table. Last, find_problems() checks ranges and
-// consistency, and each finding is traced back to the line of its key; a finding that only follows
-// from a mistake already reported is dropped.
+// the file, known ones are read in the order of the table. Values that are given beside the file
+// replace the file's on this walk. Last, find_problems() checks ranges and consistency, and each
+// finding is traced back to the line of its key; a finding that only follows from a mistake already
+// reported is dropped.
 #include "common/rpc/job_yaml.h"
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <set>
 #include <tuple>
 
+#include "common/rpc/foreign_words.h"
 #include "common/rpc/job_yaml_keys.h"
 #include "common/rpc/nearest_word.h"
 #include "common/rpc/python_environment.h"
@@ -31,10 +33,11 @@ class JobYamlReader {
  public:
   explicit JobYamlReader(const std::string& directory) : directory_(directory) {}
 
-  JobYaml read(const YAML::Node& root) {
+  JobYaml read(const YAML::Node& root, const std::vector<GivenValue>& given) {
     if (!root.IsMap()) {
       add(root.Mark(), "", "expected keys such as \"name: my-job\", found " + describe_node(root));
     } else {
+      for (const GivenValue& value : given) take_given(value);
       read_section(root, "");
       add_spec_problems();
     }
@@ -51,15 +54,93 @@ class JobYamlReader {
   struct Place {
     YAML::Mark mark;  // of the key
     bool is_section = false;
+    std::string origin;  // "" = the file
   };
   struct Entry {
     YAML::Mark key_mark;
     YAML::Node value;
+    std::string origin;  // "" = the file
   };
 
   void add(const YAML::Mark& mark, const std::string& key, const std::string& message) {
     const YAML::Mark at = mark.line < 0 ? start_of_file() : mark;
     problems_.push_back(JobYamlProblem{at.line + 1, at.column + 1, key, message});
+  }
+
+  // What `read` finds wrong has no line, but the origin of the value; "" = the file, with its line.
+  template <typename Read>
+  void read_from(const std::string& origin, const Read& read) {
+    const size_t before = problems_.size();
+    read();
+    if (origin.empty()) return;
+    for (size_t i = before; i < problems_.size(); ++i) {
+      JobYamlProblem& problem = problems_[i];
+      if (problem.origin.empty()) problem = {0, 0, problem.key, problem.message, origin};
+    }
+  }
+
+  // A value whose key is unknown, or whose text is no YAML, is reported and left out.
+  void take_given(const GivenValue& value) {
+    read_from(value.origin, [&] {
+      if (!is_known_path(value.key)) return;
+      // Of a section it would be all defaults, where a variable of the shell was not set.
+      if (value.text.find_first_not_of(" \t\n") == std::string::npos) {
+        return add(start_of_file(), value.key, "the value is empty; write an empty text as ''");
+      }
+      try {
+        given_.erase(value.key);
+        given_.emplace(value.key, Entry{start_of_file(), YAML::Load(value.text), value.origin});
+      } catch (const YAML::Exception& e) {
+        add(start_of_file(), value.key, explain_syntax(e.msg));
+      }
+    });
+  }
+
+  // Reports the first name on the path that is no key.
+  bool is_known_path(const std::string& path) {
+    std::string section;
+    for (size_t begin = 0; begin <= path.size();) {
+      const size_t end = std::min(path.find('.', begin), path.size());
+      const std::string name = path.substr(begin, end - begin);
+      const auto known = children(section);
+      if (known.empty()) {
+        add(start_of_file(), section, "no key is below this one; give its whole value");
+        return false;
+      }
+      if (!has_name(known, name)) {
+        add_unknown(YAML::Node(name), section, known);
+        return false;
+      }
+      section = path.substr(0, end);
+      begin = end + 1;
+    }
+    return true;
+  }
+
+  // Puts what is given for keys of `section`, or below them, in the place of what the file has.
+  void take_given(const std::string& section, const std::vector<const JobYamlKey*>& known,
+                  std::map<std::string, Entry>& entries) const {
+    for (const JobYamlKey* key : known) {
+      const std::string path = join_path(section, std::string(key->name()));
+      const std::string name(key->name());
+      const auto given = given_.lower_bound(path);
+      if (given == given_.end() || !contains_key(path, given->first)) continue;
+      if (given->first == path) {
+        entries.erase(name);  // assigned to, a node would change wherever an alias refers to it
+        entries.emplace(name, given->second);
+      } else {
+        entries.emplace(name, Entry{start_of_file(), YAML::Node(), given->second.origin});
+      }
+    }
+  }
+
+  static std::string join_path(const std::string& section, const std::string& name) {
+    return section.empty() ? name : section + "." + name;
+  }
+
+  static bool has_name(const std::vector<const JobYamlKey*>& keys, const std::string& name) {
+    return std::any_of(keys.begin(), keys.end(),
+                       [&](const JobYamlKey* key) { return key->name() == name; });
   }
 
   // Known keys of the table under `section`, in its order.
@@ -72,14 +153,15 @@ class JobYamlReader {
   }
 
   void read_section(const YAML::Node& node, const std::string& section) {
-    if (node.IsNull()) return;  // "checkpoint:" with nothing below means all defaults
-    if (!node.IsMap()) {
+    // "checkpoint:" with nothing below means all defaults.
+    if (!node.IsMap() && !node.IsNull()) {
       add(node.Mark(), section, "expected a section with keys, found " + describe_node(node));
       return;
     }
     const auto known = children(section);
     std::map<std::string, Entry> entries;
     for (const auto& pair : node) collect(pair.first, pair.second, section, known, entries);
+    take_given(section, known, entries);
     for (const JobYamlKey* key : known) {
       const auto entry = entries.find(std::string(key->name()));
       if (entry != entries.end()) read_key(*key, entry->second);
@@ -93,13 +175,10 @@ class JobYamlReader {
       return;
     }
     const std::string name = name_node.Scalar();
-    const std::string path = section.empty() ? name : section + "." + name;
-    const bool is_known = std::any_of(known.begin(), known.end(),
-                                      [&](const JobYamlKey* key) { return key->name() == name; });
-    if (!is_known) {
+    if (!has_name(known, name)) {
       add_unknown(name_node, section, known);
-    } else if (!entries.emplace(name, Entry{name_node.Mark(), value}).second) {
-      add(name_node.Mark(), path,
+    } else if (!entries.emplace(name, Entry{name_node.Mark(), value, ""}).second) {
+      add(name_node.Mark(), join_path(section, name),
           "this key is given twice; the first is in line " +
               std::to_string(entries.at(name).key_mark.line + 1));
     }
@@ -113,9 +192,12 @@ class JobYamlReader {
     std::string hint;
     if (section == "checkpoint" && name == "disk_full_limit") {
       hint = "; limits.storage takes its place, and bounds all waits for storage";
+    } else if (const ForeignKey* foreign = find_foreign_key(name)) {
+      hint = describe_foreign(*foreign);
+      if (!foreign->key.empty()) suggested_.insert(std::string(foreign->key));
     } else if (const auto nearest = nearest_word(name, names)) {
       hint = "; did you mean \"" + *nearest + "\"?";
-      suggested_.insert(section.empty() ? *nearest : section + "." + *nearest);
+      suggested_.insert(join_path(section, *nearest));
     } else {
       for (const JobYamlKey& key : job_yaml_keys()) {
         if (key.name() != name || key.kind == KeyKind::kUnavailable) continue;
@@ -135,12 +217,23 @@ class JobYamlReader {
     add(name_node.Mark(), section, "unknown key " + describe_node(name_node) + hint);
   }
 
+  static std::string describe_foreign(const ForeignKey& foreign) {
+    const std::string note(foreign.note);
+    if (foreign.key.empty()) return "; " + note;
+    return "; here it is " + std::string(foreign.key) + (note.empty() ? "" : ": " + note);
+  }
+
   void read_key(const JobYamlKey& key, const Entry& entry) {
+    read_from(entry.origin, [&] { read_value(key, entry); });
+  }
+
+  void read_value(const JobYamlKey& key, const Entry& entry) {
     const std::string path(key.path);
     const bool is_section = key.kind == KeyKind::kSection && !entry.value.IsScalar();
     // A problem of a value is shown at the value.
     const bool has_value = entry.value.IsScalar() && entry.value.Mark().line >= 0;
-    places_[path] = Place{has_value ? entry.value.Mark() : entry.key_mark, is_section};
+    places_[path] =
+        Place{has_value ? entry.value.Mark() : entry.key_mark, is_section, entry.origin};
     YamlValue value(entry.value, entry.key_mark, path, directory_, problems_);
     if (key.kind == KeyKind::kUnavailable) {
       add(entry.key_mark, path, "not available yet in this version; remove this key");
@@ -151,6 +244,8 @@ class JobYamlReader {
       read_train_field(*key.field, value, spec_);
     } else if (key.read != nullptr) {
       key.read(value, spec_);
+      // `nodes: 2` in the file, and nodes.spares given.
+      if (key.kind == KeyKind::kSection) read_section(YAML::Node(), path);
     } else {
       value.fail_expected("a section with keys");
     }
@@ -194,8 +289,9 @@ class JobYamlReader {
       const size_t dot = present.rfind('.');
       present = dot == std::string::npos ? "" : present.substr(0, dot);
     }
-    const Place place = present.empty() ? Place{start_of_file(), true} : places_.at(present);
+    const Place place = present.empty() ? Place{start_of_file(), true, ""} : places_.at(present);
     JobYamlProblem result{place.mark.line + 1, place.mark.column + 1, problem.key, problem.message};
+    if (!place.origin.empty()) result = {0, 0, problem.key, problem.message, place.origin};
     if (present != problem.key && place.is_section && !has_preset(key)) {
       result.key = key;
       result.message =
@@ -233,7 +329,8 @@ class JobYamlReader {
   const std::string& directory_;
   JobSpec spec_;
   std::vector<JobYamlProblem> problems_;
-  std::map<std::string, Place> places_;  // keys that are in the file
+  std::map<std::string, Entry> given_;   // by path
+  std::map<std::string, Place> places_;  // keys that are in the file, or given
   std::set<std::string> suggested_;      // meant by an unknown key, so not missing as well
 };
 
@@ -241,19 +338,20 @@ constexpr YamlKind kJobFile = {"a job file", "one job", "hpctl submit --help"};
 
 }  // namespace
 
-JobYaml parse_job_yaml(std::string_view text, const std::string& directory) {
+JobYaml parse_job_yaml(std::string_view text, const std::string& directory,
+                       const std::vector<GivenValue>& given) {
   JobYaml result;
   const auto problem = read_yaml(text, kJobFile, [&](const YAML::Node& document) {
-    result = JobYamlReader(directory).read(document);
+    result = JobYamlReader(directory).read(document, given);
   });
   if (problem) result = {std::nullopt, {*problem}};
   return result;
 }
 
-JobYaml load_job_yaml(const std::string& path) {
+JobYaml load_job_yaml(const std::string& path, const std::vector<GivenValue>& given) {
   const YamlFile file = read_yaml_file(path, kJobFile);
   if (file.problem) return {std::nullopt, {*file.problem}};
-  return parse_job_yaml(file.text, file.directory);
+  return parse_job_yaml(file.text, file.directory, given);
 }
 
 std::string describe_problems(const std::string& file, const std::vector<JobYamlProblem>& problems,
@@ -261,9 +359,10 @@ std::string describe_problems(const std::string& file, const std::vector<JobYaml
   std::string text;
   for (size_t i = 0; i < std::min(limit, problems.size()); ++i) {
     const JobYamlProblem& p = problems[i];
-    text += file + ":";
+    text += (p.origin.empty() ? file : p.origin) + ":";
     if (p.line > 0) text += std::to_string(p.line) + ":" + std::to_string(p.column) + ":";
-    text += " " + (p.key.empty() ? "" : p.key + ": ") + p.message + "\n";
+    const bool is_named = p.key.empty() || p.origin.ends_with(p.key);
+    text += " " + (is_named ? "" : p.key + ": ") + p.message + "\n";
   }
   if (problems.size() > limit) {
     text += file + ": and " + std::to_string(problems.size() - limit) + " more\n";

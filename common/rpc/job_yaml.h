@@ -18,6 +18,14 @@ struct JobYamlProblem {
   int column = 0;
   std::string key;  // dotted path as in job.yaml; "" = not about one key
   std::string message;
+  std::string origin = {};  // "--set nodes": of a value that is not in the file; then no line
+};
+
+// A value that takes the place of the file's, or is added to it.
+struct GivenValue {
+  std::string origin;  // as messages name it: "--set nodes"
+  std::string key;     // dotted path: "nodes"
+  std::string text;    // YAML, as it would stand in the file
 };
 
 struct JobYaml {
@@ -29,11 +37,14 @@ struct JobYaml {
 inline constexpr size_t kMaxJobYamlBytes = 256U << 10;
 
 // Relative paths in the file (data.path, checkpoint.dir, checkpoint.resume) count from `directory`,
-// the absolute directory of the file.
-JobYaml parse_job_yaml(std::string_view text, const std::string& directory);
-JobYaml load_job_yaml(const std::string& path);
+// the absolute directory of the file. `given` is checked as the file is; of two values for one key
+// the last counts, and a value of a key below another one's.
+JobYaml parse_job_yaml(std::string_view text, const std::string& directory,
+                       const std::vector<GivenValue>& given = {});
+JobYaml load_job_yaml(const std::string& path, const std::vector<GivenValue>& given = {});
 
-// Lines "FILE:LINE:COLUMN: KEY: MESSAGE\n"; beyond `limit` problems a last line says how many more.
+// Lines "FILE:LINE:COLUMN: KEY: MESSAGE\n", or "ORIGIN: KEY: MESSAGE\n"; beyond `limit` problems a
+// last line says how many more.
 std::string describe_problems(const std::string& file, const std::vector<JobYamlProblem>& problems,
                               size_t limit = 20);
 

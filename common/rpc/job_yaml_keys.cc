@@ -151,6 +151,11 @@ constexpr JobYamlKey kKeysBeforeTrain[] = {
     {"env.path", kValue, "path", "", "",
      "Directory of the virtual environment or of the uv project. Default: .venv beside the job "
      "file, or its directory.", [](YamlValue& v, JobSpec& s) { v.read_path(s.environment.path); }},
+    {"env.files", kValue, "list of paths", "[]", "at most 16 files of 64 KiB",
+     "Files with lines NAME=VALUE, such as keys of a service; env.set overrides them. The node "
+     "reads them at every start of the workers. hpctl never copies, shows or logs them. A file "
+     "that is missing, or a wrong line, fails the start (docs/commands.md).",
+     [](YamlValue& v, JobSpec& s) { v.read_paths(s.env_files); }},
     {"env.set", kValue, "mapping", "{}", "names as in C; values are text",
      "Environment variables for every worker, on top of the agent's. hpctl sets RANK, WORLD_SIZE, "
      "MASTER_ADDR and the like, HPCTL_* and TORCHELASTIC_*, and refuses them here.",

@@ -132,6 +132,7 @@ std::string to_yaml(const JobSpec& spec) {
     out << YAML::Comment("the command is run by: uv run --project " + spec.environment.path);
   }
   put(out, "path", spec.environment.path);
+  put_texts(out, "files", spec.env_files);
   out << Key << "set" << Value << YAML::Flow << BeginMap;
   for (const auto& [name, value] : spec.env) out << Key << name << Value << value;
   out << EndMap << EndMap;

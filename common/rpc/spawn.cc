@@ -41,16 +41,32 @@ bool names_variable(const char* entry, const std::string& name) {
   return std::strncmp(entry, name.c_str(), name.size()) == 0 && entry[name.size()] == '=';
 }
 
-std::vector<char*> environment_without(const std::vector<std::string>& names) {
+std::vector<char*> without(const std::vector<char*>& entries,
+                           const std::vector<std::string>& names) {
   std::vector<char*> kept;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
+  for (char* entry : entries) {
     const bool dropped = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-      return names_variable(*entry, name);
+      return names_variable(entry, name);
     });
-    if (!dropped) kept.push_back(*entry);
+    if (!dropped) kept.push_back(entry);
   }
   kept.push_back(nullptr);
   return kept;
+}
+
+std::vector<char*> our_environment() {
+  std::vector<char*> entries;
+  for (char** entry = environ; *entry != nullptr; ++entry) entries.push_back(*entry);
+  return entries;
+}
+
+std::vector<char*> environment_of(const SpawnRequest& request) {
+  if (!request.environment) return without(our_environment(), request.without_env);
+  std::vector<char*> entries;
+  for (const std::string& entry : *request.environment) {
+    entries.push_back(const_cast<char*>(entry.c_str()));
+  }
+  return without(entries, request.without_env);
 }
 
 Result<pid_t> spawn(const std::vector<std::string>& arguments, const FileActions& files,
@@ -95,7 +111,7 @@ Result<pid_t> spawn_in_new_session(const SpawnRequest& request) {
     first_closed = kSpawnedFd + 1;
   }
   posix_spawn_file_actions_addclosefrom_np(files.get(), first_closed);
-  return spawn(request.argv, files, environment_without(request.without_env));
+  return spawn(request.argv, files, environment_of(request));
 }
 
 Result<pid_t> spawn_with_stdio(const std::vector<std::string>& argv,
@@ -105,7 +121,7 @@ Result<pid_t> spawn_with_stdio(const std::vector<std::string>& argv,
     posix_spawn_file_actions_adddup2(files.get(), descriptors.at(static_cast<size_t>(i)), i);
   }
   posix_spawn_file_actions_addclosefrom_np(files.get(), STDERR_FILENO + 1);
-  return spawn(argv, files, environment_without({}));
+  return spawn(argv, files, without(our_environment(), {}));
 }
 
 }  // namespace hpctl

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ struct SpawnRequest {
   std::string log_path;                  // stdout and stderr are appended; stdin is /dev/null
   int inherited_fd = -1;                 // becomes descriptor kSpawnedFd; -1 = none
   std::vector<std::string> without_env;  // names removed from our environment
+  // NAME=VALUE, in place of our environment.
+  std::optional<std::vector<std::string>> environment = {};
 };
 inline constexpr int kSpawnedFd = 3;
 

@@ -12,31 +12,6 @@
 namespace hpctl {
 namespace {
 
-// The meaning of yaml-cpp's messages for the author of the file.
-std::string explain_syntax(const std::string& message) {
-  struct Explanation {
-    const char* found;
-    const char* text;
-  };
-  static constexpr std::array<Explanation, 6> kExplanations = {{
-      {"bad file", "nested too deeply"},
-      {"illegal map value",
-       "a \": \" where no value can stand; quote the text, or indent by the "
-       "same number of spaces as the keys above"},
-      {"end of map not found", "wrong indentation: this line matches none of the levels above it"},
-      {"end of sequence not found",
-       "wrong indentation: this line matches none of the levels above "
-       "it"},
-      {"end of sequence flow not found", "a list opened with [ is not closed with ]"},
-      {"end of map flow not found", "a mapping opened with { is not closed with }"},
-  }};
-  for (const Explanation& e : kExplanations) {
-    if (message == e.found) return std::string("not valid YAML: ") + e.text;
-  }
-  constexpr size_t kShownBytes = 200;  // the message quotes the file
-  return "not valid YAML: " + printable_line(message, kShownBytes);
-}
-
 // The first tab in the indentation of lines up to `last_line` (from 0), as a problem.
 std::optional<JobYamlProblem> tab_in_indentation(std::string_view text, int last_line) {
   int line = 0;
@@ -60,6 +35,30 @@ JobYamlProblem too_large(const YamlKind& kind) {
 }
 
 }  // namespace
+
+std::string explain_syntax(const std::string& message) {
+  struct Explanation {
+    const char* found;
+    const char* text;
+  };
+  static constexpr std::array<Explanation, 6> kExplanations = {{
+      {"bad file", "nested too deeply"},
+      {"illegal map value",
+       "a \": \" where no value can stand; quote the text, or indent by the "
+       "same number of spaces as the keys above"},
+      {"end of map not found", "wrong indentation: this line matches none of the levels above it"},
+      {"end of sequence not found",
+       "wrong indentation: this line matches none of the levels above "
+       "it"},
+      {"end of sequence flow not found", "a list opened with [ is not closed with ]"},
+      {"end of map flow not found", "a mapping opened with { is not closed with }"},
+  }};
+  for (const Explanation& e : kExplanations) {
+    if (message == e.found) return std::string("not valid YAML: ") + e.text;
+  }
+  constexpr size_t kShownBytes = 200;  // the message quotes the file
+  return "not valid YAML: " + printable_line(message, kShownBytes);
+}
 
 std::optional<JobYamlProblem> read_yaml(std::string_view text, const YamlKind& kind,
                                         const std::function<void(const YAML::Node&)>& read) {

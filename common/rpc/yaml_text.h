@@ -25,6 +25,9 @@ struct YamlKind {
 std::optional<JobYamlProblem> read_yaml(std::string_view text, const YamlKind& kind,
                                         const std::function<void(const YAML::Node&)>& read);
 
+// What a message of yaml-cpp means to somebody who looks at the text.
+std::string explain_syntax(const std::string& message);
+
 struct YamlFile {
   std::string text;
   std::string directory;  // absolute: relative paths in the file count from it

@@ -2,7 +2,6 @@
 #include "common/rpc/yaml_value.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <filesystem>
 #include <limits>
@@ -10,6 +9,8 @@
 #include "common/base/printable.h"
 #include "common/base/python_command.h"
 #include "common/base/utf8.h"
+#include "common/base/variable_name.h"
+#include "common/rpc/foreign_words.h"
 
 namespace hpctl {
 namespace {
@@ -24,32 +25,6 @@ bool parse_number(const std::string& text, Number& out) {
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, out);
   return error == std::errc() && stop == end;
-}
-
-bool is_variable_name(const std::string& name) {
-  const auto letter = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-  };
-  return !name.empty() && letter(name[0]) && std::all_of(name.begin(), name.end(), [&](char c) {
-    return letter(c) || (c >= '0' && c <= '9');
-  });
-}
-
-// Set by hpctl for every worker (common/base/worker_abi.h); a job file may not change them.
-bool is_reserved_variable(const std::string& name) {
-  static constexpr std::array<std::string_view, 11> kNames = {"RANK",
-                                                              "LOCAL_RANK",
-                                                              "WORLD_SIZE",
-                                                              "LOCAL_WORLD_SIZE",
-                                                              "GROUP_RANK",
-                                                              "GROUP_WORLD_SIZE",
-                                                              "ROLE_RANK",
-                                                              "ROLE_NAME",
-                                                              "ROLE_WORLD_SIZE",
-                                                              "MASTER_ADDR",
-                                                              "MASTER_PORT"};
-  return std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
-         name.starts_with("HPCTL_") || name.starts_with("TORCHELASTIC_");
 }
 
 }  // namespace
@@ -93,7 +68,9 @@ void YamlValue::fail(const std::string& message) {
 
 void YamlValue::read_word(const std::string& all, const SetWord& set) {
   if (node_.IsScalar() && set(node_.Scalar())) return;
-  fail("expected one of " + all + "; found " + describe_node(node_));
+  const std::string ours(node_.IsScalar() ? find_foreign_value(path_, node_.Scalar()) : "");
+  fail("expected one of " + all + "; found " + describe_node(node_) +
+       (ours.empty() ? "" : "; here it is " + ours));
 }
 
 void YamlValue::read_word_list(const std::string& all, const SetWord& add) {
@@ -255,6 +232,16 @@ void YamlValue::read_workload_command(std::vector<std::string>& out) {
   const auto python = python_command(out);
   if (!python || python->main != PythonMain::kScript) return;
   out[python->interpreter.size()] = resolved(python->target);
+}
+
+void YamlValue::read_paths(std::vector<std::string>& out) {
+  if (!node_.IsSequence()) return fail_expected("a list of paths such as [a.env, b.env]");
+  std::vector<std::string> paths;
+  for (const YAML::Node& item : node_) {
+    YamlValue path(item, key_mark_, path_, directory_, problems_);
+    path.read_path(paths.emplace_back());
+  }
+  out = std::move(paths);
 }
 
 void YamlValue::read_texts(std::vector<std::string>& out) {

@@ -50,6 +50,7 @@ class YamlValue {
   void read_duration(int64_t& ms);
   void read_path(std::string& out);  // relative ones count from the job file; "" stays ""
   void read_words(std::vector<std::string>& out);  // a list of texts; [] is one
+  void read_paths(std::vector<std::string>& out);  // a list of them
   // A program and its arguments; a program named by a relative path counts from the job file.
   void read_command(std::vector<std::string>& out);
   // Likewise; where it is a Python that runs a script, the script, too.

@@ -99,6 +99,7 @@ void fill_node(v1::StartWorkers& order, const core::Job& job, const HomePaths& p
   if (job.spec.environment.kind == "venv") order.set_venv(job.spec.environment.path);
   set_preparation(*order.mutable_preparation(), job.spec);
   order.mutable_env()->insert(job.spec.env.begin(), job.spec.env.end());
+  for (const std::string& file : job.spec.env_files) order.add_env_files(file);
   order.set_log_dir(paths.job_logs(job.id));
 }
 

@@ -73,6 +73,9 @@ class ControllerMode {
   virtual void job_ended(const core::Job&, const JobView&) {}
   // Owner thread; may come again.
   virtual void nodes_ended(JobId) {}
+  // Before each launch of a node of the job. Not on the owner thread; may block. An error: the
+  // launch has failed.
+  virtual Outcome before_launch(JobId, const std::string& /*submit_key*/) { return Ok{}; }
 
  protected:
   ControllerMode() = default;

@@ -2,6 +2,7 @@
 #include "controller/leadership/home_mode.h"
 
 #include "common/base/node_address.h"
+#include "common/base/submitted_environment.h"
 #include "controller/leadership/ask_owner.h"
 #include "controller/schedulers/local/local_scheduler.h"
 
@@ -15,6 +16,10 @@ std::unique_ptr<Scheduler> HomeMode::make_scheduler(Scheduler::Post post) {
 
 JobIdentity HomeMode::identify(const core::Job& job) const {
   return identify_local_job(paths_, {job.submit_key, job.spec.name, job.owner_uid});
+}
+
+Outcome HomeMode::before_launch(JobId job, const std::string& submit_key) {
+  return adopt_submitted_environment(paths_, job, submit_key);
 }
 
 }  // namespace hpctl

@@ -16,6 +16,8 @@ class HomeMode final : public ControllerMode {
   JobIdentity identify(const core::Job& job) const override;
   HomePaths users_home() const override { return paths_; }
   bool accepts_jobs() const override { return true; }
+  // The environment that the job was submitted with becomes the job's.
+  Outcome before_launch(JobId job, const std::string& submit_key) override;
 
  private:
   const HomePaths paths_;

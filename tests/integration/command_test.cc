@@ -3,6 +3,7 @@
 // loss of a worker and of a node.
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
@@ -238,6 +239,62 @@ TEST_F(CommandEnvironment, AUvProjectRunsThroughUv) {
   setenv("PATH", path.c_str(), 1);
   EXPECT_EQ(told, "run --project " + cluster_.directory() + " -- python " + cluster_.directory() +
                       "/out\n");
+}
+
+// A job got the variables of whichever shell had started the controller.
+TEST_F(CommandEnvironment, IsThatOfTheSubmitter) {
+  put_program(cluster_.directory() + "/.venv/bin/python",
+              "echo \"$GIVEN,$SSH_TTY,$SLURM_JOB_ID,${HPCTL_HOME:+home}\" > \"$1\"");
+  setenv("GIVEN", "one", 1);
+  EXPECT_EQ(run(), "one,,,home\n");
+  setenv("GIVEN", "two", 1);
+  setenv("SSH_TTY", "/dev/pts/9", 1);
+  EXPECT_EQ(run(), "two,,,home\n") << "the controller was started with another";
+  unsetenv("SSH_TTY");
+  unsetenv("GIVEN");
+}
+
+TEST_F(CommandEnvironment, FilesAreReadOnTheNodeAndKeptNowhere) {
+  put_program(cluster_.directory() + "/.venv/bin/python", "echo \"$KEY,$SET\" > \"$1\"");
+  const std::string keys = cluster_.directory() + "/keys.env";
+  ASSERT_TRUE(write_file_atomic(keys, "export KEY='very secret'\nSET=file\n").ok());
+  EXPECT_EQ(run("env: {files: [keys.env], set: {SET: given}}\n"), "very secret,given\n");
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(cluster_.paths().home())) {
+    if (!entry.is_regular_file()) continue;
+    const auto text = read_file(entry.path().string());
+    EXPECT_TRUE(!text.ok() || text->find("very secret") == std::string::npos) << entry.path();
+  }
+}
+
+TEST_F(CommandEnvironment, OutlivesTheControllerAndEndsWithTheJob) {
+  const std::string out = cluster_.directory() + "/out";
+  const auto told = [&] {
+    const auto text = read_file(out);
+    return text.ok() ? *text : "";
+  };
+  put_program(cluster_.directory() + "/.venv/bin/python",
+              "echo \"$GIVEN\" >> \"$1\"; while [ ! -e \"$1.go\" ]; do sleep 0.1; done");
+  ASSERT_TRUE(write_file_atomic(out, "").ok());
+  setenv("GIVEN", "one", 1);
+  const JobId job = cluster_.submit("name: e\nworkload: {command: [python, " + out + "]}\n");
+  ASSERT_TRUE(wait_until(
+      cluster_.directory(), [&] { return told() == "one\n"; }, seconds(60)));
+  const std::string kept = cluster_.paths().job(job) + "/submitted.env";
+  EXPECT_EQ(std::filesystem::status(kept).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  const json status = cluster_.status(job);
+  ::kill(status["controller"]["pid"].get<pid_t>(), SIGKILL);
+  ::kill(status["nodes"][0]["holder_pid"].get<pid_t>(), SIGKILL);
+  setenv("GIVEN", "two", 1);
+  cluster_.submit("name: other\nworkload: {command: [/bin/true]}\n");  // starts a controller
+  unsetenv("GIVEN");
+  EXPECT_TRUE(wait_until(
+      cluster_.directory(), [&] { return told() == "one\none\n"; }, seconds(60)))
+      << told();
+  ASSERT_TRUE(write_file_atomic(out + ".go", "").ok());
+  EXPECT_EQ(cluster_.wait_for_end(job, seconds(60)), "FINISHED");
+  EXPECT_TRUE(wait_until(
+      cluster_.directory(), [&] { return !std::filesystem::exists(kept); }, seconds(30)));
 }
 
 TEST_F(CommandEnvironment, HooksRunAroundTheCommandOnEveryNode) {

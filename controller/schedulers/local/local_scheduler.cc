@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/schedulers/local/local_scheduler.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "common/base/failpoint.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/submitted_environment.h"
 #include "common/rpc/spawn.h"
 #include "controller/schedulers/local/holder_process.h"
 
@@ -15,6 +19,21 @@ namespace hpctl {
 namespace {
 
 constexpr std::chrono::seconds kLookAgain{1};
+
+// That of the job's submitter, with what the controller itself was started with to find its home
+// and its tests. nullopt: the job has none, and its nodes get the controller's.
+Result<std::optional<std::vector<std::string>>> node_environment(const HomePaths& paths,
+                                                                 JobId job) {
+  HP_TRY_ASSIGN(auto environment, read_submitted_environment(paths, job));
+  if (!environment) return environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view own(*entry);
+    if (own.starts_with("HPCTL_") || own.starts_with("LD_PRELOAD=")) {
+      environment->emplace_back(own);
+    }
+  }
+  return environment;
+}
 
 }  // namespace
 
@@ -169,6 +188,10 @@ core::EventBody LocalScheduler::launch(ActionId id, const core::LaunchNode& acti
       return core::ActionFailed{id, action.job, action.node, made.error().message, true};
     }
   }
+  auto environment = node_environment(paths_, action.job);
+  if (!environment.ok()) {
+    return core::ActionFailed{id, action.job, action.node, environment.error().message, false};
+  }
   HP_FAILPOINT("controller.launch.before");
   // Fail-points armed for the controller are not meant for its agents.
   const auto pid = spawn_in_new_session(
@@ -176,7 +199,8 @@ core::EventBody LocalScheduler::launch(ActionId id, const core::LaunchNode& acti
         "--node", action.node, "--socket", paths_.controller_socket(), "--launch", to_string(id)},
        paths_.node_log(action.job, action.node),
        -1,
-       {"HPCTL_FAILPOINT"}});
+       {"HPCTL_FAILPOINT"},
+       std::move(*environment)});
   HP_FAILPOINT("controller.launch.after");
   if (!pid.ok()) {
     const bool permanent = pid.error().code == ErrorCode::kNotFound ||

@@ -215,7 +215,7 @@ TEST(JobYaml, NamesMistakesOfTraining) {
              "shard_group: 2}\n"),
        "j.yaml:4:37: workload.train.model.kv_heads: expected a divisor of heads (4), found 3\n"
        "j.yaml:8:29: workload.train.parallelism.strategy: expected one of auto, full, "
-       "shard_grad_op, optimizer, no_shard, hybrid; found \"zero3\"\n"
+       "shard_grad_op, optimizer, no_shard, hybrid; found \"zero3\"; here it is full\n"
        "j.yaml:8:49: workload.train.parallelism.shard_group: expected with strategy hybrid "
        "only\n"},
       {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"
@@ -267,7 +267,7 @@ TEST(JobYaml, NamesMistakesOfTraining) {
              "    batch: {global: 1}\n    steps: 1\n    gpu: {attention: math, "
              "deterministic: no}\n"),
        "j.yaml:8:22: workload.train.gpu.attention: expected one of auto, flash, cudnn, products; "
-       "found \"math\"\n"
+       "found \"math\"; here it is products\n"
        "j.yaml:8:43: workload.train.gpu.deterministic: expected true or false, found \"no\"\n"},
       {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8}\n"
              "    batch: {global: 1}\n    steps: 1\n    precision: fp32\n"

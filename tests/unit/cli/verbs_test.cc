@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -11,6 +12,7 @@
 #include "common/base/json.h"
 #include "controller/publish/status_files.h"
 #include "hpctl/exit_codes.h"
+#include "hpctl/foreign_verbs.h"
 #include "hpctl/verbs.h"
 #include "tests/support/command_run.h"
 #include "tests/unit/cli/scripted_controller.h"
@@ -402,6 +404,8 @@ TEST(Verbs, WrongUse) {
             "hpctl: unknown verb \"stats\"; did you mean status? `hpctl --help` lists all\n");
   EXPECT_EQ(run_hpctl({"frobnicate"}).err,
             "hpctl: unknown verb \"frobnicate\"; `hpctl --help` lists all\n");
+  EXPECT_EQ(run_hpctl({"kill", "1"}).err,
+            "hpctl: unknown verb \"kill\"; here it is hpctl cancel; `hpctl --help` lists all\n");
   EXPECT_EQ(run_hpctl({"status"}).err,
             "hpctl status: too few arguments; usage: hpctl status JOB (`hpctl status --help` "
             "explains)\n");
@@ -444,6 +448,27 @@ TEST(Verbs, WrongUse) {
   EXPECT_EQ(run_hpctl({"checkpoint", "show", "/nonexistent"}).status, kExitFailed);
   EXPECT_EQ(run_hpctl({"status", "1"}).err,
             "hpctl: no job \"1\": there is no job in " + home.paths().home() + " yet\n");
+}
+
+TEST(Verbs, ForeignVerbsNameOurs) {
+  const auto find = [](std::string_view name) {
+    return std::find_if(verbs().begin(), verbs().end(),
+                        [&](const Verb& verb) { return verb.name == name; });
+  };
+  for (const ForeignVerb& foreign : foreign_verbs()) {
+    EXPECT_EQ(find(foreign.word), verbs().end()) << foreign.word << " is a verb of hpctl";
+    const std::string_view ours = foreign.ours.substr(0, foreign.ours.find(' '));
+    const auto verb = find(ours);
+    ASSERT_NE(verb, verbs().end()) << foreign.word << ": " << foreign.ours;
+    if (ours == foreign.ours) continue;
+    const std::string second(foreign.ours.substr(ours.size() + 1));
+    const bool is_action =
+        std::find(verb->actions.begin(), verb->actions.end(), second) != verb->actions.end();
+    const auto options = options_of(*verb);
+    const bool is_option = std::any_of(options.begin(), options.end(),
+                                       [&](const Option& o) { return second == o.name; });
+    EXPECT_TRUE(is_action || is_option) << foreign.ours;
+  }
 }
 
 TEST(Verbs, WhatNodesWouldIgnoreIsRefused) {

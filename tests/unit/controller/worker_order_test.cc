@@ -73,6 +73,14 @@ TEST_F(WorkerOrder, OnlyTheTrainerGetsADocumentAndStandbys) {
   EXPECT_EQ(train.standbys(), 1U);
 }
 
+TEST_F(WorkerOrder, EnvironmentFilesAreNamedAndNotRead) {
+  state_.jobs[kJob].spec.env_files = {"/nowhere/a.env", "/nowhere/b.env"};
+  const v1::StartWorkers start = order("n1", {Rank{2}, Rank{3}});
+  ASSERT_EQ(start.env_files_size(), 2);
+  EXPECT_EQ(start.env_files(0), "/nowhere/a.env");
+  EXPECT_EQ(start.env_files(1), "/nowhere/b.env");
+}
+
 TEST_F(WorkerOrder, ASpareOfAJobThatTrainsHasAStandbyForEachRank) {
   core::Job& job = state_.jobs[kJob];
   const core::NodeKey spare{kJob, "n2"};
