@@ -22,14 +22,14 @@ export LC_ALL=C  # gcc's messages
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# The sources that are alone in their batch, or in none. Those with precompiled headers count only if
-# these are gtest's and the source includes gtest itself, so that they hide nothing from it.
+# The sources that are alone in their batch, or in none. Those with precompiled headers count only
+# if these are gtest's and the source includes gtest itself, so that they hide nothing from it.
 built_alone() {
   local build=build/release file with object unity source
   [ -f $build/compile_commands.json ] || return 0
   # Targets that are not built have no object.
   ninja -C $build -n landing_tests 2>/dev/null | grep -q 'no work to do' || return 0
-  jq -r '.[] | [.file, (.command | [scan("-include [^ ]+")] | join(" ") | if . == "" then "-" else . end),
+  jq -r '.[] | [.file, "-" + ([.command | scan("-include [^ ]+")] | join(" ")),
                 .directory + "/" + (.command | capture(" -o (?<object>[^ ]+)").object)] | @tsv' \
     $build/compile_commands.json | while IFS=$'\t' read -r file with object; do
     [ -f "$object" ] || continue
