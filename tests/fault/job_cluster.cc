@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,15 +35,6 @@ pid_t pid_in(const std::string& path) {
 }
 
 }  // namespace
-
-bool eventually(const std::function<bool()>& condition, int timeout_ms) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    ::poll(nullptr, 0, 10);
-  }
-  return true;
-}
 
 JobSpec gated_job(int exit_code) {
   JobSpec spec;

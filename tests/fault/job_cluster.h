@@ -17,6 +17,7 @@
 #include "common/base/job_spec.h"
 #include "common/base/paths.h"
 #include "proto/hpctl/v1/hpctl.grpc.pb.h"
+#include "tests/fault/live_controller.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl::test {
@@ -82,7 +83,5 @@ class JobCluster {
   const JobId job_;
   std::string job_dir_;
 };
-
-bool eventually(const std::function<bool()>& condition, int timeout_ms);
 
 }  // namespace hpctl::test

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -122,6 +123,15 @@ JobSpec gated_job(const std::string& name, const std::string& journal, const std
   spec.command = {"/bin/sh", "-c",
                   "echo $HPCTL_GENERATION $RANK $$ >> " + journal + "; read line < " + gate};
   return spec;
+}
+
+bool eventually(const std::function<bool()>& condition, int timeout_ms) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    ::poll(nullptr, 0, 10);
+  }
+  return true;
 }
 
 std::string last_line(const std::string& path) {

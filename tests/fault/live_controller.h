@@ -6,6 +6,7 @@
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -57,6 +58,8 @@ void set_deadline(grpc::ClientContext& context);
 // A job of shell workers; each appends "GENERATION RANK PID" to `journal`, then waits for a line on
 // the named pipe `gate`.
 JobSpec gated_job(const std::string& name, const std::string& journal, const std::string& gate);
+
+bool eventually(const std::function<bool()>& condition, int timeout_ms);
 
 // Text of the last line of the process's stderr log.
 std::string last_line(const std::string& path);
