@@ -128,9 +128,9 @@ void enter_record_generation(Transition& t, Job& job, const Facts::Origin& origi
   RecordGeneration action;
   action.job = job.id;
   action.generation = {newest.value + 1};
-  // The mirror may get this record although its answer is lost. Then the directory, once it is
-  // back, must not get another record of that number.
-  if (origin.in_mirror) job.directory_generation = action.generation;
+  // A place may get this record although its answer is lost. Then the other place must not get
+  // another record of that number.
+  if (has_mirror(job)) job.directory_generation = action.generation;
   action.parent = origin.parent;
   action.start_step = origin.step;
   action.checkpoint = origin.checkpoint;
@@ -212,8 +212,10 @@ void use_origin(Transition& t, Job& job, const Facts::Origin& origin,
     return;
   }
   job.directory_generation = std::max(job.directory_generation, in_directory.parent);
-  // A newer one that is damaged counts no more; what is in memory is on no disk.
-  if (origin.memory_of != Generation{}) job.committed_step = in_directory.step;
+  // A newer one that is damaged counts no more; what is in memory is on no disk. A directory that
+  // is away still has what was committed there.
+  const bool is_known = origin.memory_of != Generation{} && !origin.in_mirror;
+  if (is_known) job.committed_step = in_directory.step;
   t.facts(job.id).origin = origin;
 }
 
@@ -223,6 +225,9 @@ std::string find_want_of_mirror(const Job& job, const Facts::Origin& origin) {
   if (origin.parent < job.generation) {
     return "the mirror lacks the record of generation " + to_string(job.generation);
   }
+  // The directory may have a checkpoint whose commit nobody told.
+  const bool from_seed = origin.checkpoint.empty() && origin.memory_of == Generation{};
+  if (from_seed) return "the mirror has no checkpoint";
   // A copy is made of what the directory has, perhaps before a worker tells of the commit.
   const uint64_t committed = std::max(job.committed_step, job.mirror.step);
   if (origin.step < committed) {

@@ -245,7 +245,8 @@ void judge_fault(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
   const bool explains = job.fault_is_collateral && kind != FaultKind::kCollateral;
   if (explains) adopt_cause(t, job, fault);
   if (explains) count_cause_instead(t, job, fault, kind);
-  if (has_ended(job.state) || job.stage == PlanStage::kStopWorkers) return;
+  const bool goes_on = job.stage == PlanStage::kStopWorkers || job.stage == PlanStage::kRequeue;
+  if (has_ended(job.state) || goes_on) return;
   // The chosen checkpoint is no longer valid, or the wait has become longer.
   const bool begins_anew = kind == FaultKind::kDamage || (explains && kind == FaultKind::kStorage);
   if (begins_anew) enter_wait_nodes(t, job);

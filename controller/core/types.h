@@ -154,9 +154,10 @@ struct Job {
   Limits limits = local_limits();  // those of the spec, completed
   int32_t active_nodes = 0;        // that train after losses; 0 = spec.nodes
   JobState state = JobState::kPending;
-  std::string reason;               // of the present state; one line
-  Generation generation;            // newest recorded generation; 0 = none
-  Generation directory_generation;  // newest generation found in the checkpoint directory
+  std::string reason;     // of the present state; one line
+  Generation generation;  // newest recorded generation; 0 = none
+  // Newest generation found in the checkpoint directory; with a mirror, or ordered to be recorded.
+  Generation directory_generation;
   PlanStage stage = PlanStage::kNone;
   LossPart loss_part = LossPart::kDecide;  // while a loss lasts
   std::string checkpoint;  // step-N.gG the newest generation resumes from; "" = seed or memory

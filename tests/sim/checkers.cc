@@ -154,7 +154,7 @@ void Checkers::record_created(JobId job, const GenerationRecord& record, const P
   newest = record.generation;
   const auto on_disk = parse_checkpoint_name(record.committed);
   starts_[{job, record.generation}] = {record.start_step, record.from_memory,
-                                       on_disk ? on_disk->step : 0};
+                                       on_disk ? on_disk->step : 0, before.in_mirror};
 }
 
 void Checkers::damage_claimed(JobId job, const std::string& checkpoint) {

@@ -161,7 +161,8 @@ class Checkers {
   struct Start {
     uint64_t step = 0;
     bool from_memory = false;
-    uint64_t on_disk = 0;  // then: the newest checkpoint
+    uint64_t on_disk = 0;    // then: the newest checkpoint
+    bool in_mirror = false;  // the first place was away
   };
   void check_start_in_mirror(const GenerationRecord& record, const PlacesBefore& before,
                              const std::string& who);

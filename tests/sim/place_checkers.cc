@@ -51,6 +51,7 @@ void Checkers::heard(const core::EventBody& event) {
   } else if (const auto* recorded = std::get_if<core::GenerationRecorded>(&event)) {
     const Start& start = starts_[{recorded->job, recorded->generation.value}];
     mirrored_[recorded->job] = std::min(mirrored(recorded->job), start.step);
+    if (start.from_memory && start.in_mirror) return;  // the first place has what it had
     told_[recorded->job] =
         start.from_memory ? std::max(start.on_disk, mirrored(recorded->job)) : start.step;
   }

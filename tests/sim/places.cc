@@ -30,7 +30,8 @@ bool Cluster::can_save(JobId job) const {
 void Cluster::mend(Places& places) {
   places.first_away_until_ms = std::min(places.first_away_until_ms, agenda_.now());
   places.mirror_away_until_ms = std::min(places.mirror_away_until_ms, agenda_.now());
-  if (is_emptied(places)) places.first.copy_records(places.emptied);
+  const bool lacks_some = places.first.newest_generation() < places.emptied.newest_generation();
+  if (lacks_some) places.first.copy_records(places.emptied);
 }
 
 const StoredCheckpoint* Cluster::stored_in(const Places& places, const std::string& name) {

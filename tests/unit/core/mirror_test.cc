@@ -296,6 +296,50 @@ TEST_F(Mirrored, NumberOfARecordInTheMirrorIsNotUsedAgain) {
   EXPECT_EQ(record().generation, Generation{3});
 }
 
+// Likewise of a record in the first place, which goes away before it answers.
+TEST_F(Mirrored, NumberOfARecordInTheFirstPlaceIsNotUsedAgain) {
+  mirror_two();
+  kill_worker();
+  shell_.settle_kind("FindCheckpoint");
+  ASSERT_FALSE(record().in_mirror);
+  EXPECT_EQ(record().generation, Generation{2});
+  shell_.feed(ActionFailed{shell_.open(ActionKind::kRecordGeneration).at(0)->id, id_, "",
+                           "Input/output error"});
+  shell_.pass(30'000);
+  away_for(2 * kAfterMs);
+  shell_.settle_kind("FindCheckpoint");
+  ASSERT_TRUE(record().in_mirror);
+  EXPECT_EQ(record().generation, Generation{3});
+}
+
+// No worker told of a commit, and the directory may have a checkpoint all the same.
+TEST_F(Mirrored, SeedDoesNotReplaceAFirstPlaceThatIsAway) {
+  hold(0, 0);
+  kill_worker();
+  shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Input/output error"});
+  shell_.pass(30'000);
+  away_for(2 * kAfterMs);
+  ASSERT_TRUE(search().in_mirror);
+  shell_.settle_kind("FindCheckpoint");
+  EXPECT_THAT(shell_.open(ActionKind::kRecordGeneration), IsEmpty());
+  EXPECT_THAT(job().reason, HasSubstr("the mirror has no checkpoint"));
+}
+
+// The next recovery must know that the first place has step 20.
+TEST_F(Mirrored, StartFromMemoryKeepsTheStepOfAFirstPlaceThatIsAway) {
+  mirror_two();
+  hold(20, 10);
+  end_workers_with(25);
+  shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Input/output error"});
+  shell_.pass(30'000);
+  away_for(2 * kAfterMs);
+  shell_.settle_kind("FindCheckpoint");
+  ASSERT_TRUE(record().in_mirror);
+  ASSERT_EQ(record().start_step, 25U);
+  shell_.settle_kind("RecordGeneration");
+  EXPECT_EQ(job().committed_step, 20U);
+}
+
 // A mirror without the newest record may hold checkpoints that a later generation has given up.
 TEST_F(Mirrored, MirrorWithoutTheNewestRecordDoesNotReplaceTheFirstPlace) {
   mirror_two();
