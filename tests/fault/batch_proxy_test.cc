@@ -151,8 +151,7 @@ TEST_F(StandIn, RunsTheControllerItselfWhereNobodyElseDoes) {
   const auto record = cluster_.wait_for_epoch(1, kPatienceMs);
   ASSERT_TRUE(record);
   EXPECT_EQ(record->node, "n0");
-  EXPECT_THAT(read_file(directory_ / "stand-in.log").value(),
-              HasSubstr("the job's controller runs here instead"));
+  await_line("stand-in.log", "the job's controller runs here instead");
 }
 
 // The line of /proc/PID/status with this name: real, effective, saved and file system's.

@@ -132,7 +132,10 @@ TEST_F(ClusterCa, AnAgentDoesNotAskOneThatItDoesNotProve) {
   const auto record = cluster_.wait_for_epoch(2, kPatienceMs);
   ASSERT_TRUE(record) << cluster_.logs();
   EXPECT_THAT(record->node, Not(kSecondHead));
-  EXPECT_THAT(cluster_.logs(), HasSubstr(" does not prove by " + bundle_));
+  const auto is_said = [&] {
+    return cluster_.logs().find(" does not prove by " + bundle_) != std::string::npos;
+  };
+  EXPECT_TRUE(test::eventually(is_said, kPatienceMs)) << cluster_.logs();
   ASSERT_TRUE(runs()) << "its node has the successor\n" << cluster_.logs();
   believe({kSecondHead});
   expect_finish_undisturbed_at(second_port_.address());
@@ -144,9 +147,8 @@ TEST_F(ClusterCa, ABatchScriptRunsTheControllerItselfRatherThanAskAnybody) {
   const auto record = cluster_.wait_for_epoch(1, kPatienceMs);
   ASSERT_TRUE(record) << log_text();
   EXPECT_EQ(record->node, "n0");
-  EXPECT_THAT(read_file(directory_ / "stand-in.log").value(),
-              AllOf(HasSubstr(" does not prove by " + bundle_),
-                    HasSubstr("the job's controller runs here instead")));
+  await_line("stand-in.log", " does not prove by " + bundle_);
+  await_line("stand-in.log", "the job's controller runs here instead");
   for (const std::string& node : cluster_.nodes()) cluster_.start_agent(node);
   believe({kHead});
   expect_finish_undisturbed();
@@ -169,10 +171,8 @@ TEST_F(ClusterCa, IsRotatedWhileAJobRuns) {
   EXPECT_EQ(why_not_listed(address_), "");
   EXPECT_EQ(ca("rotate", kHead).at("changed"), false) << "one follows already";
   // The service has the same process, and the job is undisturbed.
-  const std::string line =
-      "certificates are of " + after.at("authorities")[0].at("name").get<std::string>();
-  const auto is_said = [&] { return log_text().find(line) != std::string::npos; };
-  EXPECT_TRUE(test::eventually(is_said, kPatienceMs)) << log_text();
+  await_line("service.log",
+             "certificates are of " + after.at("authorities")[0].at("name").get<std::string>());
   expect_finish_undisturbed();
 }
 

@@ -114,6 +114,15 @@ class ClusterController : public testing::Test {
   HomePaths paths() const { return cluster_.paths(kHead); }
   std::string log() const { return directory_ / "service.log"; }
   std::string log_text() const { return read_file(log()).value(); }
+  // In the log of that name. A process of its own writes each log.
+  void await_line(const std::string& name, const std::string& words) const {
+    std::string text;
+    const auto is_said = [&] {
+      text = read_file(directory_ / name).value();
+      return text.find(words) != std::string::npos;
+    };
+    EXPECT_TRUE(eventually(is_said, kPatienceMs)) << text;
+  }
 
   void start_service(const std::vector<std::string>& before = {},
                      const std::vector<std::string>& options = {}) {

@@ -94,8 +94,8 @@ TEST_F(Preparation, AFailingHookIsAFaultOfTheNodeWithItsLastLine) {
   EXPECT_TRUE(failure.node_fault());
   EXPECT_FALSE(failure.hardware());
   EXPECT_FALSE(is_accessible(marker("told")));
-  EXPECT_NE(text_of(home_.paths().node(kJob, "n0") + "/hooks.log").find("first\n"),
-            std::string::npos);
+  const std::string log = home_.paths().node(kJob, "n0") + "/hooks.log";
+  EXPECT_TRUE(eventually([&] { return text_of(log).find("first\n") != std::string::npos; }));
   controller_.send(start_with(2, 2, {"true"}));
   EXPECT_EQ(done(2).workers_size(), 1) << "the next order tries anew";
 }
