@@ -2,12 +2,14 @@
 #include "common/base/submitted_environment.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <ctime>
 
 #include "common/base/fd.h"
 #include "common/base/file.h"
@@ -16,6 +18,7 @@ namespace hpctl {
 namespace {
 
 constexpr size_t kMostSubmittedBytes = 16U << 20;
+constexpr time_t kSubmissionSeconds = 24 * 3600;  // by then its job has been launched
 
 constexpr std::array<std::string_view, 9> kPrefixesThatStay = {
     "HPCTL_", "SLURM",        "SRUN_", "SBATCH_",      "SALLOC_",
@@ -39,6 +42,18 @@ constexpr std::array<std::string_view, 17> kNamesThatStay = {"LD_PRELOAD",
                                                              "_"};
 
 std::string submitting_directory(const HomePaths& paths) { return paths.home() + "/submitting"; }
+
+// What a submission that was killed left behind. Best effort: the next one looks again.
+void sweep_submissions(const std::string& directory) {
+  const auto names = list_directory(directory);
+  if (!names.ok()) return;
+  const time_t oldest = ::time(nullptr) - kSubmissionSeconds;
+  for (const std::string& name : *names) {
+    const std::string path = directory + "/" + name;
+    struct stat st {};
+    if (::lstat(path.c_str(), &st) == 0 && st.st_mtime < oldest) ::unlink(path.c_str());
+  }
+}
 
 std::string submitting_path(const HomePaths& paths, const std::string& submit_key) {
   return submitting_directory(paths) + "/" + submit_key + ".env";
@@ -68,6 +83,7 @@ Outcome write_submitted_environment(const HomePaths& paths, const std::string& s
     if (travels_with_job(variable)) text.append(variable).push_back('\0');
   }
   HP_TRY(make_directories(submitting_directory(paths), 0700));
+  sweep_submissions(submitting_directory(paths));
   const std::string path = submitting_path(paths, submit_key);
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd.valid()) return errno_error("cannot create " + path);

@@ -23,7 +23,8 @@ namespace hpctl {
 // (docs/commands.md has the list).
 bool travels_with_job(std::string_view variable);
 
-// Those of `variables` (NAME=VALUE) that travel.
+// Those of `variables` (NAME=VALUE) that travel. Removes what submissions that were killed left
+// behind a day ago.
 Outcome write_submitted_environment(const HomePaths& paths, const std::string& submit_key,
                                     const std::vector<std::string>& variables);
 // The job was not accepted.

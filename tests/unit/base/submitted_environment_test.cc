@@ -2,9 +2,12 @@
 // What a job takes from the shell that submitted it, and who may read it.
 #include "common/base/submitted_environment.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <array>
+#include <ctime>
 #include <string>
 #include <vector>
 
@@ -56,6 +59,18 @@ TEST_F(SubmittedEnvironment, FollowsTheJobAndEndsWithIt) {
   ASSERT_TRUE(remove_submitted_environment(paths_, JobId{3}).ok());
   ASSERT_TRUE(remove_submitted_environment(paths_, JobId{3}).ok()) << "a second end";
   EXPECT_EQ(read(3), Entries{"none"});
+}
+
+TEST_F(SubmittedEnvironment, OfAKilledSubmissionIsGoneAfterADay) {
+  for (const char* key : {"killed", "recent"}) {
+    ASSERT_TRUE(write_submitted_environment(paths_, key, {"HF_TOKEN=secret"}).ok());
+  }
+  const std::string directory = paths_.home() + "/submitting/";
+  const timespec then{::time(nullptr) - 25 * 3600, 0};
+  const std::array<timespec, 2> times{then, then};
+  ASSERT_EQ(::utimensat(AT_FDCWD, (directory + "killed.env").c_str(), times.data(), 0), 0);
+  ASSERT_TRUE(write_submitted_environment(paths_, "next", {}).ok());
+  EXPECT_EQ(list_directory(directory).value(), (Entries{"next.env", "recent.env"}));
 }
 
 TEST_F(SubmittedEnvironment, OnlyItsOwnerMayReadIt) {
