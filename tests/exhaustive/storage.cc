@@ -126,6 +126,7 @@ void World::lose_all(bool with_records) {
   directory_.remove_checkpoints();
   if (!with_records) return;
   emptied_ = std::exchange(directory_, sim::Directory());
+  checkers_.first_place_emptied(JobId{1}, mirror_);
   was_away_ = true;
 }
 

@@ -91,6 +91,9 @@ class Checkers {
   uint64_t told(JobId job) const;      // newest step that it knows as committed
   uint64_t mirrored(JobId job) const;  // newest step that it knows to be in the mirror
   void checkpoint_lost(JobId job, const std::string& name) { lost_.emplace(job, name); }
+  // The first place loses its records, too. The number of a record that is nowhere else may be used
+  // again if it was never told to the controller, so that no worker has started for it.
+  void first_place_emptied(JobId job, const Mirror& mirror);
   bool was_lost(JobId job, const std::string& name) const { return lost_.contains({job, name}); }
   const std::set<std::pair<JobId, std::string>>& lost() const { return lost_; }
   // Only whole and sound checkpoints are copied. The newest `keep` valid copies stay, and an order

@@ -61,6 +61,15 @@ void Checkers::first_place_searched(JobId job, uint64_t found) {
   told_[job] = std::max(mirrored(job), std::min(told(job), found));
 }
 
+void Checkers::first_place_emptied(JobId job, const Mirror& mirror) {
+  uint64_t used = std::max(mirror.directory().newest_generation(), rows_[job].first);
+  for (const auto& [node, generation] : newest_on_node_) {
+    if (node.job == job) used = std::max(used, generation);
+  }
+  uint64_t& newest = newest_recorded_[job];
+  newest = std::min(newest, used);
+}
+
 void Checkers::check_start_in_mirror(const GenerationRecord& record, const PlacesBefore& before,
                                      const std::string& who) {
   const Directory& place = before.in_mirror ? before.mirror.directory() : before.first;

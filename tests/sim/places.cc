@@ -273,7 +273,10 @@ void Cluster::lose_checkpoints() {
   }
   if (mode == 0) first.remove(newest);
   if (mode > 0) first.remove_checkpoints();
-  if (mode == 2) places->emptied = std::exchange(first, Directory());
+  if (mode == 2) {
+    places->emptied = std::exchange(first, Directory());
+    checkers_.first_place_emptied(job, places->mirror);
+  }
 }
 
 void Cluster::take_place_away(int64_t for_ms, bool is_first) {
