@@ -115,6 +115,12 @@ void enter_find_checkpoint(Transition& t, Job& job, const std::string& reason) {
 }
 
 void enter_record_generation(Transition& t, Job& job, const Facts::Origin& origin) {
+  // Two records of one generation, one in each place, would stop the mirror for good. In the same
+  // place the number is ordered again: it is taken if a record was created since the search.
+  const OrderedRecord& before = job.mirror.ordered;
+  if (before.in_mirror != origin.in_mirror) {
+    job.directory_generation = std::max(job.directory_generation, before.generation);
+  }
   const Generation newest = std::max(job.generation, job.directory_generation);
   if (newest.value >= kMaxGeneration) {
     end_job(t, job, JobState::kFailed,
@@ -128,9 +134,7 @@ void enter_record_generation(Transition& t, Job& job, const Facts::Origin& origi
   RecordGeneration action;
   action.job = job.id;
   action.generation = {newest.value + 1};
-  // A place may get this record although its answer is lost. Then the other place must not get
-  // another record of that number.
-  if (has_mirror(job)) job.directory_generation = action.generation;
+  if (has_mirror(job)) job.mirror.ordered = {action.generation, origin.in_mirror};
   action.parent = origin.parent;
   action.start_step = origin.step;
   action.checkpoint = origin.checkpoint;

@@ -27,7 +27,8 @@ std::string find_damaged_number(const Job& job) {
     return "it is in a state that there is not";
   }
   if (job.spec.name.empty()) return "it has no spec";
-  for (const Generation generation : {job.generation, job.directory_generation}) {
+  for (const Generation generation :
+       {job.generation, job.directory_generation, job.mirror.ordered.generation}) {
     if (generation.value > kMaxGeneration) return "generation " + to_string(generation);
   }
   for (const uint64_t step : {job.start_step, job.furthest_step, job.committed_step}) {

@@ -136,11 +136,19 @@ struct UndoneSteps {
   bool operator==(const UndoneSteps&) const = default;
 };
 
+// The newest order of a job with a mirror to record a generation. A place may have the record
+// although its answer is lost.
+struct OrderedRecord {
+  Generation generation;  // 0 = there was no order
+  bool in_mirror = false;
+};
+
 // The second place for checkpoints, as far as the core knows it (mirror.cc).
 struct Mirror {
   bool due = false;             // a checkpoint or a generation record is to be copied
   uint64_t step = 0;            // of its newest verified checkpoint; 0 = none is known
   UndoneSteps undone;           // that the mirror may still have
+  OrderedRecord ordered;        // in either place
   std::string problem;          // of the newest order; "" = it was carried out
   int64_t behind_since_ms = 0;  // a copy has been due since then; 0 = none is
 };
@@ -156,7 +164,8 @@ struct Job {
   JobState state = JobState::kPending;
   std::string reason;     // of the present state; one line
   Generation generation;  // newest recorded generation; 0 = none
-  // Newest generation found in the checkpoint directory; with a mirror, or ordered to be recorded.
+  // Newest generation found in the checkpoint directory; with a mirror, or ordered to be recorded
+  // in the other place.
   Generation directory_generation;
   PlanStage stage = PlanStage::kNone;
   LossPart loss_part = LossPart::kDecide;  // while a loss lasts

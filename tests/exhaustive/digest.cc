@@ -72,7 +72,8 @@ uint64_t digest_of(const core::Job& job, int64_t now_ms) {
                   fault_is_collateral, recent_faults.size(), cancel_requested, saves_first,
                   at_limit, without_memory, in_host_memory, regain_step, pruning.due,
                   pruning.for_room, claim.checkpoint, claim.node, mirror.due, mirror.step,
-                  mirror.undone.generation, mirror.undone.step, mirror.problem.empty());
+                  mirror.undone.generation, mirror.undone.step, mirror.ordered.generation,
+                  mirror.ordered.in_mirror, mirror.problem.empty());
   digest.add_all(refilled);
   digest.add_all(damaged);
   digest.add_all(claim.asked);

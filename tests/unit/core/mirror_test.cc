@@ -312,6 +312,47 @@ TEST_F(Mirrored, NumberOfARecordInTheFirstPlaceIsNotUsedAgain) {
   EXPECT_EQ(record().generation, Generation{3});
 }
 
+// The record of generation 2 is under way when a node is lost. Another search finds generation 1,
+// and then that record, or the one of a second controller, is created. A new record with another
+// number would be created too, beside it and not after it.
+TEST_F(Mirrored, NumberInTheSamePlaceIsOrderedAgain) {
+  mirror_two();
+  kill_worker();
+  shell_.settle_kind("FindCheckpoint");
+  ASSERT_EQ(record().generation, Generation{2});
+  shell_.feed(NodeLost{id_, "n1", shell_.node(id_, "n1").boot_id, "its holder exited"});
+  while (searches().empty()) ASSERT_TRUE(shell_.settle_one_kind());
+  shell_.settle_kind("FindCheckpoint");
+  EXPECT_EQ(record().generation, Generation{2});
+  EXPECT_EQ(record().parent, Generation{1});
+  shell_.feed(GenerationTaken{shell_.open(ActionKind::kRecordGeneration).at(0)->id, id_, {2}});
+  shell_.newest_record[id_] = 2;
+  shell_.settle_kind("FindCheckpoint");
+  EXPECT_EQ(record().generation, Generation{3});
+  EXPECT_EQ(record().parent, Generation{2});
+}
+
+// Both orders are for the mirror.
+TEST_F(Mirrored, NumberInTheMirrorIsOrderedAgain) {
+  mirror_two();
+  kill_worker();
+  shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Input/output error"});
+  shell_.pass(30'000);
+  away_for(2 * kAfterMs);
+  shell_.settle_kind("FindCheckpoint");
+  ASSERT_TRUE(record().in_mirror);
+  shell_.feed(NodeLost{id_, "n1", shell_.node(id_, "n1").boot_id, "its holder exited"});
+  while (searches().empty()) ASSERT_TRUE(shell_.settle_one_kind());
+  shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Input/output error"});
+  ASSERT_TRUE(search().in_mirror);
+  shell_.settle_kind("FindCheckpoint");
+  EXPECT_TRUE(record().in_mirror);
+  EXPECT_EQ(record().generation, Generation{2});
+  shell_.restart();
+  EXPECT_EQ(job().mirror.ordered.generation, Generation{2});
+  EXPECT_TRUE(job().mirror.ordered.in_mirror);
+}
+
 // No worker told of a commit, and the directory may have a checkpoint all the same.
 TEST_F(Mirrored, SeedDoesNotReplaceAFirstPlaceThatIsAway) {
   hold(0, 0);
