@@ -168,6 +168,8 @@ struct Places {
   Directory emptied;  // what a person took out of `first`, who brings the records back when healed
   int64_t first_away_until_ms = 0;
   int64_t mirror_away_until_ms = 0;
+  int64_t first_clear_ms = 0;  // when the orders there are carried out
+  int64_t mirror_clear_ms = 0;
   uint64_t searches = 0;  // FindCheckpoint orders so far
   Search search;          // the newest that was answered
 };
@@ -295,6 +297,7 @@ class Cluster final : public World {
   const GenerationRecord* newest_record(JobId job) const;
   Places* random_places(JobId& job);
   bool is_refused(ActionId order, JobId job);
+  void in_lane(JobId job, bool in_mirror, std::function<void()> task);
   void find_checkpoint(const core::Action& action, const core::FindCheckpoint& order);
   void find_in_first_place(const core::Action& action, const core::FindCheckpoint& order);
   void find_in_mirror(const core::Action& action, const core::FindCheckpoint& order);

@@ -81,10 +81,21 @@ bool Cluster::is_refused(ActionId order, JobId job) {
   return true;
 }
 
+// As in task_lanes.h: the orders to one place are carried out one after the other, withdrawn or
+// not, and those to the other place side by side with them. They end with the controller.
+void Cluster::in_lane(JobId job, bool in_mirror, std::function<void()> task) {
+  Places& places = places_[job];
+  int64_t& clear_ms = in_mirror ? places.mirror_clear_ms : places.first_clear_ms;
+  clear_ms = std::max(clear_ms, agenda_.now() + delay());
+  const uint64_t incarnation = controller_.incarnation();
+  agenda_.after(clear_ms - agenda_.now(), [this, incarnation, task = std::move(task)] {
+    if (incarnation == controller_.incarnation()) task();
+  });
+}
+
 void Cluster::find_checkpoint(const Action& action, const core::FindCheckpoint& order) {
   ++places_[order.job].searches;
-  agenda_.after(delay(), [this, action, order, incarnation = controller_.incarnation()] {
-    if (incarnation != controller_.incarnation()) return;
+  in_lane(order.job, order.in_mirror, [this, action, order] {
     if (order.in_mirror) return find_in_mirror(action, order);
     find_in_first_place(action, order);
   });
@@ -140,10 +151,7 @@ void Cluster::find_in_mirror(const Action& action, const core::FindCheckpoint& o
 
 // The next search interrupts it, as in the lane of a directory.
 void Cluster::prune_checkpoints(const Action& action, const core::PruneCheckpoints& order) {
-  const uint64_t incarnation = controller_.incarnation();
-  agenda_.after(delay(), [this, action, order, incarnation,
-                          searches = places_[order.job].searches] {
-    if (incarnation != controller_.incarnation()) return;
+  in_lane(order.job, false, [this, action, order, searches = places_[order.job].searches] {
     if (searches != places_[order.job].searches || is_refused(action.id, order.job)) return;
     core::CheckpointsPruned done{action.id, order.job};
     const Directory before = directory(order.job);
@@ -212,11 +220,9 @@ GenerationRecord Cluster::make_record(const core::RecordGeneration& order) {
 }
 
 void Cluster::record_generation(const Action& action, const core::RecordGeneration& order) {
-  const uint64_t incarnation = controller_.incarnation();
   // The order may be withdrawn for another search and be carried out all the same.
   const Search search = places_[order.job].search;
-  agenda_.after(delay(), [this, action, order, incarnation, search] {
-    if (incarnation != controller_.incarnation()) return;
+  in_lane(order.job, order.in_mirror, [this, action, order, search] {
     Places& places = places_[order.job];
     Directory& place = order.in_mirror ? places.mirror.directory() : places.first;
     const bool is_down = order.in_mirror

@@ -51,6 +51,12 @@ inline pid_t log_writer_of(pid_t process) {
   return keeper < 0 ? -1 : child_named(keeper, "hp-log-writer");
 }
 
+// Whether it writes another process's log, or keeps who does.
+inline bool is_of_a_log(pid_t process) {
+  const auto comm = read_file("/proc/" + std::to_string(process) + "/comm");
+  return comm.ok() && comm->starts_with("hp-log-");
+}
+
 // With all its threads, so also with its locks and its files: the first thread may be a zombie
 // before that. False when it goes on.
 inline bool await_end(const UniqueFd& process) {
