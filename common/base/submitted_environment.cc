@@ -18,7 +18,7 @@ namespace hpctl {
 namespace {
 
 constexpr size_t kMostSubmittedBytes = 16U << 20;
-constexpr time_t kSubmissionSeconds = 24 * 3600;  // by then its job has been launched
+constexpr time_t kSubmissionSeconds = time_t{24} * 3600;  // by then its job has been launched
 
 constexpr std::array<std::string_view, 9> kPrefixesThatStay = {
     "HPCTL_", "SLURM",        "SRUN_", "SBATCH_",      "SALLOC_",
