@@ -12,6 +12,7 @@
 
 #include "agent/read_again.h"
 #include "common/base/duration_text.h"
+#include "common/base/file.h"
 #include "common/base/log.h"
 
 namespace hpctl::agent {
@@ -20,6 +21,7 @@ namespace {
 constexpr uint32_t kSound = 1;  // v1::DamageAnswered::verdict
 constexpr uint32_t kDamaged = 2;
 constexpr uint32_t kUnreadable = 3;
+constexpr size_t kMostOutputBytes = 64U << 10;
 
 template <typename A, typename B>
 bool have_one_key(const A& a, const B& b) {
@@ -48,15 +50,6 @@ bool is_zombie(const SpawnedProcess& process) {
          status.si_pid != 0;
 }
 
-std::string read_all(int fd) {
-  std::string text;
-  char buffer[4096];
-  for (ssize_t n = 0; (n = ::read(fd, buffer, sizeof(buffer))) > 0;) {
-    text.append(buffer, static_cast<size_t>(n));
-  }
-  return text;
-}
-
 }  // namespace
 
 SecondReader::~SecondReader() {
@@ -80,7 +73,7 @@ void SecondReader::read(const v1::ConfirmDamage& order) {
 
 void SecondReader::on_exit(Readings::iterator ended) {
   if (!is_zombie(ended->process)) return;
-  const std::string said = read_all(ended->output.get());
+  const auto output = read_all(ended->output.get(), "hpagent confirm", kMostOutputBytes);
   const auto executed = ended->process.exec_outcome();
   const bool counts = ended == present_;
   loop_.remove(ended->process.pidfd.get());
@@ -89,7 +82,8 @@ void SecondReader::on_exit(Readings::iterator ended) {
   if (!counts) return;
   present_ = readings_.end();
   if (executed && !executed->ok()) return answer(kUnreadable, executed->error().message);
-  answer_line(said.substr(0, said.find('\n')));
+  if (!output.ok()) return answer(kUnreadable, output.error().message);
+  answer_line(output->substr(0, output->find('\n')));
 }
 
 void SecondReader::answer_line(const std::string& line) {

@@ -19,16 +19,26 @@ namespace {
 
 constexpr std::chrono::seconds kAnswerPatience{3};
 
-// Shared by the thread that looks and those that wait for it.
+// To open a directory asks the server, where an attribute may come from a cache.
+void open_once(const std::string& directory) {
+  const UniqueFd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+}
+
+// A thread that looks, and what those who wait for it share with it. Outlives the thread: whoever
+// drops it has called join().
 class Look {
  public:
-  void end() {
-    {
-      const std::lock_guard lock(mutex_);
-      has_ended_ = true;
-    }
-    changed_.notify_all();
+  void start(const std::string& directory) {
+    thread_ = std::thread([this, directory] {
+      sigset_t all;
+      ::sigfillset(&all);
+      ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
+      open_once(directory);
+      end();
+    });
   }
+  // Only when it has ended, else this waits for the file server.
+  void join() { thread_.join(); }
   // Waits for the answer, unless an earlier call has done so in vain.
   bool is_answered() {
     std::unique_lock lock(mutex_);
@@ -42,10 +52,19 @@ class Look {
   }
 
  private:
+  void end() {
+    {
+      const std::lock_guard lock(mutex_);
+      has_ended_ = true;
+    }
+    changed_.notify_all();
+  }
+
   std::mutex mutex_;
   std::condition_variable changed_;
   bool has_ended_ = false;
   bool is_late_ = false;
+  std::thread thread_;
 };
 
 // The newest look at each directory.
@@ -54,19 +73,10 @@ struct Looks {
   std::map<std::string, std::shared_ptr<Look>> of;
 };
 
-// Never destroyed: a verb may end while another of its threads asks.
+// Never destroyed: a verb may end while a look still waits for the file server.
 Looks& looks() {
   static Looks* const all = std::make_unique<Looks>().release();
   return *all;
-}
-
-// To open a directory asks the server, where an attribute may come from a cache.
-void look_at(const std::string& directory, Look& look) {
-  sigset_t all;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
-  const UniqueFd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  look.end();
 }
 
 // One that waits already, or a new one.
@@ -74,10 +84,10 @@ std::shared_ptr<Look> start_look(const std::string& directory) {
   Looks& all = looks();
   const std::lock_guard lock(all.mutex);
   std::shared_ptr<Look>& look = all.of[directory];
-  if (look == nullptr || look->has_ended()) {
-    look = std::make_shared<Look>();
-    std::thread([directory, look] { look_at(directory, *look); }).detach();
-  }
+  if (look != nullptr && !look->has_ended()) return look;
+  if (look != nullptr) look->join();
+  look = std::make_shared<Look>();
+  look->start(directory);
   return look;
 }
 

@@ -21,7 +21,7 @@ inline constexpr char kClusterName[] = "cluster.hpctl";
 
 // A leaf is short-lived, because there is no revocation.
 inline constexpr int64_t kLeafSeconds = kDaySeconds;
-// How far a caller's clock may be behind the head's. (MUNGE requires minutes anyway.)
+// A caller's clock may be behind the head's by this much. (MUNGE requires minutes anyway.)
 inline constexpr int64_t kBackdatedSeconds = kDaySeconds;
 
 // A key and a certificate signed by itself, from now on for `seconds`. `node` is in its name, for

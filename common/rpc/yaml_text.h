@@ -25,7 +25,7 @@ struct YamlKind {
 std::optional<JobYamlProblem> read_yaml(std::string_view text, const YamlKind& kind,
                                         const std::function<void(const YAML::Node&)>& read);
 
-// What a message of yaml-cpp means to somebody who looks at the text.
+// The meaning of yaml-cpp's message for the author of the file.
 std::string explain_syntax(const std::string& message);
 
 struct YamlFile {

@@ -7,7 +7,7 @@
 // if there is a choice, not the controller's. Its verdict settles the claim. A node that is lost or
 // late is passed over. One that cannot read waits for storage with the job, and another one is
 // asked next. Where there is none, or kMostReaders were asked, the controller reads, with the
-// search itself; after that the nodes are asked anew.
+// search itself; after that the first node is asked again.
 //
 // A claim about an absolute path is the controller's alone: the record of the newest generation,
 // which shows a node that the directory is not away, lies elsewhere.

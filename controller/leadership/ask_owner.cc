@@ -52,7 +52,11 @@ OwnerAnswer ask_home(const JobIdentity& owner) {
       is_here ? ended("its home knows no such job")
               : cannot_ask("its home is on " + owner.machine + ", and this is " + host_name());
   // Before the rows: at the end of its submission they know the job.
-  if (is_here && is_being_submitted(home, owner.uuid)) return alive("it is being submitted");
+  if (is_here) {
+    const auto is_submitted = is_being_submitted(home, owner.uuid);
+    if (!is_submitted.ok()) return cannot_ask(is_submitted.error().message);
+    if (*is_submitted) return alive("it is being submitted");
+  }
   const auto has_rows = entry_exists(home.database());
   if (!has_rows.ok()) return cannot_ask(has_rows.error().message);
   if (!*has_rows) return unknown;

@@ -34,12 +34,17 @@ LocalSubmission::~LocalSubmission() {
   if (lock_.valid()) ::unlink(path_.c_str());
 }
 
-bool is_being_submitted(const HomePaths& home, const std::string& uuid) {
+Result<bool> is_being_submitted(const HomePaths& home, const std::string& uuid) {
   if (!is_hex(uuid)) return false;
   const std::string path = lock_path(home, uuid);
+  HP_TRY_ASSIGN(const bool has_lock, entry_exists(path));
+  if (!has_lock) return false;
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
-  if (!file.valid()) return false;
-  if (::flock(file.get(), LOCK_SH | LOCK_NB) != 0) return errno == EWOULDBLOCK;
+  if (!file.valid()) return errno_error("cannot open " + path);
+  if (::flock(file.get(), LOCK_SH | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) return true;
+    return errno_error("cannot lock " + path);
+  }
   ::unlink(path.c_str());
   return false;
 }

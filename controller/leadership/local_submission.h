@@ -34,7 +34,7 @@ class LocalSubmission {
 };
 
 // Whether the job with this UUID is being submitted to the home. Removes what a submission that was
-// killed has left.
-bool is_being_submitted(const HomePaths& home, const std::string& uuid);
+// killed has left. An error: it cannot be looked at now, which proves nothing.
+Result<bool> is_being_submitted(const HomePaths& home, const std::string& uuid);
 
 }  // namespace hpctl

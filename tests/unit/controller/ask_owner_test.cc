@@ -68,6 +68,14 @@ TEST_F(AskOwnerTest, KilledSubmissionHasEnded) {
   EXPECT_EQ(ask(elsewhere), OwnerLife::kEnded) << "no UUID, and no path";
 }
 
+// A link to itself: nobody can open it, not even root.
+TEST_F(AskOwnerTest, SubmissionThatCannotBeLookedAtIsNoEnd) {
+  make_rows();
+  const std::string lock = home_.home() + "/submitting-0123";
+  ASSERT_EQ(::symlink(lock.c_str(), lock.c_str()), 0);
+  EXPECT_EQ(ask(local_), OwnerLife::kCannotBeAsked);
+}
+
 TEST_F(AskOwnerTest, HomeWithThatPathMayBeAnother) {
   make_rows();
   JobIdentity elsewhere = local_;
