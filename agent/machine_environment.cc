@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "common/base/file.h"
+#include "common/base/host.h"
 #include "common/base/hyperpod.h"
 
 namespace hpctl::agent {

@@ -3,8 +3,8 @@
 
 #include <unistd.h>
 
+#include "common/base/host.h"
 #include "common/base/hyperpod.h"
-#include "common/base/node_address.h"
 
 namespace hpctl::agent {
 NodeFacts read_node_facts(const std::string& node) {

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "agent/probes/check.h"
+#include "agent/probes/exit_codes.h"
 #include "common/base/file.h"
 #include "common/base/job_spec.h"
 #include "common/base/log.h"

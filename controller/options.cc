@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/options.h"
+#include "common/base/host.h"
 #include "common/base/host_port.h"
-#include "common/base/node_address.h"
 
 #include <unistd.h>
 

@@ -7,7 +7,7 @@
 #include "common/base/bounded_json.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
-#include "common/base/node_address.h"
+#include "common/base/host.h"
 #include "hpctl/captured_program.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/fleet_lemons.h"

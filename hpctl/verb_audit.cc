@@ -4,7 +4,7 @@
 #include <charconv>
 
 #include "common/base/file.h"
-#include "common/base/hyperpod.h"
+#include "common/base/host.h"
 #include "common/base/json_text.h"
 #include "common/base/paths.h"
 #include "hpctl/audit_file.h"

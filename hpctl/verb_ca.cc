@@ -5,9 +5,9 @@
 
 #include "common/authority/authority.h"
 #include "common/base/clock.h"
+#include "common/base/host.h"
 #include "common/base/json.h"
 #include "common/base/json_text.h"
-#include "common/base/node_address.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/verbs.h"
 

@@ -16,11 +16,11 @@
 #include "agent/network/fabric_transfer.h"
 #include "agent/network/gpu_rank.h"
 #include "agent/network/member.h"
-#include "agent/probes/check.h"
+#include "agent/probes/exit_codes.h"
 #include "common/base/file.h"
+#include "common/base/host.h"
 #include "common/base/json.h"
 #include "common/base/json_text.h"
-#include "common/base/node_address.h"
 #include "common/base/paths.h"
 
 namespace hpctl::agent {

@@ -12,6 +12,7 @@
 
 #include "agent/machine_environment.h"
 #include "agent/network/check_network.h"
+#include "agent/probes/exit_codes.h"
 #include "agent/probes/probe.h"
 #include "common/base/file.h"
 #include "common/base/hyperpod.h"

@@ -8,13 +8,9 @@
 
 namespace hpctl::agent {
 
-inline constexpr int kExitHealthy = 0;    // pass, warn or skipped
-inline constexpr int kExitUnhealthy = 1;  // some finding is fail
-inline constexpr int kExitUsage = 2;
-inline constexpr int kExitNeedsReboot = 3;  // some is, and a reboot may mend all that fails
-
 // `arguments` are those after `check`. Ends the process by itself, with a finding that says so,
-// when a probe hangs: below the 60 s after which Slurm would kill it without a word.
+// when a probe hangs: below the 60 s after which Slurm would kill it without a word. Returns an
+// exit code of exit_codes.h.
 int run_check(const std::vector<std::string>& arguments, const std::string& program_directory);
 
 }  // namespace hpctl::agent

@@ -11,7 +11,7 @@
 #include "agent/probes/probe.h"
 #include "agent/probes/sysfs.h"
 #include "common/base/file.h"
-#include "common/base/hyperpod.h"
+#include "common/base/host.h"
 
 namespace hpctl::agent {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "common/base/fd.h"
 #include "common/base/file.h"
-#include "common/base/hyperpod.h"
+#include "common/base/host.h"
 
 namespace hpctl::agent {
 namespace {

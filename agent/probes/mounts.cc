@@ -15,7 +15,7 @@
 #include "agent/probes/probe.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
-#include "common/base/hyperpod.h"
+#include "common/base/host.h"
 #include "common/base/wait_for_fd.h"
 
 namespace hpctl::agent {

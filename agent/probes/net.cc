@@ -5,7 +5,7 @@
 #include "agent/probes/probe.h"
 #include "agent/probes/sysfs.h"
 #include "common/base/file.h"
-#include "common/base/hyperpod.h"
+#include "common/base/host.h"
 #include "common/base/join.h"
 #include "common/base/node_address.h"
 

@@ -7,6 +7,7 @@
 
 #include "common/base/bounded_json.h"
 #include "common/base/file.h"
+#include "common/base/host.h"
 #include "common/base/node_address.h"
 
 namespace hpctl {
@@ -107,8 +108,6 @@ std::string environment(const char* name) {
 }
 
 }  // namespace
-
-std::string system_path(const std::string& path) { return environment("HPCTL_SYSROOT") + path; }
 
 bool is_hyperpod() { return is_accessible(system_path("/opt/sagemaker_cluster")); }
 

@@ -15,9 +15,6 @@
 
 namespace hpctl {
 
-// `path` under $HPCTL_SYSROOT; by default `path` itself.
-std::string system_path(const std::string& path);
-
 // /opt/sagemaker_cluster is there.
 bool is_hyperpod();
 

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "common/base/hyperpod.h"
+#include "common/base/host.h"
 
 namespace hpctl {
 

@@ -12,7 +12,6 @@
 #include <memory>
 
 #include "common/base/fd.h"
-#include "common/base/printable.h"
 #include "common/base/socket_address.h"
 
 namespace hpctl {
@@ -37,12 +36,6 @@ std::string source_address(const SocketAddress& peer) {
 }
 
 }  // namespace
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return printable_line(name.data(), name.size());  // the kernel takes any bytes
-}
 
 std::vector<std::string> own_addresses() {
   ifaddrs* list = nullptr;

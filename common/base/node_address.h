@@ -9,8 +9,6 @@
 
 namespace hpctl {
 
-std::string host_name();
-
 // IPv4 addresses of the interfaces that are up, without the loopback.
 std::vector<std::string> own_addresses();
 

@@ -12,7 +12,7 @@
 
 #include "common/base/check.h"
 #include "common/base/file.h"
-#include "common/base/node_address.h"
+#include "common/base/host.h"
 
 namespace hpctl {
 namespace {

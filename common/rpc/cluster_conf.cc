@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include "common/base/file.h"
+#include "common/base/host.h"
 #include "common/base/host_port.h"
-#include "common/base/hyperpod.h"
 #include "common/base/printable.h"
 
 namespace hpctl {

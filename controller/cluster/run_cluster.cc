@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/descriptor_limit.h"
 #include "common/base/file.h"
+#include "common/base/host.h"
 #include "common/base/host_port.h"
 #include "common/base/log.h"
 #include "common/base/log_writer.h"

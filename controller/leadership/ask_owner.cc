@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "common/base/file.h"
+#include "common/base/host.h"
 #include "common/base/job_files.h"
-#include "common/base/node_address.h"
 #include "common/base/user_name.h"
 #include "common/rpc/hpslurm.h"
 #include "controller/engine/store.h"

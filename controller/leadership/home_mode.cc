@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/leadership/home_mode.h"
 
-#include "common/base/node_address.h"
+#include "common/base/host.h"
 #include "common/base/submitted_environment.h"
 #include "controller/leadership/ask_owner.h"
 #include "controller/schedulers/local/local_scheduler.h"

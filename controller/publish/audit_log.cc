@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "common/base/file.h"
+#include "common/base/host.h"
 #include "common/base/host_port.h"
-#include "common/base/hyperpod.h"
 #include "common/base/json.h"
 #include "common/base/json_text.h"
 #include "common/base/log.h"

@@ -9,8 +9,8 @@
 #include <csignal>
 #include <memory>
 
+#include "common/base/host.h"
 #include "common/base/join.h"
-#include "common/base/node_address.h"
 #include "common/base/slurm_messages_json.h"
 #include "slurm-plugins/hpslurm/names.h"
 #include "slurm-plugins/hpslurm/sbatch.h"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "common/base/file.h"
-#include "common/base/node_address.h"
+#include "common/base/host.h"
 #include "common/base/printable.h"
 
 namespace hpctl {

@@ -10,7 +10,7 @@
 #include "common/base/checksum.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
-#include "common/base/node_address.h"
+#include "common/base/host.h"
 
 namespace hpctl {
 namespace {

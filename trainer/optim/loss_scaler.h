@@ -13,7 +13,7 @@
 #pragma once
 
 #include "common/base/train_spec.h"
-#include "trainer/checkpoint/manifest.h"
+#include "trainer/optim/records.h"
 
 namespace hpctl {
 

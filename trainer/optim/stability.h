@@ -15,7 +15,7 @@
 
 #include "common/base/bad_step.h"
 #include "common/base/train_spec.h"
-#include "trainer/checkpoint/manifest.h"
+#include "trainer/optim/records.h"
 
 namespace hpctl {
 

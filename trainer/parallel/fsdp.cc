@@ -5,7 +5,7 @@
 #include <chrono>
 
 #include "common/base/check.h"
-#include "trainer/plan/memory_plan.h"
+#include "trainer/parallel/memory_savings.h"
 
 namespace hpctl {
 

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "trainer/arch/registry.h"
+#include "trainer/parallel/memory_savings.h"
 
 namespace hpctl {
 namespace {
@@ -91,11 +92,6 @@ LayerActivations layer_activations(const PlanSetting& s) {
   const double in_attention = widened + weights.work - feed_forward;
   a.work = std::max(in_attention, ffn_row * layer.ffn_backward * c) + wide_row * 2 * c;
   return a;
-}
-
-bool offloads(const TrainSpec& train, Offload what) {
-  const std::vector<Offload>& all = train.memory.offload;
-  return std::find(all.begin(), all.end(), what) != all.end();
 }
 
 // Whether the loss reads a copy of the logits in fp32: a CPU's kernels take all but fp16 as it is.
@@ -301,21 +297,6 @@ bool keeps_parameters(const TrainSpec& train) {
 bool keeps_gradients(const TrainSpec& train) {
   return train.strategy == Strategy::kNoShard || train.strategy == Strategy::kOptimizer;
 }
-
-bool is_recomputed(const TrainSpec& train, int64_t layer) {
-  const MemorySpec& memory = train.memory;
-  if (memory.activation_checkpointing == Checkpointing::kFull) return true;
-  return memory.activation_checkpointing == Checkpointing::kSelective && memory.every > 0 &&
-         layer % memory.every == 0;
-}
-
-bool offloads_optimizer(const TrainSpec& train) {
-  return offloads(train, Offload::kOptimizer) || offloads_parameters(train);
-}
-
-bool offloads_parameters(const TrainSpec& train) { return offloads(train, Offload::kParameters); }
-
-bool offloads_activations(const TrainSpec& train) { return offloads(train, Offload::kActivations); }
 
 MemoryPlan plan_memory(const PlanSetting& setting, const std::vector<Block>& blocks) {
   MemoryPlan plan;

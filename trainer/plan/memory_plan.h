@@ -47,10 +47,6 @@ inline constexpr const char* kPeerSnapshotsPart = "snapshots at peers";
 // MiB. LibTorch's some 90 MiB are shared with the workers; it has no state and no GPU's context.
 inline constexpr double kStandbyBytes = 60.0 * (1 << 20);
 
-// Elements of an offloaded state that pass through a GPU at a time, at most: 16 MiB of fp32, enough
-// for a link's full bandwidth.
-inline constexpr int64_t kOffloadPiece = int64_t{1} << 22;
-
 struct MemoryPart {
   const char* name;  // "parameters", "gradients", "moments", ...
   double bytes = 0;  // of one worker, at the peak of a step
@@ -77,13 +73,6 @@ bool keeps_copies(const PlanSetting& setting);
 // step; parameters of a frozen model then for all steps.
 bool keeps_parameters(const TrainSpec& train);
 bool keeps_gradients(const TrainSpec& train);
-// Returns whether a layer (from 0) runs forward once more in the backward pass.
-bool is_recomputed(const TrainSpec& train, int64_t layer);
-// The parts that leave a GPU for host memory (memory.offload); parameters never without the
-// optimizer.
-bool offloads_optimizer(const TrainSpec& train);
-bool offloads_parameters(const TrainSpec& train);
-bool offloads_activations(const TrainSpec& train);
 
 // On all nodes. `blocks`: what is trained (arch/lora.h).
 MemoryPlan plan_memory(const PlanSetting& setting, const std::vector<Block>& blocks);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "trainer/arch/registry.h"
+#include "trainer/parallel/memory_savings.h"
 
 namespace hpctl {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "trainer/plan/memory_plan.h"
+#include "trainer/parallel/memory_savings.h"
 
 namespace hpctl {
 

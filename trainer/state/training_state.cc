@@ -21,6 +21,7 @@
 #include "trainer/checkpoint/lora_base.h"
 #include "trainer/data/batch_ramp.h"
 #include "trainer/optim/loss_scaler.h"
+#include "trainer/parallel/memory_savings.h"
 #include "trainer/plan/memory_plan.h"
 #include "trainer/state/exactness.h"
 #include "trainer/state/may_pass.h"

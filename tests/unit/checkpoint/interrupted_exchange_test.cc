@@ -14,7 +14,7 @@
 
 #include "common/base/fd.h"
 #include "common/base/file.h"
-#include "common/base/node_address.h"
+#include "common/base/host.h"
 #include "common/base/temporary_file.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/checkpoint/synthetic_state.h"

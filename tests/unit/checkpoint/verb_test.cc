@@ -12,9 +12,9 @@
 
 #include "common/base/directory_owner.h"
 #include "common/base/file.h"
+#include "common/base/host.h"
 #include "common/base/json.h"
 #include "common/base/lineage.h"
-#include "common/base/node_address.h"
 #include "tests/support/command_run.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/checkpoint/synthetic_state.h"

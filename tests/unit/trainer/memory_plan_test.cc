@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plan of memory against known figures. Against real workers: worker_test.cc.
 #include "trainer/plan/memory_plan.h"
+#include "trainer/parallel/memory_savings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
