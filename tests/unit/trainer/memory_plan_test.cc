@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plan of memory against known figures. Against real workers: worker_test.cc.
 #include "trainer/plan/memory_plan.h"
-#include "trainer/parallel/memory_savings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,6 +12,7 @@
 #include "tests/unit/trainer/planned_job.h"
 #include "trainer/arch/lora.h"
 #include "trainer/arch/registry.h"
+#include "trainer/parallel/memory_savings.h"
 #include "trainer/parallel/mesh.h"
 #include "trainer/plan/fit.h"
 #include "trainer/plan/speed_plan.h"
