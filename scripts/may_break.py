@@ -11,6 +11,8 @@ lack a name only if a header below it lost something. So this prints the files o
 comments and layout, and of the files that include a changed header, directly or through others:
   - all, if the header is gone or lost an #include;
   - those that mention a name that the header no longer has.
+A file that moved is compared with what it was. So a move with its new paths in #include lines changes no
+code: a path that is wrong stops every build.
 scripts/includes.sh has the include graph.
 """
 import collections
@@ -20,6 +22,7 @@ import subprocess
 import sys
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)', re.M)
+INCLUDE_LINE = re.compile(r'^\s*#\s*include\s*[<"][^>"\n]+[>"]', re.M)
 NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
 COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.S)
 NAME = re.compile(r"[A-Za-z_]\w*")
@@ -59,9 +62,35 @@ def code_of(text):
     return COMMENT.sub(kept, text).split()
 
 
-def has_other_code(base, path):
-    old, new = text_at(base, path), text_of(path)
-    return old is None or new is None or code_of(old) != code_of(new)
+class Moves:
+    """The files that moved since `base`, and texts as they would read with the new paths."""
+
+    def __init__(self, base):
+        self.base = base
+        self.origin = {}  # new path -> old path
+        for line in git("diff", "--name-status", "--find-renames", "-l0", base, "--"):
+            fields = line.split("\t")
+            if fields[0].startswith("R"):
+                self.origin[fields[2]] = fields[1]
+        self.place = {old: new for new, old in self.origin.items()}
+
+    def old_text(self, path):
+        """Of the file that is at `path` now; None if it is new."""
+        return text_at(self.base, self.origin.get(path, path))
+
+    def includes(self, text):
+        return [self.place.get(name, name) for name in INCLUDE.findall(text)]
+
+    def has_other_code(self, path):
+        old, new = self.old_text(path), text_of(path)
+        if old is None or new is None:
+            return True
+        if code_of(INCLUDE_LINE.sub("", old)) != code_of(INCLUDE_LINE.sub("", new)):
+            return True
+        before, after = self.includes(old), INCLUDE.findall(new)
+        if before != INCLUDE.findall(old):  # new paths sort otherwise
+            return sorted(before) != sorted(after)
+        return before != after
 
 
 def dependents(path, includers):
@@ -84,15 +113,18 @@ def main():
         file, included = line.split(" ", 1)
         includers[included].add(file)
 
+    moves = Moves(base)
     found = {path for path in changed
-             if re.search(r"[.](cc|c|h)$", path) and has_other_code(base, path)}
+             if re.search(r"[.](cc|c|h)$", path) and moves.has_other_code(path)}
     for path in sorted(changed if sys.argv[2:] != ["--code"] else ()):
         if not path.endswith((".h", ".proto")):
             continue
-        old, new = text_at(base, path), text_of(path)
+        if path in moves.place:
+            continue
+        old, new = moves.old_text(path), text_of(path)
         if old is None:
             continue  # a new header takes nothing away
-        if new is None or set(INCLUDE.findall(old)) - set(INCLUDE.findall(new)):
+        if new is None or set(moves.includes(old)) - set(INCLUDE.findall(new)):
             found |= dependents(path, includers)
             continue
         lost = names(old) - names(new)

@@ -4,11 +4,11 @@
 //   check_layout ROOT
 //
 // Includes are written from the root, so an include line is an edge of the dependency graph, and
-// some are forbidden; the JSON library has one header of ours before it, and one function that
-// writes it. Cores are pure. Every source is named in a CMakeLists.txt above it, opens with its
-// licence line and keeps to the size limits. Every test that docs/peer-defects.md or
-// docs/checkpoint-promises.md names is in the sources. Prints file:line: message; exits 1 if there
-// is any.
+// some are forbidden; folders form no circle; the JSON library has one header of ours before it,
+// and one function that writes it. Cores are pure. Every source is named in a CMakeLists.txt above
+// it, opens with its licence line and keeps to the size limits. Every test that
+// docs/peer-defects.md or docs/checkpoint-promises.md names is in the sources. Prints file:line:
+// message; exits 1 if there is any.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -158,6 +158,58 @@ const Rule* rule_for(const std::string& file) {
     if (best == nullptr || rule.place.size() > best->place.size()) best = &rule;
   }
   return best;
+}
+
+std::string folder_of(const std::string& file) { return file.substr(0, file.rfind('/')); }
+
+// Folders of the product, and one #include line for each folder that a folder includes.
+struct IncludeLine {
+  std::string file;
+  size_t line;
+};
+using FolderGraph = std::map<std::string, std::map<std::string, IncludeLine>>;
+
+// The shortest way along includes, both ends with it; empty if there is none.
+std::vector<std::string> way_between(const FolderGraph& graph, const std::string& from,
+                                     const std::string& to) {
+  std::map<std::string, std::string> came_from = {{from, ""}};
+  std::vector<std::string> queue = {from};
+  for (size_t i = 0; i < queue.size() && came_from.count(to) == 0; ++i) {
+    const auto edges = graph.find(queue[i]);
+    if (edges == graph.end()) continue;
+    for (const auto& [next, line] : edges->second) {
+      if (came_from.emplace(next, queue[i]).second) queue.push_back(next);
+    }
+  }
+  if (came_from.count(to) == 0) return {};
+  std::vector<std::string> way = {to};
+  while (way.back() != from) way.push_back(came_from[way.back()]);
+  std::reverse(way.begin(), way.end());
+  return way;
+}
+
+void check_circles(const FolderGraph& graph) {
+  for (const auto& [folder, edges] : graph) {
+    for (const auto& [included, at] : edges) {
+      const auto way = way_between(graph, included, folder);
+      if (way.empty()) continue;
+      std::string circle = folder;
+      for (const std::string& next : way) circle += " -> " + next;
+      report(at.file, at.line, "folders include each other in a circle: " + circle);
+    }
+  }
+}
+
+void add_edges(FolderGraph& graph, const std::string& file, const std::vector<std::string>& lines) {
+  static const std::regex pattern(
+      R"re(^\s*#\s*include\s+"((?:common|controller|agent|trainer|hpctl)/[^"]+)")re");
+  if (file.rfind("tests/", 0) == 0 || file.rfind("tools/", 0) == 0) return;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    std::smatch m;
+    if (!std::regex_search(lines[i], m, pattern)) continue;
+    const std::string from = folder_of(file), to = folder_of(m[1]);
+    if (from != to) graph[from].emplace(to, IncludeLine{file, i + 1});
+  }
 }
 
 void check_includes(const std::string& file, const std::vector<std::string>& lines) {
@@ -314,6 +366,7 @@ int main(int argc, char** argv) {
   }
   const fs::path root = argv[1];
   size_t files = 0;
+  FolderGraph graph;
   for (const char* top : {"common", "controller", "agent", "trainer", "hpctl", "slurm-plugins",
                           "tests", "tools", "scripts", "cmake"}) {
     if (!fs::exists(root / top)) continue;
@@ -328,6 +381,7 @@ int main(int argc, char** argv) {
       check_form(file, lines);
       if (!code) continue;
       check_includes(file, lines);
+      add_edges(graph, file, lines);
       check_purity(file, lines);
       check_json_texts(file, lines);
       if (extension == ".h" &&
@@ -337,6 +391,7 @@ int main(int argc, char** argv) {
       if (extension != ".h") check_registered(root, file);
     }
   }
+  check_circles(graph);
   const std::set<std::string> tests = find_tests(root);
   for (const char* page : {"docs/peer-defects.md", "docs/checkpoint-promises.md"}) {
     check_named_tests(root, page, tests);

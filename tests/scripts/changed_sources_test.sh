@@ -100,6 +100,15 @@ undo
 rm common/base/middle.h
 check "a header that is gone takes what included it" "agent/user.cc" "$(changed --alone)"
 undo
+mkdir common/low
+git mv common/base/low.h common/low/low.h
+sed -i 's|common/base/low.h|common/low/low.h|' common/base/low.cc common/base/middle.h
+check "a move with its new path" "" "$(changed --code)$(changed --alone)"
+sed -i 's/int number/long number/' common/low/low.h
+check "a move with another change" "common/low/low.h" "$(changed --code)"
+sed -i '/include/d' common/base/low.cc
+check "a move with an include that went" "common/base/low.cc common/low/low.h" "$(changed --code)"
+undo
 put agent/new.cc 'int fresh;'
 check "a new source" "agent/new.cc" "$(changed --alone)"
 undo
