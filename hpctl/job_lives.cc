@@ -2,6 +2,8 @@
 #include "hpctl/job_lives.h"
 
 #include <algorithm>
+#include <type_traits>
+#include <utility>
 
 #include "hpctl/recorded_jobs.h"
 
@@ -38,11 +40,53 @@ class JobLives final : public JobSource {
   std::unique_ptr<JobSource> record_;
 };
 
+class UntilItEnds final : public JobSource {
+ public:
+  UntilItEnds(std::unique_ptr<JobSource> live,
+              std::function<std::unique_ptr<JobSource>()> open_record)
+      : source_(std::move(live)), open_record_(std::move(open_record)) {}
+
+  Result<std::vector<JobSummary>> list_jobs() override {
+    return ask([](JobSource& source) { return source.list_jobs(); });
+  }
+  Result<JobView> get_job(JobId job) override {
+    return ask([&](JobSource& source) { return source.get_job(job); });
+  }
+  Result<std::vector<EventView>> events(JobId job, uint64_t after_seq) override {
+    return ask([&](JobSource& source) { return source.events(job, after_seq); });
+  }
+  Result<Explanation> why(JobId job) override {
+    return ask([&](JobSource& source) { return source.why(job); });
+  }
+  bool is_live() const override { return source_->is_live(); }
+  ControllerClient* controller() override { return source_->controller(); }
+  std::string notice(const JobView& job) const override { return source_->notice(job); }
+
+ private:
+  template <typename Question>
+  std::invoke_result_t<Question, JobSource&> ask(const Question& question) {
+    auto answer = question(*source_);
+    if (answer.ok() || answer.error().code != ErrorCode::kUnavailable || !source_->is_live()) {
+      return answer;
+    }
+    source_ = open_record_();
+    return question(*source_);
+  }
+
+  std::unique_ptr<JobSource> source_;
+  std::function<std::unique_ptr<JobSource>()> open_record_;
+};
+
 }  // namespace
 
 std::unique_ptr<JobSource> join_lives(std::unique_ptr<JobSource> live,
                                       std::unique_ptr<JobSource> record) {
   return std::make_unique<JobLives>(std::move(live), std::move(record));
+}
+
+std::unique_ptr<JobSource> until_it_ends(std::unique_ptr<JobSource> live,
+                                         std::function<std::unique_ptr<JobSource>()> open_record) {
+  return std::make_unique<UntilItEnds>(std::move(live), std::move(open_record));
 }
 
 }  // namespace hpctl

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job of Slurm while its controller answers. A controller knows the history since it took the job
-// over; what was before, in earlier controllers and before a requeue, lies in the job's directory.
+// Where the answers about a job come from when one source is not enough. A controller knows the
+// history since it took the job over; what was before, in earlier controllers and before a requeue,
+// lies in the job's directory.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "hpctl/job_source.h"
@@ -12,5 +14,10 @@ namespace hpctl {
 // `live` answers; `record` adds the events before its first.
 std::unique_ptr<JobSource> join_lives(std::unique_ptr<JobSource> live,
                                       std::unique_ptr<JobSource> record);
+
+// `live` answers until it fails with kUnavailable, for instance because its controller has ended;
+// from then on what `open_record` returns does.
+std::unique_ptr<JobSource> until_it_ends(std::unique_ptr<JobSource> live,
+                                         std::function<std::unique_ptr<JobSource>()> open_record);
 
 }  // namespace hpctl

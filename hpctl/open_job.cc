@@ -9,6 +9,7 @@
 #include "common/rpc/cluster_conf.h"
 #include "common/rpc/job_channel.h"
 #include "hpctl/directory_answer.h"
+#include "hpctl/job_lives.h"
 #include "hpctl/submit_directory.h"
 
 namespace hpctl {
@@ -103,14 +104,10 @@ Result<OpenJob> open_job(const std::string& word) {
     return OpenJob{job.paths, job.id, std::move(job.client), std::move(job.view), ""};
   }
   const JobId id = found->id;
-  auto source = open_source(paths, id);
-  auto view = source->get_job(id);
-  if (!view.ok() && view.error().code == ErrorCode::kUnavailable && source->is_live()) {
-    source = open_record(paths, id);  // the controller has ended since it was found
-    view = source->get_job(id);
-  }
-  if (!view.ok()) return view.error();
-  return OpenJob{paths, id, std::move(source), std::move(*view), found->choice};
+  auto source =
+      until_it_ends(open_source(paths, id), [paths, id] { return open_record(paths, id); });
+  HP_TRY_ASSIGN(JobView view, source->get_job(id));
+  return OpenJob{paths, id, std::move(source), std::move(view), found->choice};
 }
 
 Result<OpenJob> open_job(const Invocation& invocation) {

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "controller/core/core.h"
 
 namespace hpctl {
@@ -25,10 +27,12 @@ EventView event(uint64_t seq, const std::string& type, uint64_t because = 0) {
 class Told final : public JobSource {
  public:
   explicit Told(std::vector<EventView> events) : events_(std::move(events)) {}
+  explicit Told(ErrorCode failure) : failure_(failure) {}
 
   Result<std::vector<JobSummary>> list_jobs() override { return std::vector<JobSummary>{}; }
   Result<JobView> get_job(JobId) override { return JobView{}; }
   Result<std::vector<EventView>> events(JobId, uint64_t after_seq) override {
+    if (failure_) return Error{*failure_, "no answer"};
     std::vector<EventView> after = events_;
     std::erase_if(after, [&](const EventView& e) { return e.seq <= after_seq; });
     return after;
@@ -38,6 +42,7 @@ class Told final : public JobSource {
 
  private:
   std::vector<EventView> events_;
+  std::optional<ErrorCode> failure_;
 };
 
 std::vector<EventView> first_life() {
@@ -84,6 +89,19 @@ TEST(JobLives, WhyEndsAtAnAdoptionOfAJobThatRan) {
       std::make_unique<Told>(second_life()),
       std::make_unique<Told>(std::vector{event(1, "JobSubmitted"), event(5, "JobRunning", 1)}));
   EXPECT_EQ(types(job->why(kJob)->chain), (std::vector<std::string>{"JobAdopted", "JobRunning"}));
+}
+
+// A job was shown as FAILED, its controller ended, and `hpctl events` printed nothing.
+TEST(JobLives, RecordAnswersOnceTheControllerHasEnded) {
+  const auto job = until_it_ends(std::make_unique<Told>(ErrorCode::kUnavailable),
+                                 [] { return std::make_unique<Told>(first_life()); });
+  EXPECT_EQ(job->events(kJob, 0)->size(), first_life().size());
+}
+
+TEST(JobLives, ARefusalIsNoEnd) {
+  const auto job = until_it_ends(std::make_unique<Told>(ErrorCode::kNotFound),
+                                 [] { return std::make_unique<Told>(first_life()); });
+  EXPECT_EQ(job->events(kJob, 0).error().code, ErrorCode::kNotFound);
 }
 
 }  // namespace
