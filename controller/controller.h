@@ -101,7 +101,8 @@ class Controller final : public OwnerEffects {
   Outcome build_server();
   Outcome open_door();
   void begin_job();
-  Outcome publish() const;
+  Outcome publish();
+  void in_targets_lane(TaskLanes::Task task);
   void publish_targets(const std::string& metrics) const;
   void recall(const core::State& state);
   void observe_job(const Committed& batch, JobId id);
@@ -167,6 +168,7 @@ class Controller final : public OwnerEffects {
   std::unique_ptr<EventFeed> feed_;
   std::unique_ptr<TaskLanes> directories_;  // a lane for each
   std::unique_ptr<TaskLanes> probes_;       // of holders; each ends within a second
+  std::unique_ptr<TaskLanes> targets_;      // one lane: the file that names our metrics
   std::unique_ptr<TaskLanes> starts_;       // a lane for each node, and one for the scheduler
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<OwnerLoop> loop_;
