@@ -117,6 +117,7 @@ class Controller final : public OwnerEffects {
   using WantedOrders = std::map<JobId, std::shared_ptr<std::atomic<bool>>>;
   static std::function<bool()> begin(WantedOrders& orders, JobId job);
   static void interrupt(WantedOrders& orders, JobId job);
+  void interrupt_withdrawn_records(const core::State& state);
   void append_event_files(const Committed& batch);
   void show(const core::State& state, JobId id);
   void notify(const core::Job& job, const std::vector<Notice>& notices);
@@ -155,7 +156,9 @@ class Controller final : public OwnerEffects {
   std::map<JobId, int64_t> away_until_ms_;  // storage-away; monotonic
   WantedOrders prunes_;
   WantedOrders mirrors_;
-  int64_t look_at_all_ms_ = 0;  // next time; the owner thread
+  WantedOrders records_;
+  std::map<JobId, ActionId> recording_;  // the orders of records_ that the core has not withdrawn
+  int64_t look_at_all_ms_ = 0;           // next time; the owner thread
 
   std::atomic<bool> has_work_{false};  // a live job, a node not ended, an open action
 
