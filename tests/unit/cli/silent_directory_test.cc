@@ -214,7 +214,7 @@ TEST_F(SilentDirectory, WaitSurvivesTheControllerMeanwhile) {
     if (!std::exchange(is_told, true)) waits.set_value();
   };
   controller.calls_before_hook = 1;  // to find the job
-  AwaitedText out(kSilent);
+  AwaitedText out("answered");       // a word: lines are wrapped
   std::stringbuf err;
   auto status = run_beside({"wait", "quick"}, out, err);
   waits.get_future().wait();
