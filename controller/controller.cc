@@ -108,7 +108,8 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
   recall(state);
   loop_ = std::make_unique<OwnerLoop>(std::move(store), std::move(state), clock_, *this);
   notifier_ = std::make_unique<Notifier>(
-      NotifierLimits{}, !options_.run_as.empty(), [this] { return !mode_.is_superseded(); },
+      // Without a look: a notification may be about the silent directory.
+      NotifierLimits{}, !options_.run_as.empty(), [this] { return !mode_.stands_back(); },
       [this](JobId job, const std::string& what) {
         loop_->post(core::ControllerNoted{job, what});
       });

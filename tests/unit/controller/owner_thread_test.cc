@@ -9,11 +9,14 @@
 #include <future>
 #include <mutex>
 #include <thread>
+#include <utility>
+#include <variant>
 
 #include "common/base/file.h"
 #include "common/rpc/controller_process.h"
 #include "controller/controller.h"
 #include "proto/hpctl/v1/hpctl.grpc.pb.h"
+#include "tests/support/scripted_http.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl {
@@ -75,6 +78,10 @@ class FakeMode final : public ControllerMode {
   std::unique_ptr<Scheduler> make_scheduler(Scheduler::Post) override {
     return std::make_unique<FakeScheduler>(record_, launches_);
   }
+  bool is_superseded() override {
+    if (is_silent) answered_.wait();
+    return false;
+  }
   // The directory is silent meanwhile.
   bool may_record() override {
     record_.add("may record");
@@ -82,6 +89,9 @@ class FakeMode final : public ControllerMode {
     return true;
   }
   void let_record() { may_answer_.set_value(); }
+
+  bool is_silent = false;  // the directory, until let_record(); set before the controller starts
+
   std::optional<core::EventBody> first_event() override { return first_; }
   std::string node() const override { return "here"; }
   JobIdentity identify(const core::Job& job) const override {
@@ -181,6 +191,21 @@ TEST_F(OwnerThread, DoesNotWaitForTheLastWordButTheNodesDo) {
   EXPECT_FALSE(record_.await("nodes ended", std::chrono::milliseconds(0)));
   mode.let_speak();
   EXPECT_TRUE(record_.await("nodes ended", kOwnersPatience));
+  controller.stop();
+}
+
+// It was looked for a successor first, in the directory that the notification was about.
+TEST_F(OwnerThread, WebhookIsSentWhileTheDirectoryIsSilent) {
+  test::ScriptedHttp server;
+  core::EventBody first = submission();
+  std::get<core::JobSubmitted>(first).spec.notify.webhook = server.url("/hook");
+  FakeMode mode(record_, std::move(first), false);
+  mode.is_silent = true;
+  mode.let_speak();
+  Controller controller(paths_, {}, mode);
+  ASSERT_TRUE(controller.start().ok());
+  EXPECT_EQ(server.requests(1).size(), 1U) << "its launch cannot succeed";
+  mode.let_record();
   controller.stop();
 }
 
