@@ -85,8 +85,7 @@ Outcome Controller::start() {
   HP_TRY(open_door());
   HP_TRY(publish());
   if (metrics_ && options_.job != 0) {
-    directories_->post("scrape targets of other jobs",
-                       [job_dir = paths_.home()] { sweep_scrape_targets(job_dir); });
+    in_targets_lane([job_dir = paths_.home()] { sweep_scrape_targets(job_dir); });
   }
   log_info("serving " + paths_.home() + " on " + paths_.controller_socket() +
            (address_.empty() ? "" : " and " + address_));
@@ -105,10 +104,12 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
   directories_ = std::make_unique<TaskLanes>(kDirectoryThreads, kTasksInALane);
   starts_ = std::make_unique<TaskLanes>(kStartThreads, kTasksInALane);
   probes_ = std::make_unique<TaskLanes>(kProbeThreads, kTasksInALane);
+  targets_ = std::make_unique<TaskLanes>(1, kTasksInALane);
   recall(state);
   loop_ = std::make_unique<OwnerLoop>(std::move(store), std::move(state), clock_, *this);
   notifier_ = std::make_unique<Notifier>(
-      NotifierLimits{}, !options_.run_as.empty(), [this] { return !mode_.is_superseded(); },
+      // Without a look: a notification may be about the silent directory.
+      NotifierLimits{}, !options_.run_as.empty(), [this] { return !mode_.stands_back(); },
       [this](JobId job, const std::string& what) {
         loop_->post(core::ControllerNoted{job, what});
       });
@@ -223,13 +224,18 @@ void Controller::begin_job() {
   });
 }
 
-Outcome Controller::publish() const {
-  const nlohmann::json document = {{"pid", ::getpid()},
-                                   {"socket", paths_.controller_socket()},
-                                   {"metrics", metrics_ ? metrics_->address() : ""}};
+Outcome Controller::publish() {
+  const std::string metrics = metrics_ ? metrics_->address() : "";
+  const nlohmann::json document = {
+      {"pid", ::getpid()}, {"socket", paths_.controller_socket()}, {"metrics", metrics}};
   HP_TRY(write_file_atomic(paths_.controller_json(), json_text(document) + "\n"));
-  publish_targets(metrics_ ? metrics_->address() : "");
+  in_targets_lane([this, metrics] { publish_targets(metrics); });
   return Ok{};
+}
+
+// The job's directory, where the file is, may not answer.
+void Controller::in_targets_lane(TaskLanes::Task task) {
+  targets_->post("the scrape targets of " + paths_.home(), std::move(task));
 }
 
 void Controller::publish_targets(const std::string& metrics) const {
@@ -274,14 +280,17 @@ std::vector<std::string> Controller::stop() {
   if (status_files_) note(status_files_->stop());
   if (history_) note(history_->stop());
   if (audit_) note(audit_->stop());
-  if (metrics_) {
-    if (hung.empty() && is_complete_) {
-      remove_scrape_targets(scrape_targets_path(paths_.home()));
-    } else if (hung.empty()) {
-      publish_targets("");
-    }
-    metrics_.reset();
+  if (metrics_ && targets_ && hung.empty()) {
+    in_targets_lane([this] {
+      if (is_complete_) {
+        remove_scrape_targets(scrape_targets_path(paths_.home()));
+      } else {
+        publish_targets("");
+      }
+    });
   }
+  if (targets_) note(targets_->stop(kStopPatience, TaskLanes::AtStop::kDone));
+  metrics_.reset();
   return hung;
 }
 

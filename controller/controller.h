@@ -101,7 +101,8 @@ class Controller final : public OwnerEffects {
   Outcome build_server();
   Outcome open_door();
   void begin_job();
-  Outcome publish() const;
+  Outcome publish();
+  void in_targets_lane(TaskLanes::Task task);
   void publish_targets(const std::string& metrics) const;
   void recall(const core::State& state);
   void observe_job(const Committed& batch, JobId id);
@@ -116,6 +117,7 @@ class Controller final : public OwnerEffects {
   using WantedOrders = std::map<JobId, std::shared_ptr<std::atomic<bool>>>;
   static std::function<bool()> begin(WantedOrders& orders, JobId job);
   static void interrupt(WantedOrders& orders, JobId job);
+  void interrupt_withdrawn_records(const core::State& state);
   void append_event_files(const Committed& batch);
   void show(const core::State& state, JobId id);
   void notify(const core::Job& job, const std::vector<Notice>& notices);
@@ -154,7 +156,9 @@ class Controller final : public OwnerEffects {
   std::map<JobId, int64_t> away_until_ms_;  // storage-away; monotonic
   WantedOrders prunes_;
   WantedOrders mirrors_;
-  int64_t look_at_all_ms_ = 0;  // next time; the owner thread
+  WantedOrders records_;
+  std::map<JobId, ActionId> recording_;  // the orders of records_ that the core has not withdrawn
+  int64_t look_at_all_ms_ = 0;           // next time; the owner thread
 
   std::atomic<bool> has_work_{false};  // a live job, a node not ended, an open action
 
@@ -167,6 +171,7 @@ class Controller final : public OwnerEffects {
   std::unique_ptr<EventFeed> feed_;
   std::unique_ptr<TaskLanes> directories_;  // a lane for each
   std::unique_ptr<TaskLanes> probes_;       // of holders; each ends within a second
+  std::unique_ptr<TaskLanes> targets_;      // one lane: the file that names our metrics
   std::unique_ptr<TaskLanes> starts_;       // a lane for each node, and one for the scheduler
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<OwnerLoop> loop_;

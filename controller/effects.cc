@@ -80,12 +80,15 @@ void Controller::perform(const core::Action& action, const core::State& state) {
   } else if (const auto* record = std::get_if<core::RecordGeneration>(&action.body)) {
     const core::Job& job = state.jobs.at(record->job);
     const CheckpointSpec& places = job.spec.checkpoint;
+    recording_[job.id] = action.id;
     directories_->post(record->in_mirror ? mirror_lane(job) : places.dir,
                        [this, id = action.id, record = *record, job,
-                        content = make_record(*record, state, clock_.wall_ms())] {
+                        content = make_record(*record, state, clock_.wall_ms()),
+                        is_wanted = begin(records_, job.id)] {
                          if (!mode_.may_record()) return;
                          if (!(record.in_mirror ? claim_mirror_of(id, job) : claim(id, job, false)))
                            return;
+                         if (!is_wanted()) return;
                          const CheckpointSpec& places = job.spec.checkpoint;
                          core::EventBody done = record_generation(
                              id, record, content, record.in_mirror ? places.mirror.dir : places.dir,
@@ -131,6 +134,16 @@ std::function<bool()> Controller::begin(WantedOrders& orders, JobId job) {
 void Controller::interrupt(WantedOrders& orders, JobId job) {
   const auto running = orders.find(job);
   if (running != orders.end()) running->second->store(false);
+}
+
+// The order may wait for a silent directory. A record that it created later would look like that of
+// another controller: the job would give up what its workers have in memory.
+void Controller::interrupt_withdrawn_records(const core::State& state) {
+  std::erase_if(recording_, [&](const auto& order) {
+    if (state.outbox.contains(order.second)) return false;
+    interrupt(records_, order.first);
+    return true;
+  });
 }
 
 // False: the directory is not the job's, and the core has the event.
@@ -181,6 +194,7 @@ void Controller::damage(const core::LogEntry& told, const core::EventBody& found
 }
 
 void Controller::committed(const Committed& batch) {
+  interrupt_withdrawn_records(batch.state);
   for (const JobId id : batch.dirty.jobs) observe_job(batch, id);
   std::set<JobId> changed = batch.dirty.jobs;
   for (const core::NodeKey& key : batch.dirty.nodes) changed.insert(key.job);

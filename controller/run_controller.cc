@@ -7,7 +7,10 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <string>
+#include <utility>
 
+#include "common/base/clock.h"
 #include "common/base/controller_beat.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
@@ -15,6 +18,7 @@
 #include "common/base/start_failure.h"
 #include "controller/controller.h"
 #include "controller/leadership/batch_proxy.h"
+#include "controller/leadership/directory_watch.h"
 #include "controller/leadership/home_mode.h"
 #include "controller/leadership/job_mode.h"
 #include "controller/starter.h"
@@ -24,6 +28,9 @@ namespace {
 
 constexpr int kExitAnotherRuns = 3;
 constexpr int64_t kLastLogMs = 2'000;
+constexpr char kCostOfSilence[] =
+    "this controller serves on, but cannot see whether another has taken over, so it starts no "
+    "generation and ends no job until the directory answers";
 
 UniqueFd take_signals() {
   std::signal(SIGPIPE, SIG_IGN);
@@ -99,14 +106,15 @@ int run_home(const ControllerOptions& options, const UniqueFd& signals) {
   return end(controller, 0);
 }
 
+// This thread takes the signals, so the job's directory is looked at beside it.
 // `belongs_to_job`: a signal to this process is meant for the job. One of the cluster controller's
 // is ended with its machine, and the job goes on.
-int wait_for_verdict(Controller& controller, JobMode& mode, JobId job, const UniqueFd& signals,
-                     bool belongs_to_job) {
+int wait_for_verdict(Controller& controller, JobMode& mode, DirectoryWatch& watch,
+                     const UniqueFd& signals, bool belongs_to_job) {
   for (;;) {
+    watch.tick();
     const auto exit_code = mode.wait(signals.get(), kBeatIntervalMs);
     if (exit_code) return *exit_code;
-    mode.beat(controller.heard_nodes(job));
     const int signal = next_signal(signals);
     if (signal == SIGUSR1) log_info("SIGUSR1: noted; there is nothing to do about it");
     if (signal != SIGTERM && signal != SIGINT) continue;
@@ -140,13 +148,13 @@ int run_job(const ControllerOptions& options, const UniqueFd& signals) {
   if (const auto started = controller.start(); !started.ok()) {
     return end(controller, explain_failure_of_job(started.error(), starter, options));
   }
-  if (const auto forgotten = forget_start_failure(options.job_dir); !forgotten.ok()) {
-    log_warning(forgotten.error().message);
-  }
   starter.serving(
       {mode.record().address, mode.record().certificate, controller.metrics_port(), true});
-  const int exit_code =
-      wait_for_verdict(controller, mode, JobId{options.job}, signals, options.run_as.empty());
+  const SystemClock clock;
+  DirectoryWatch watch(
+      options.job_dir, kCostOfSilence,
+      [&] { mode.look([&] { return controller.heard_nodes(JobId{options.job}); }); }, clock);
+  const int exit_code = wait_for_verdict(controller, mode, watch, signals, options.run_as.empty());
   const bool has_verdict =
       exit_code != kExitSuperseded && exit_code != kExitFault && exit_code != kExitRequeued;
   if (has_verdict) {
@@ -155,7 +163,8 @@ int run_job(const ControllerOptions& options, const UniqueFd& signals) {
                                                      ? LastLook::Readers::kScrapesOfFailure
                                                      : LastLook::Readers::kScrapesAndCluster);
   }
-  const auto hung = controller.stop();
+  auto hung = watch.stop();  // it asks the controller
+  for (std::string& lane : controller.stop()) hung.push_back(std::move(lane));
   // A head node sees many jobs. After a requeue the next controller may be there already.
   const bool is_last = exit_code != kExitFault && exit_code != kExitRequeued;
   if (!options.run_as.empty() && is_last) {

@@ -11,6 +11,7 @@
 #include "common/base/clock.h"
 #include "hpctl/chaos_fit.h"
 #include "hpctl/controller_client.h"
+#include "hpctl/directory_answer.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/interrupt_flag.h"
 #include "hpctl/submit_directory.h"
@@ -103,6 +104,7 @@ class ChaosRun {
     if (!view_.chaos) {
       return Error{ErrorCode::kFailedPrecondition, name + " " + kAllowsNoChaos};
     }
+    HP_TRY(check_directory_answers(paths_.jobs()));
     const auto spec = submitted_spec(paths_, id_);
     if (std::string misfit = find_misfit(plan_, view_, spec.ok() ? &*spec : nullptr);
         !misfit.empty()) {
@@ -115,7 +117,8 @@ class ChaosRun {
   // ---- what is seen of the job ------------------------------------------------------------------
 
   Result<std::unique_ptr<ControllerClient>> connect() const {
-    if (is_slurm_job(paths_, id_)) return ControllerClient::connect(paths_, id_);
+    const bool has_files = directory_answers(paths_.jobs());
+    if (has_files && is_slurm_job(paths_, id_)) return ControllerClient::connect(paths_, id_);
     auto client = ControllerClient::connect(paths_);
     if (client == nullptr) {
       return Error{ErrorCode::kUnavailable, "no controller of " + paths_.home() + " answers"};

@@ -13,6 +13,7 @@
 #include "common/base/fd.h"
 #include "common/base/file.h"
 #include "common/base/lineage.h"
+#include "hpctl/directory_answer.h"
 #include "trainer/arch/lora.h"
 #include "trainer/plan/memory_plan.h"
 #include "trainer/plan/plan_text.h"
@@ -87,6 +88,7 @@ CheckpointRoom find_checkpoint_room(const JobSpec& spec, const HomePaths* home) 
   room.each = checkpoint_bytes(trained_layout(*spec.train));
   room.most = checkpoint.keep + 1;
   if (checkpoint.keep_every > 0) room.most += spec.train->steps / checkpoint.keep_every;
+  if (!directory_answers(room.directory)) return room;
   room.stored = std::min(stored_checkpoints(checkpoint), room.most - 1);
   const std::string there = nearest_directory(room.directory);
   if (there.empty()) return room;

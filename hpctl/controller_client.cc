@@ -12,6 +12,7 @@
 #include "common/rpc/job_channel.h"
 #include "common/rpc/job_summary_wire.h"
 #include "common/rpc/status.h"
+#include "hpctl/directory_answer.h"
 #include "hpctl/home_access.h"
 
 namespace hpctl {
@@ -114,6 +115,10 @@ std::unique_ptr<ControllerClient> ControllerClient::connect(const HomePaths& pat
 }
 
 Result<std::unique_ptr<ControllerClient>> ControllerClient::ensure(const HomePaths& paths) {
+  if (!directory_answers(paths.jobs())) {
+    if (auto client = connect(paths)) return client;
+    return Error{ErrorCode::kUnavailable, describe_silence(paths.jobs())};
+  }
   HP_TRY(check_home_is_ours(paths));
   auto channel = ensure_controller(paths, after(kStartTimeout));
   if (!channel.ok()) {
@@ -129,6 +134,7 @@ ControllerClient::ControllerClient(const HomePaths& paths, std::shared_ptr<grpc:
 
 Result<std::unique_ptr<ControllerClient>> ControllerClient::connect(const HomePaths& paths,
                                                                     JobId job) {
+  HP_TRY(check_directory_answers(paths.jobs()));
   const auto found = connect_job(paths.job(job));
   if (!found.ok()) return Error{ErrorCode::kUnavailable, found.error().message};
   const ControllerRecord& record = found->controller;

@@ -21,7 +21,7 @@ class ControllerClient final : public JobSource {
   // The newest controller of a Slurm job. kUnavailable if it does not answer, or if another process
   // answers at its address: the error says which, and nothing was sent.
   static Result<std::unique_ptr<ControllerClient>> connect(const HomePaths& paths, JobId job);
-  // Starts a controller when none answers.
+  // Starts a controller when none answers. kUnavailable if the home's file system does not answer.
   static Result<std::unique_ptr<ControllerClient>> ensure(const HomePaths& paths);
 
   ControllerClient(const HomePaths& paths, std::shared_ptr<grpc::Channel> channel);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <map>
@@ -29,6 +30,7 @@ void open_once(const std::string& directory) {
 class Look {
  public:
   void start(const std::string& directory) {
+    began_ = std::chrono::steady_clock::now();
     thread_ = std::thread([this, directory] {
       sigset_t all;
       ::sigfillset(&all);
@@ -50,6 +52,10 @@ class Look {
     const std::lock_guard lock(mutex_);
     return has_ended_;
   }
+  std::chrono::seconds age() const {
+    return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() -
+                                                            began_);
+  }
 
  private:
   void end() {
@@ -64,6 +70,7 @@ class Look {
   std::condition_variable changed_;
   bool has_ended_ = false;
   bool is_late_ = false;
+  std::chrono::steady_clock::time_point began_;
   std::thread thread_;
 };
 
@@ -91,6 +98,14 @@ std::shared_ptr<Look> start_look(const std::string& directory) {
   return look;
 }
 
+// At least as long as a look takes to be in vain, after which the directory may have answered.
+std::chrono::seconds age_of_look(const std::string& directory) {
+  Looks& all = looks();
+  const std::lock_guard lock(all.mutex);
+  const auto look = all.of.find(directory);
+  return look == all.of.end() ? kAnswerPatience : std::max(kAnswerPatience, look->second->age());
+}
+
 }  // namespace
 
 bool directory_answers(const std::string& directory) {
@@ -98,8 +113,13 @@ bool directory_answers(const std::string& directory) {
 }
 
 std::string describe_silence(const std::string& directory) {
-  return directory +
-         " does not answer; look at the file system's server, and at its mount on this machine";
+  return directory + " has not answered for " + std::to_string(age_of_look(directory).count()) +
+         " s; look at the file system's server, and at its mount on this machine";
+}
+
+Outcome check_directory_answers(const std::string& directory) {
+  if (directory_answers(directory)) return Ok{};
+  return Error{ErrorCode::kUnavailable, describe_silence(directory)};
 }
 
 }  // namespace hpctl

@@ -6,13 +6,18 @@
 
 #include <string>
 
+#include "common/base/result.h"
+
 namespace hpctl {
 
 // False if the file system has not answered for three seconds. An error is an answer, too. While an
 // earlier look at the directory still waits, the result is false at once.
 bool directory_answers(const std::string& directory);
 
-// For people: what is wrong with one that does not.
+// For people, of one that does not: for how long, and what to do.
 std::string describe_silence(const std::string& directory);
+
+// Before files of the directory are read. kUnavailable with these words.
+Outcome check_directory_answers(const std::string& directory);
 
 }  // namespace hpctl

@@ -9,6 +9,7 @@
 #include "common/base/file.h"
 #include "common/base/host.h"
 #include "hpctl/captured_program.h"
+#include "hpctl/directory_answer.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/fleet_lemons.h"
 #include "hpctl/interrupt_flag.h"
@@ -68,6 +69,7 @@ Result<DeepCheck> parse(const Captured& said, const std::string& node) {
 
 Outcome record(const HomePaths& paths, const std::string& node, const DeepCheck& answer,
                bool passed) {
+  HP_TRY(check_directory_answers(paths.jobs()));
   const int64_t now = SystemClock().wall_ms();
   std::string instance = answer.instance;
   if (instance.empty()) {

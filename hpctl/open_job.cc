@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hpctl/open_job.h"
 
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <utility>
 
+#include "common/base/node_address.h"
 #include "common/rpc/cluster_client.h"
 #include "common/rpc/cluster_conf.h"
 #include "common/rpc/job_channel.h"
 #include "hpctl/directory_answer.h"
 #include "hpctl/job_lives.h"
+#include "hpctl/silent_home.h"
 #include "hpctl/submit_directory.h"
 
 namespace hpctl {
@@ -25,6 +28,36 @@ Result<FoundJob> find_job(const HomePaths& paths, const std::string& word) {
     }
   }
   return find_job(*open_source(paths), word);
+}
+
+// The id that `word` is; nullopt if it is a name.
+std::optional<JobId> id_in(const std::string& word) {
+  const bool is_number = !word.empty() && word.size() <= 10 &&
+                         word.find_first_not_of("0123456789") == std::string::npos;
+  return is_number ? std::optional(JobId{std::stoull(word)}) : std::nullopt;
+}
+
+// A job of Slurm whose controller runs on this machine, which it knows as one of two names. The
+// controller listens at a socket on a local disk, so nothing is read from the job's directory.
+std::unique_ptr<ControllerClient> connect_here(const HomePaths& paths, JobId job) {
+  const char* const of_slurm = std::getenv("SLURMD_NODENAME");
+  for (const std::string& node : {std::string(of_slurm == nullptr ? "" : of_slurm), host_name()}) {
+    if (node.empty()) continue;
+    auto client = ControllerClient::connect(HomePaths::of_job(paths.job(job), job, node));
+    if (client != nullptr) return client;
+  }
+  return nullptr;
+}
+
+// While the file system of the home does not answer. A local job is found without it.
+std::optional<OpenJob> open_here(const HomePaths& paths, const std::string& word) {
+  const auto id = id_in(word);
+  auto client = id ? connect_here(paths, *id) : nullptr;
+  if (client == nullptr) return std::nullopt;
+  auto view = client->get_job(*id);
+  if (!view.ok()) return std::nullopt;
+  return OpenJob{paths, *id, std::make_unique<SilentHome>(paths, std::move(client)),
+                 std::move(*view), ""};
 }
 
 Result<RemoteJob> open_at(const v1::ClusterJob& job) {
@@ -77,10 +110,9 @@ Result<RemoteJob> open_elsewhere(const std::string& word, const Error& not_here)
   const auto cluster = cluster_address();
   if (!cluster.ok() || cluster->empty()) return not_here;
   if (auto own = open_own(*cluster, word)) return std::move(*own);
-  const bool is_number = !word.empty() && word.size() <= 10 &&
-                         word.find_first_not_of("0123456789") == std::string::npos;
-  if (!is_number) return not_here;
-  if (auto other = open_appointed(*cluster, JobId{std::stoull(word)})) return std::move(*other);
+  const auto id = id_in(word);
+  if (!id) return not_here;
+  if (auto other = open_appointed(*cluster, *id)) return std::move(*other);
   return not_here;
 }
 
@@ -97,6 +129,9 @@ Result<OpenJob> open_job(const std::string& word) {
   const auto found = find_job(paths, word);
   if (!found.ok()) {
     const bool is_silent = !directory_answers(paths.jobs());
+    if (is_silent) {
+      if (auto job = open_here(paths, word)) return std::move(*job);
+    }
     if (found.error().code != ErrorCode::kNotFound && !is_silent) return found.error();
     const Error not_here =
         is_silent ? Error{ErrorCode::kUnavailable, describe_silence(paths.jobs())} : found.error();

@@ -40,7 +40,9 @@ struct RemoteJob {
 Result<RemoteJob> open_elsewhere(const std::string& word, const Error& not_here);
 
 // `word` is an id or a name of a job of this home (find_job), or an id as above. Never starts a
-// controller.
+// controller. If the home's file system does not answer, the job is found at a controller that is
+// known without it: the home's local one, one of a Slurm job on this machine, or at a cluster
+// controller. Otherwise kUnavailable.
 Result<OpenJob> open_job(const std::string& word);
 // The first argument of a verb; says on standard error which of several jobs it is.
 Result<OpenJob> open_job(const Invocation& invocation);

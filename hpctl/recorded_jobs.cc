@@ -5,12 +5,14 @@
 
 #include "common/base/clock.h"
 #include "controller/core/explain.h"
+#include "hpctl/directory_answer.h"
 #include "hpctl/home_access.h"
 #include "hpctl/submit_directory.h"
 
 namespace hpctl {
 
 Result<std::vector<JobSummary>> RecordedJobs::list_jobs() {
+  HP_TRY(check_directory_answers(paths_.jobs()));
   HP_TRY(check_home_is_readable(paths_));
   HP_TRY_ASSIGN(const std::vector<JobId> ids, jobs_with_status_files(paths_));
   std::vector<JobSummary> jobs;
@@ -23,9 +25,13 @@ Result<std::vector<JobSummary>> RecordedJobs::list_jobs() {
   return jobs;
 }
 
-Result<JobView> RecordedJobs::get_job(JobId job) { return read_status(paths_, job); }
+Result<JobView> RecordedJobs::get_job(JobId job) {
+  HP_TRY(check_directory_answers(paths_.jobs()));
+  return read_status(paths_, job);
+}
 
 Result<std::vector<EventView>> RecordedJobs::events(JobId job, uint64_t after_seq) {
+  HP_TRY(check_directory_answers(paths_.jobs()));
   HP_TRY_ASSIGN(std::vector<EventView> events, read_events(paths_.job_events(job)));
   std::erase_if(events, [&](const EventView& event) { return event.seq <= after_seq; });
   return events;
@@ -39,6 +45,7 @@ std::string RecordedJobs::notice(const JobView& job) const {
 }
 
 Result<Explanation> RecordedJobs::why(JobId job) {
+  HP_TRY(check_directory_answers(paths_.jobs()));
   HP_TRY_ASSIGN(const std::vector<EventView> events, read_events(paths_.job_events(job)));
   return explain(events, job);
 }

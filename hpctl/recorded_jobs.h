@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The files that a controller left under HPCTL_HOME (controller/publish/status_files.h): the
-// answers without a controller.
+// answers without a controller. kUnavailable if their file system does not answer.
 #pragma once
 
 #include <vector>

@@ -3,6 +3,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/start_failure.h"
+#include "hpctl/directory_answer.h"
 #include "hpctl/recorded_jobs.h"
 #include "hpctl/submit_directory.h"
 
@@ -87,6 +88,7 @@ std::string SlurmRecord::start_failure(const JobView& view) const {
 }
 
 Result<JobView> SlurmRecord::last_known(JobId job) {
+  HP_TRY(check_directory_answers(paths_.jobs()));
   auto recorded = read_status(paths_, job);
   if (recorded.ok() && has_ended(recorded->state)) return recorded;
   const auto slurm = slurm_.job(job);
@@ -128,6 +130,7 @@ std::string SlurmRecord::notice(const JobView& job) const {
 }
 
 Result<std::vector<JobSummary>> SlurmRecord::list_jobs() {
+  HP_TRY(check_directory_answers(paths_.jobs()));
   std::vector<JobSummary> jobs;
   for (const JobId id : slurm_jobs(paths_)) {
     const auto view = last_known(id);  // its controller was not asked

@@ -2,12 +2,14 @@
 // hpctl audit: who changed something or was refused, from the audit logs of controllers.
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 
 #include "common/base/file.h"
 #include "common/base/host.h"
 #include "common/base/json_text.h"
 #include "common/base/paths.h"
 #include "hpctl/audit_file.h"
+#include "hpctl/directory_answer.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/open_job.h"
 #include "hpctl/submit_directory.h"
@@ -42,7 +44,8 @@ Options:
   --tail N         only the last N lines
   --json           one object per line; docs/security.md has the keys
 
-Exit codes: 0 shown, 1 no such job or log, or no permission to read it, 2 wrong arguments
+Exit codes: 0 shown, 1 no such job or log, or no permission to read it, 2 wrong arguments, 3 the
+file system of the log does not answer
 )";
 
 struct Choice {
@@ -91,6 +94,7 @@ Outcome add_of_slurm_job(const HomePaths& paths, JobId job, AuditLines& all) {
 
 Result<AuditLines> of_job(const std::string& word, Choice& choice) {
   HP_TRY_ASSIGN(const OpenJob job, open_job(word));
+  HP_TRY(check_directory_answers(job.paths.jobs()));
   AuditLines all;
   HP_TRY_ASSIGN(const bool has_log, path_exists(job.paths.audit_log()));
   if (is_slurm_job(job.paths, job.id) || !has_log) {
@@ -105,6 +109,7 @@ Result<AuditLines> of_job(const std::string& word, Choice& choice) {
 
 Result<AuditLines> of_home() {
   HP_TRY_ASSIGN(const HomePaths paths, home_from_environment());
+  HP_TRY(check_directory_answers(paths.jobs()));
   AuditLines all;
   HP_TRY(add(paths.audit_log(), all));
   for (const JobId job : slurm_jobs(paths)) HP_TRY(add_of_slurm_job(paths, job, all));
@@ -113,6 +118,8 @@ Result<AuditLines> of_home() {
 
 // That there is none is an error here: each is a file that somebody means.
 Result<AuditLines> of_file(const std::string& path, bool is_of_service) {
+  const std::string directory = std::filesystem::path(path).parent_path().string();
+  HP_TRY(check_directory_answers(directory.empty() ? "." : directory));
   auto found = read_audit_log(path);
   if (found.ok() || !is_of_service) return found;
   Error error = found.error();

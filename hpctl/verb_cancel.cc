@@ -5,6 +5,7 @@
 #include "common/base/json_text.h"
 #include "common/rpc/hpslurm.h"
 #include "hpctl/controller_client.h"
+#include "hpctl/directory_answer.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/open_job.h"
 #include "hpctl/submit_directory.h"
@@ -17,7 +18,9 @@ namespace {
 constexpr const char* kHelp = R"(
 Ends a job and releases its nodes. The workers get SIGTERM, and SIGKILL after 25 s; a training job
 saves the step under way. Checkpoints and logs stay. If a local job's controller is not running,
-hpctl starts it. Slurm ends a job that waits in the queue, or whose controller does not answer.
+hpctl starts it. Slurm ends a job that waits in the queue, or whose controller does not answer. If
+the file system of HPCTL_HOME does not answer, the job's controller is found without it where that
+is possible: a local job's, one on this machine, one at a cluster controller.
 
 Examples:
   hpctl cancel quickstart
@@ -27,7 +30,7 @@ Options:
   --json  {"job", "state"}
 
 Exit codes: 0 the job is cancelled or being cancelled, 1 no such job or it has ended otherwise,
-3 no controller could be started
+3 no controller could be started, or the file system of HPCTL_HOME does not answer
 )";
 
 // In order by the job's controller if it answers, else by Slurm.
@@ -44,6 +47,22 @@ Result<std::string> cancel_on_slurm(const Terminal& terminal, const OpenJob& job
   return open_source(job.paths, job.id)->get_job(job.id)->state;
 }
 
+// By the controller that was found without the job's directory, which does not answer.
+Result<std::string> cancel_without_files(const OpenJob& job) {
+  if (auto* const controller = job.source->controller()) return controller->cancel(job.id);
+  return Error{ErrorCode::kUnavailable, job.notice()};
+}
+
+// What else ends a job whose controller cannot be found because its directory is silent.
+Error with_scancel(Error error, const std::string& word) {
+  const auto paths = home_from_environment();
+  const bool is_number = word.find_first_not_of("0123456789") == std::string::npos;
+  if (error.code != ErrorCode::kUnavailable || !is_number || !paths.ok()) return error;
+  if (directory_answers(paths->jobs())) return error;
+  error.message += ". If " + word + " is a job of Slurm, `scancel " + word + "` ends it";
+  return error;
+}
+
 // The state of the job after the request.
 Result<std::string> cancel(const Terminal& terminal, const OpenJob& job) {
   if (job.view.state == "CANCELLED") return job.view.state;
@@ -51,6 +70,7 @@ Result<std::string> cancel(const Terminal& terminal, const OpenJob& job) {
     return Error{ErrorCode::kFailedPrecondition,
                  "job " + to_string(job.id) + " has already " + job.view.state};
   }
+  if (!job.has_files()) return cancel_without_files(job);
   if (is_slurm_job(job.paths, job.id)) return cancel_on_slurm(terminal, job);
   HP_TRY_ASSIGN(const auto client, ControllerClient::ensure(job.paths));
   return client->cancel(job.id);
@@ -59,9 +79,10 @@ Result<std::string> cancel(const Terminal& terminal, const OpenJob& job) {
 int run(Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
   const auto job = open_job(invocation);
-  if (!job.ok()) return report(terminal, job.error());
+  const std::string& word = invocation.arguments[0];
+  if (!job.ok()) return report(terminal, with_scancel(job.error(), word));
   const auto state = cancel(terminal, *job);
-  if (!state.ok()) return report(terminal, state.error());
+  if (!state.ok()) return report(terminal, with_scancel(state.error(), word));
   const JobId id = job->id;
   if (invocation.json()) {
     terminal.out << json_text(nlohmann::ordered_json{{"job", id.value}, {"state", *state}}) << "\n";

@@ -10,6 +10,7 @@
 #include "hpctl/checkpoint_changes.h"
 #include "hpctl/checkpoint_exchange.h"
 #include "hpctl/checkpoint_list.h"
+#include "hpctl/directory_answer.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/open_job.h"
 #include "hpctl/verbs.h"
@@ -87,8 +88,8 @@ Options:
           {"step", "cursor", "generations", "entries", "undone", "problems"}; export and import:
           {"path", "tensors", "bytes", "files"}
 
-Exit codes: 0 fine, 1 not found, refused, damaged, different or not proven, 2 wrong arguments, 130
-export and import: interrupted, nothing is left
+Exit codes: 0 fine, 1 not found, refused, damaged, different or not proven, 2 wrong arguments, 3 the
+file system does not answer, 130 export and import: interrupted, nothing is left
 )";
 
 // A path, or the checkpoint directory of a job, of which only the job's own checkpoints are meant.
@@ -99,9 +100,11 @@ struct Place {
 };
 
 Result<Place> find_place(const std::string& word) {
+  HP_TRY(check_directory_answers(word));
   if (is_accessible(word) || word.find('/') != std::string::npos) return Place{word, {}};
   HP_TRY_ASSIGN(const OpenJob job, open_job(word));
   const JobView& view = job.view;
+  HP_TRY(check_directory_answers(view.checkpoint_dir));
   return Place{view.checkpoint_dir, JobOfRecords{view.job, view.name, view.job_uuid}, view};
 }
 

@@ -35,7 +35,8 @@ Options:
   --json        a line each: {"seq", "time", "type", "job", "generation", "node", "rank", "cause",
                 "because", "step"}; because is the seq of the event that led to this one
 
-Exit codes: 0 shown, 1 no such job, 2 wrong arguments
+Exit codes: 0 shown, 1 no such job, 2 wrong arguments, 3 neither its controller nor HPCTL_HOME
+answers
 )";
 
 constexpr std::chrono::milliseconds kPollInterval{300};

@@ -37,7 +37,8 @@ Options:
           "repeat_ms", "suspended_ms", "goodput", "ettr"}; the last two are null before the first
           step, and if the job reports no steps
 
-Exit codes: 0 shown (whatever the state), 1 no such job
+Exit codes: 0 shown (whatever the state), 1 no such job, 3 neither its controller nor HPCTL_HOME
+answers
 )";
 
 nlohmann::json or_null(const std::optional<double>& share) {

@@ -4,10 +4,12 @@
 #include <chrono>
 #include <map>
 #include <thread>
+#include <utility>
 
 #include "common/base/file.h"
 #include "common/base/json.h"
 #include "common/base/json_text.h"
+#include "hpctl/directory_answer.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/log_file.h"
 #include "hpctl/open_job.h"
@@ -32,7 +34,7 @@ Options:
   --tail N      the last N lines of each rank (default 100); 0 = all, rotated files included
   --json        a line each: {"rank", "line"}
 
-Exit codes: 0 shown, 1 no such job or rank
+Exit codes: 0 shown, 1 no such job or rank, 3 the file system of HPCTL_HOME does not answer
 )";
 
 constexpr int64_t kDefaultTail = 100;
@@ -90,16 +92,42 @@ std::vector<int64_t> find_logs(const HomePaths& paths, JobId job, std::optional<
   return added;
 }
 
+// Says once that the directory of the logs does not answer.
+class SilenceNote {
+ public:
+  SilenceNote(const Terminal& terminal, std::string directory)
+      : terminal_(terminal), directory_(std::move(directory)) {}
+  bool answers() {
+    const Outcome outcome = check_directory_answers(directory_);
+    if (!outcome.ok() && !std::exchange(is_told_, true)) {
+      terminal_.err << "hpctl: " << printable(outcome.error().message)
+                    << "; waiting until it answers" << std::endl;
+    }
+    return outcome.ok();
+  }
+
+ private:
+  const Terminal& terminal_;
+  const std::string directory_;
+  bool is_told_ = false;
+};
+
 bool job_has_ended(const HomePaths& paths, JobId job) {
   const auto status = open_source(paths, job)->get_job(job);
-  return !status.ok() || has_ended(status->state);
+  if (!status.ok()) return status.error().code != ErrorCode::kUnavailable;
+  return has_ended(status->state);
 }
 
 // Until the job has ended or nobody reads any more.
 void follow(const Invocation& invocation, const HomePaths& paths, JobId job,
             std::optional<int64_t> only, Logs& logs, LogPrinter& printer) {
   bool ended = false;
+  SilenceNote silence(invocation.terminal, paths.jobs());
   for (int poll = 0; invocation.terminal.out.good(); ++poll) {
+    if (!silence.answers()) {
+      std::this_thread::sleep_for(kPollInterval);
+      continue;
+    }
     const bool last = ended;
     find_logs(paths, job, only, logs);
     for (auto& [rank, log] : logs) printer.print(rank, log.read_new(last));
@@ -129,6 +157,8 @@ int run(Invocation& invocation) {
   const auto opened = open_job(invocation);
   if (!opened.ok()) return report(terminal, opened.error());
   const auto& [paths, id, source, job, choice] = *opened;
+  const Outcome has_files = check_directory_answers(paths.jobs());
+  if (!has_files.ok()) return report(terminal, has_files.error());
 
   Logs logs;
   const auto ranks = find_logs(paths, id, *rank, logs);

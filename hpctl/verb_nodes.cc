@@ -8,6 +8,7 @@
 #include "common/base/json_text.h"
 #include "common/base/quantity.h"
 #include "hpctl/controller_client.h"
+#include "hpctl/directory_answer.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/fleet_lemons.h"
 #include "hpctl/job_source.h"
@@ -82,7 +83,8 @@ Options:
           "instance_id", "score", "lemon", "records", "reason"}]}, with -A also "users" (how many
           have records) and "checked" (an operator's check failed). check: as hpagent check --json
 
-Exit codes: 0 shown or done, 1 no such job or node, or refused, 3 no controller answers
+Exit codes: 0 shown or done, 1 no such job or node, or refused, 3 no controller answers, or the
+file system of HPCTL_HOME does not
 )";
 
 // The jobs whose nodes are asked for.
@@ -138,7 +140,9 @@ void print_table(const Terminal& terminal, const std::vector<JobView>& jobs,
 }
 
 Result<std::unique_ptr<ControllerClient>> controller_of(const HomePaths& paths, JobId job) {
-  if (!is_slurm_job(paths, job)) return ControllerClient::ensure(paths);
+  if (!directory_answers(paths.jobs()) || !is_slurm_job(paths, job)) {
+    return ControllerClient::ensure(paths);
+  }
   auto client = ControllerClient::connect(paths, job);
   if (client.ok()) return client;
   return Error{ErrorCode::kUnavailable,
@@ -201,7 +205,9 @@ Outcome order_at(ControllerClient& client, JobId job, const Invocation& invocati
 
 Outcome order(const HomePaths& paths, const Invocation& invocation, int64_t for_ms) {
   const auto jobs = jobs_with(paths, invocation, invocation.arguments[1]);
-  if (!jobs.ok() && invocation.has("--job") && jobs.error().code == ErrorCode::kNotFound) {
+  const bool may_be_elsewhere = !jobs.ok() && (jobs.error().code == ErrorCode::kNotFound ||
+                                               jobs.error().code == ErrorCode::kUnavailable);
+  if (may_be_elsewhere && invocation.has("--job")) {
     HP_TRY_ASSIGN(const RemoteJob job,
                   open_elsewhere(invocation.options.at("--job"), jobs.error()));
     return order_at(*job.client, job.id, invocation, for_ms);
@@ -270,7 +276,9 @@ int run(Invocation& invocation) {
   if (is_lemons && invocation.has("--all-users")) {
     return show_fleet_lemons(terminal, invocation.json());
   }
-  const std::vector<LemonScore> lemons = read_lemon_scores(*paths);
+  const Outcome has_files = check_directory_answers(paths->jobs());
+  if (is_lemons && !has_files.ok()) return report(terminal, has_files.error());
+  const auto lemons = has_files.ok() ? read_lemon_scores(*paths) : std::vector<LemonScore>();
   if (is_lemons) {
     show_lemons(terminal, lemons, invocation.json());
     return kExitOk;
@@ -283,6 +291,9 @@ int run(Invocation& invocation) {
     auto job = source->get_job(id);
     if (!job.ok()) return report(terminal, job.error());
     jobs.push_back(std::move(*job));
+  }
+  if (!has_files.ok()) {
+    terminal.err << "hpctl: " << printable(has_files.error().message) << "; LEMON is not known\n";
   }
   if (invocation.json()) {
     print_json(terminal, jobs, lemons);

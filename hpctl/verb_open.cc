@@ -7,6 +7,7 @@
 #include "common/rpc/cluster_client.h"
 #include "hpctl/command_line.h"
 #include "hpctl/controller_client.h"
+#include "hpctl/directory_answer.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/fleet.h"
 #include "hpctl/open_job.h"
@@ -55,6 +56,7 @@ Result<v1::OpenPageResponse> ask(const Invocation& invocation) {
   }
   HP_TRY_ASSIGN(const OpenJob job, open_job(invocation));
   if (auto* live = job.source->controller()) return live->open_page(to_string(job.id));
+  HP_TRY(check_directory_answers(job.paths.jobs()));
   if (is_slurm_job(job.paths, job.id)) {
     return Error{ErrorCode::kUnavailable,
                  "no controller of job " + to_string(job.id) +

@@ -15,6 +15,7 @@
 #include "hpctl/chaos_run.h"
 #include "hpctl/checkpoint_room.h"
 #include "hpctl/cluster_placement.h"
+#include "hpctl/directory_answer.h"
 #include "hpctl/directory_use.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/former_run.h"
@@ -330,6 +331,14 @@ int attack(const Invocation& invocation, const HomePaths& paths, const JobSpec& 
   return status != kExitOk ? status : ended;
 }
 
+// The home, and the directories that checkpoint names.
+Outcome check_places_answer(const HomePaths& paths, const CheckpointSpec& checkpoint) {
+  for (const std::string& directory : {paths.jobs(), checkpoint.dir, checkpoint.mirror.dir}) {
+    if (!directory.empty()) HP_TRY(check_directory_answers(directory));
+  }
+  return Ok{};
+}
+
 int run(Invocation& invocation) {
   const Terminal& terminal = invocation.terminal;
   const std::string& file = invocation.arguments[0];
@@ -357,6 +366,8 @@ int run(Invocation& invocation) {
   if (const auto launched = take_launcher(terminal, spec); !launched.ok()) {
     return report_mistake(terminal, launched.error());
   }
+  const auto has_files = check_places_answer(*paths, spec.checkpoint);
+  if (!has_files.ok()) return report(terminal, has_files.error());
   tell_literal_variables(terminal, spec);
   tell_former_run(terminal, spec, *paths);
   if (invocation.has("--dry-run")) return dry_run(invocation, *paths, spec);

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "common/base/clock.h"
+#include "hpctl/directory_answer.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/interrupt_flag.h"
 #include "hpctl/submit_directory.h"
@@ -34,6 +36,8 @@ class Waiter {
         if (has_ended(result.job.state)) return result;
       } else if (polled.error().code != ErrorCode::kUnavailable) {
         return polled.error();
+      } else if (is_silent()) {
+        source_ = open_source(paths_, job_);
       } else if (++lost > kMaxLostControllers) {
         return polled.error();
       } else if (const Outcome found = find_controller(lost == 1); !found.ok()) {
@@ -71,6 +75,15 @@ class Waiter {
                        });
   }
 
+  // The job goes on without its directory, and a file server comes back.
+  bool is_silent() {
+    if (directory_answers(paths_.jobs())) return false;
+    if (!std::exchange(is_silence_told_, true) && display_ != nullptr) {
+      display_->tell(describe_silence(paths_.jobs()) + "; waiting until it answers");
+    }
+    return true;
+  }
+
   // A record is read less often, since Slurm is asked each time; every time it may be that a
   // controller answers again.
   void pause() {
@@ -101,6 +114,7 @@ class Waiter {
   JobId job_;
   ProgressDisplay* display_;
   uint64_t last_seq_ = 0;
+  bool is_silence_told_ = false;
 };
 
 }  // namespace
@@ -118,7 +132,8 @@ int report_end(const Invocation& invocation, const HomePaths& paths, const JobVi
               paths.job_metrics(JobId{job.job}));
   }
   if (job.state == "FINISHED") return kExitOk;
-  const bool refused = read_refusal(paths, JobId{job.job}).status == kExitUsage;
+  const bool refused =
+      directory_answers(paths.jobs()) && read_refusal(paths, JobId{job.job}).status == kExitUsage;
   return job.state == "FAILED" && refused ? kExitUsage : kExitFailed;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Waiting for a job to end, through everything that may happen meanwhile: a local controller that
 // dies is started again (any client that waits may do so; the lock file picks one), the controllers
-// of a Slurm job are followed, through the queue and requeues; an interrupt ends the waiting and
-// not the job.
+// of a Slurm job are followed, through the queue and requeues; a file system that does not answer
+// is waited for; an interrupt ends the waiting and not the job.
 #pragma once
 
 #include <memory>

@@ -228,6 +228,9 @@ Outcome JobMode::claim(const std::string& address) {
   HP_TRY(remove_unfinished(verdict_path(paths_.home())));
   HP_TRY(remove_unfinished(scrape_targets_path(paths_.home())));
   HP_TRY(refuse_ended_job());
+  if (const auto forgotten = forget_start_failure(paths_.home()); !forgotten.ok()) {
+    log_warning(forgotten.error().message);
+  }
   log_info("controller " + std::to_string(record_.epoch) + " of job " + to_string(job_) + " on " +
            node_ + " (" + address + ")");
   return write_file_atomic(own_epoch_path(), epoch_text(record_));
@@ -347,8 +350,10 @@ core::EventBody JobMode::cancellation(ToldToEnd why) const {
                                why == ToldToEnd::kTimeLimit};
 }
 
-void JobMode::beat(const std::set<std::string>& heard) {
-  if (!is_majority(heard, record_.nodes)) return;
+void JobMode::look(const std::function<std::set<std::string>()>& heard) {
+  if (exit_code_ >= 0 || is_superseded() || is_ended_by_another()) return;
+  // Asked now: the look may have waited for the directory.
+  if (!is_majority(heard(), record_.nodes)) return;
   const auto written = write_beat(paths_.home(), record_.epoch, ++beats_);
   if (!written.ok()) log_warning(written.error().message);
 }
@@ -360,10 +365,9 @@ bool JobMode::over(int exit_code) {
   return is_first;
 }
 
-std::optional<int> JobMode::wait(int interrupt, int timeout_ms) {
+std::optional<int> JobMode::wait(int interrupt, int timeout_ms) const {
   std::array<pollfd, 2> ready{{{wake_.get(), POLLIN, 0}, {interrupt, POLLIN, 0}}};
   ::poll(ready.data(), ready.size(), timeout_ms);
-  if (exit_code_ < 0 && !is_superseded()) is_ended_by_another();
   return exit_code_ < 0 ? std::nullopt : std::optional<int>(exit_code_);
 }
 

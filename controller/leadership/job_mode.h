@@ -16,6 +16,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <set>
 
@@ -63,14 +64,15 @@ class JobMode final : public ControllerMode {
   const ControllerRecord& record() const { return record_; }
   // After a signal that ends our processes.
   ToldToEnd why_told_to_end() const;
-  // Shows that this controller is alive where it hears most of the job's nodes, so that a node that
-  // is cut off does not take over (common/base/controller_beat.h).
-  void beat(const std::set<std::string>& heard);
+  // Looks whether another controller has taken over, or has ended the job. If not, and `heard` are
+  // most of the job's nodes, it moves the beat, so that a node that is cut off does not take over
+  // (common/base/controller_beat.h). One thread at a time; may block.
+  void look(const std::function<std::set<std::string>()>& heard);
   // The cancellation that a signal asks for.
   core::EventBody cancellation(ToldToEnd why) const;
-  // Waits at most `timeout_ms`, or until `interrupt` is readable; looks whether another controller
-  // has taken over, or has ended the job. The exit code once this process has nothing more to do.
-  std::optional<int> wait(int interrupt, int timeout_ms);
+  // Waits at most `timeout_ms`, or until `interrupt` is readable. Touches no file. The exit code
+  // once this process has nothing more to do.
+  std::optional<int> wait(int interrupt, int timeout_ms) const;
 
  private:
   bool over(int exit_code);  // the first reason counts; false = this is another
@@ -98,7 +100,7 @@ class JobMode final : public ControllerMode {
   std::vector<GenerationRecord> lineage_;
   std::optional<ControllerRecord> former_;  // whom it succeeds in this allocation
   std::string follows_;                     // whom, for people; "" = the first of this allocation
-  uint64_t beats_ = 0;
+  uint64_t beats_ = 0;                      // of look()
   std::atomic<int> verdict_{kVerdictFailed};
   std::atomic<bool> ends_{false};             // the verdict in the directory may be ours
   std::atomic<bool> verdict_written_{false};  // it is

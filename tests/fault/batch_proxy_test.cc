@@ -93,6 +93,31 @@ TEST_F(StandIn, ASignalCancelsTheJob) {
   EXPECT_EQ(cluster_.verdict(), kVerdictFailed);
 }
 
+// The proxy waited for the file server, and the job was never told. A named pipe stands for a file
+// on a server that does not answer.
+TEST_F(StandIn, SignalIsPassedOnWhileTheDirectoryIsSilent) {
+  const pid_t batch_proxy = start_batch_proxy(address_);
+  ASSERT_TRUE(cluster_.wait_for_epoch(1, kPatienceMs)) << log_text();
+  for (const std::string& node : cluster_.nodes()) cluster_.start_agent(node);
+  ASSERT_TRUE(runs()) << cluster_.logs();
+  const std::string verdict = verdict_path(cluster_.job_dir());
+  ASSERT_EQ(::mkfifo(verdict.c_str(), 0600), 0);
+  UniqueFd silence(::open(verdict.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+  ASSERT_TRUE(silence.valid());
+  ::kill(batch_proxy, SIGTERM);
+  EXPECT_TRUE(cluster_.wait_for_status(
+      [](const v1::JobStatus& status) { return status.state() == "CANCELLED"; }, kPatienceMs))
+      << cluster_.logs() << log_text();
+  const auto is_written = [&] {
+    struct stat st {};
+    return ::stat(verdict.c_str(), &st) == 0 && S_ISREG(st.st_mode);
+  };
+  ASSERT_TRUE(test::eventually(is_written, kPatienceMs)) << cluster_.logs();
+  silence.reset();  // the server is back
+  EXPECT_EQ(cluster_.wait_for(batch_proxy, kPatienceMs), kVerdictFailed);
+  EXPECT_EQ(cluster_.verdict(), kVerdictFailed);
+}
+
 // An agent may find that the job has ended before it has registered with the next controller, which
 // then waits for it this long.
 JobSpec job_with_a_short_limit() {

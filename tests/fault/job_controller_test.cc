@@ -3,6 +3,7 @@
 // agents that find each other through the job's directory.
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -143,6 +144,20 @@ TEST(JobController, ASignalCancelsTheJob) {
   ::kill(controller, SIGUSR1);
   ::kill(controller, SIGTERM);
   ASSERT_EQ(cluster.wait_for(controller, kPatienceMs), kVerdictFailed) << cluster.logs();
+  EXPECT_TRUE(test::eventually([&] { return cluster.processes().empty(); }, kPatienceMs))
+      << broken_promise("leftover");
+}
+
+// The thread that takes the signals waited for the file server, so scancel saved no last
+// checkpoint. A named pipe without a writer stands for a file on a server that does not answer.
+TEST(JobController, SignalIsTakenWhileTheDirectoryIsSilent) {
+  test::JobCluster cluster(gated_pairs());
+  const pid_t controller = cluster.start_all();
+  ASSERT_TRUE(cluster.wait_for_status(is_running, kPatienceMs)) << cluster.logs();
+  ASSERT_EQ(::mkfifo(verdict_path(cluster.job_dir()).c_str(), 0600), 0);
+  ::kill(controller, SIGTERM);
+  ASSERT_EQ(cluster.wait_for(controller, kPatienceMs), kVerdictFailed) << cluster.logs();
+  EXPECT_EQ(cluster.verdict(), kVerdictFailed) << "it took the pipe's place";
   EXPECT_TRUE(test::eventually([&] { return cluster.processes().empty(); }, kPatienceMs))
       << broken_promise("leftover");
 }

@@ -7,6 +7,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -57,6 +58,10 @@ class LastWord : public testing::Test {
     view.state = to_string(state);
     mode.job_ended(row, view);
   }
+  static std::optional<int> after_look(JobMode& mode) {
+    mode.look([] { return std::set<std::string>(); });
+    return mode.wait(-1, 0);
+  }
   bool has_record() const { return is_accessible(cluster_.job_dir() + "/status.json"); }
 
   test::JobCluster cluster_{job()};
@@ -71,8 +76,8 @@ TEST_F(LastWord, IsNotOfOneThatWasSucceeded) {
   EXPECT_TRUE(first->stands_back());
   EXPECT_FALSE(cluster_.verdict());
   EXPECT_FALSE(has_record());
-  EXPECT_EQ(first->wait(-1, 0), kExitSuperseded);
-  EXPECT_EQ(second->wait(-1, 0), std::nullopt) << "the job goes on";
+  EXPECT_EQ(after_look(*first), kExitSuperseded);
+  EXPECT_EQ(after_look(*second), std::nullopt) << "the job goes on";
 }
 
 TEST_F(LastWord, StandsWhoeverFollows) {
@@ -85,9 +90,9 @@ TEST_F(LastWord, StandsWhoeverFollows) {
   ASSERT_FALSE(claimed.ok()) << "the job ended between its last look and its claim";
   EXPECT_EQ(claimed.error().code, ErrorCode::kAlreadyExists);
   EXPECT_FALSE(first->is_superseded());
-  EXPECT_EQ(first->wait(-1, 0), std::nullopt) << "its nodes are still to be ended";
+  EXPECT_EQ(after_look(*first), std::nullopt) << "its nodes are still to be ended";
   first->nodes_ended(cluster_.job());
-  EXPECT_EQ(first->wait(-1, 0), kVerdictFinished);
+  EXPECT_EQ(after_look(*first), kVerdictFinished);
 }
 
 TEST_F(LastWord, OfOneThatWasSucceededMeanwhileIsTakenOver) {
@@ -95,7 +100,7 @@ TEST_F(LastWord, OfOneThatWasSucceededMeanwhileIsTakenOver) {
   const auto second = serving("n1");
   ASSERT_TRUE(write_verdict(cluster_.job_dir(), kVerdictFailed, 0).ok());  // was under way
   EXPECT_FALSE(second->may_record());
-  EXPECT_EQ(second->wait(-1, 0), kVerdictFailed);
+  EXPECT_EQ(after_look(*second), kVerdictFailed);
 }
 
 TEST_F(LastWord, OfAnEarlierStartCountsNoMore) {
@@ -104,7 +109,7 @@ TEST_F(LastWord, OfAnEarlierStartCountsNoMore) {
   const auto mode = serving("n0");
   ::unsetenv("SLURM_RESTART_COUNT");
   EXPECT_TRUE(mode->may_record());
-  EXPECT_EQ(mode->wait(-1, 0), std::nullopt);
+  EXPECT_EQ(after_look(*mode), std::nullopt);
 }
 
 // A cluster controller that comes back after the job was requeued and runs elsewhere starts what it
