@@ -139,6 +139,60 @@ std::vector<KernelCase> norm_cases(const DeviceKernels& kernels) {
   return cases;
 }
 
+namespace {
+
+// Residual stream, norm, and the gradients of `operands` (x, addend or none, weight) where both
+// results are used.
+Operands branch_of(const DeviceKernels& kernels, const Operands& operands, bool one_kernel) {
+  Operands leaves;
+  for (const Tensor& operand : operands) {
+    leaves.push_back(operand.detach().clone().requires_grad_());
+  }
+  const Tensor addend = leaves.size() == 3 ? leaves[1] : Tensor();
+  ResidualNorm both;
+  if (one_kernel) {
+    both =
+        on_device::residual_rms_norm(kernels, leaves.front(), addend, leaves.back(), kNormEpsilon);
+  } else {
+    both.residual = addend.defined() ? leaves.front() + addend : leaves.front();
+    both.normed = on_device::rms_norm(kernels, both.residual, leaves.back(), kNormEpsilon);
+  }
+  torch::autograd::backward({both.residual * 1, both.normed},
+                            {both.residual.detach(), both.normed.detach()});
+  Operands results = {both.residual.detach(), both.normed.detach()};
+  for (const Tensor& leaf : leaves) results.push_back(leaf.grad());
+  return results;
+}
+
+}  // namespace
+
+std::vector<std::string> residual_norm_problems(const DeviceKernels& kernels, at::Device device,
+                                                const Repeat& repeat) {
+  std::vector<std::string> problems;
+  for (const int64_t dim : {65, 200, 1032, 1033}) {
+    at::manual_seed(7);
+    const Operands all = {at::randn({5, dim}), at::randn({5, dim}), at::randn({dim})};
+    for (const at::ScalarType type : kTypes) {
+      for (const bool adds : {true, false}) {
+        const Operands used = adds ? all : Operands{all[0], all[2]};
+        const Operands operands = on(device, in_type(used, type));
+        const Operands expected = branch_of(kernels, operands, /*one_kernel=*/false);
+        repeat([&] {
+          const Operands found = branch_of(kernels, operands, /*one_kernel=*/true);
+          for (size_t i = 0; i < expected.size(); ++i) {
+            if (at::equal(found[i], expected[i])) continue;
+            std::ostringstream problem;
+            problem << "residual norm of " << dim << (adds ? ", with" : ", without")
+                    << " an addend, " << type << ", " << i << ": not the bits of two kernels";
+            problems.push_back(problem.str());
+          }
+        });
+      }
+    }
+  }
+  return problems;
+}
+
 Tensor defined_swiglu(const Operands& x) { return x[0] * at::sigmoid(x[0]) * x[1]; }
 
 Operands swiglu_operands(int64_t count) {

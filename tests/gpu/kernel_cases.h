@@ -81,6 +81,10 @@ Operands loss_operands(int64_t rows, int64_t vocab);
 // Rows of a warp and of a block, of whole packs and not, the longest without room in shared memory;
 // and more rows than blocks, so that a warp or block has several.
 std::vector<KernelCase> norm_cases(const DeviceKernels& kernels);
+// What is wrong; nothing where all is well. A residual stream that is added and normed by one
+// kernel has the bits of an addition and of a norm by two, forward and backward.
+std::vector<std::string> residual_norm_problems(const DeviceKernels& kernels, at::Device device,
+                                                const Repeat& repeat);
 std::vector<KernelCase> swiglu_cases(const DeviceKernels& kernels);
 std::vector<KernelCase> loss_cases(const DeviceKernels& kernels);
 // By the number of the token, and by positions that begin again with each document.

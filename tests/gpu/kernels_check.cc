@@ -30,8 +30,9 @@
 namespace hpctl::testing {
 namespace {
 
-constexpr std::array kKinds = {"rms_norm",  "swiglu", "cross_entropy", "rotary",
-                               "attention", "adamw",  "squares",       "weight_gradients"};
+constexpr std::array kKinds = {"rms_norm", "swiglu",           "cross_entropy",
+                               "rotary",   "attention",        "adamw",
+                               "squares",  "weight_gradients", "residual_norm"};
 const std::vector<Element> kTypes = {Element::kFp32, Element::kBf16, Element::kFp16};
 
 const DeviceKernels* kernels_on(at::Device device) {
@@ -96,6 +97,9 @@ class Check {
     if (kind == "weight_gradients") return add(kind, weight_gradient_problems(device_));
     if (kernels_ == nullptr) return fail(kind + ": there are no kernels");
     if (kind == "rms_norm") compare_all(kind, norm_cases(*kernels_));
+    if (kind == "residual_norm") {
+      add(kind, residual_norm_problems(*kernels_, device_, repeat()));
+    }
     if (kind == "swiglu") compare_all(kind, swiglu_cases(*kernels_));
     if (kind == "cross_entropy") compare_all(kind, loss_cases(*kernels_));
     if (kind == "rotary") compare_all(kind, rotary_cases(*kernels_));
@@ -128,7 +132,7 @@ class Check {
   void add(const std::string& kind, const std::vector<std::string>& problems) {
     for (const std::string& problem : problems) fail(problem);
     if (problems.empty()) ++passed_;
-    std::cout << kind << ": " << (problems.empty() ? "as on the host" : "not as on the host")
+    std::cout << kind << ": " << (problems.empty() ? "as the reference" : "not as the reference")
               << std::endl;
   }
 

@@ -28,62 +28,113 @@ const DeviceKernels& kept(AutogradContext* context) {
   return *reinterpret_cast<const DeviceKernels*>(context->saved_data["kernels"].toInt());
 }
 
+// Address of the first element; null where x is undefined.
+void* data_if_any(const Tensor& x) { return x.defined() ? x.data_ptr() : nullptr; }
+
+// RMSNorm of x, or where `addend` is defined, of `sum`, to which it writes x + addend. All are
+// contiguous.
+struct Normed {
+  Tensor y;
+  Tensor inverse_rms;
+};
+Normed norm_rows(const DeviceKernels& kernels, const Tensor& x, const Tensor& weight, double eps,
+                 const Tensor& addend = {}, const Tensor& sum = {}) {
+  const int64_t dim = x.size(-1);
+  const int64_t rows = x.numel() / dim;
+  Normed normed = {at::empty_like(x), at::empty({rows}, fp32_like(x))};
+  kernels.rms_norm(element_of(x),
+                   {.rows = rows,
+                    .dim = dim,
+                    .eps = static_cast<float>(eps),
+                    .packed = 0,
+                    .x = x.data_ptr(),
+                    .weight = weight.data_ptr(),
+                    .y = normed.y.data_ptr(),
+                    .inverse_rms = normed.inverse_rms.data_ptr<float>(),
+                    .addend = data_if_any(addend),
+                    .sum = data_if_any(sum)},
+                   stream_of(x));
+  return normed;
+}
+
+// Gradients of x and of the weight; `saved` are x, the weight and the inverse roots. `other`, if
+// defined, is added to the gradient of x.
+variable_list norm_gradients(const DeviceKernels& kernels, const variable_list& saved,
+                             const Tensor& y_gradient, const Tensor& other = {}) {
+  const Tensor& x = saved[0];
+  const Tensor& weight = saved[1];
+  const Tensor gradient = y_gradient.contiguous();
+  const Tensor other_gradient = other.defined() ? other.contiguous() : other;
+  const int64_t dim = x.size(-1);
+  const int64_t rows = x.numel() / dim;
+  const DeviceKernels::NormBlocks blocks = DeviceKernels::norm_blocks(rows, dim);
+  const Tensor x_gradient = at::empty_like(x);
+  const Tensor weight_gradient = at::empty_like(weight);
+  const Tensor partials = at::empty({blocks.blocks, dim}, fp32_like(x));
+  kernels.rms_norm_backward(element_of(x),
+                            {.rows = rows,
+                             .dim = dim,
+                             .block_rows = blocks.block_rows,
+                             .packed = 0,
+                             .shared = 0,
+                             .x = x.data_ptr(),
+                             .weight = weight.data_ptr(),
+                             .inverse_rms = saved[2].data_ptr<float>(),
+                             .y_gradient = gradient.data_ptr(),
+                             .x_gradient = x_gradient.data_ptr(),
+                             .partials = partials.data_ptr<float>(),
+                             .other_gradient = data_if_any(other_gradient)},
+                            stream_of(x));
+  kernels.sum_columns(element_of(x),
+                      {.rows = blocks.blocks,
+                       .dim = dim,
+                       .from = partials.data_ptr<float>(),
+                       .to = weight_gradient.data_ptr()},
+                      stream_of(x));
+  return {x_gradient, weight_gradient};
+}
+
 struct RmsNorm : Function<RmsNorm> {
   static Tensor forward(AutogradContext* context, const Tensor& operand, const Tensor& factors,
                         double eps, const DeviceKernels* kernels) {
     const Tensor x = operand.contiguous();
     const Tensor weight = factors.contiguous();
-    const int64_t dim = x.size(-1);
-    const int64_t rows = x.numel() / dim;
-    const Tensor y = at::empty_like(x);
-    const Tensor inverse_rms = at::empty({rows}, fp32_like(x));
-    kernels->rms_norm(element_of(x),
-                      {.rows = rows,
-                       .dim = dim,
-                       .eps = static_cast<float>(eps),
-                       .packed = 0,
-                       .x = x.data_ptr(),
-                       .weight = weight.data_ptr(),
-                       .y = y.data_ptr(),
-                       .inverse_rms = inverse_rms.data_ptr<float>()},
-                      stream_of(x));
-    context->save_for_backward({x, weight, inverse_rms});
+    const Normed normed = norm_rows(*kernels, x, weight, eps);
+    context->save_for_backward({x, weight, normed.inverse_rms});
     keep(context, kernels);
-    return y;
+    return normed.y;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const DeviceKernels& kernels = kept(context);
-    const variable_list saved = context->get_saved_variables();
-    const Tensor& x = saved[0];
-    const Tensor& weight = saved[1];
-    const Tensor gradient = gradients[0].contiguous();
-    const int64_t dim = x.size(-1);
-    const int64_t rows = x.numel() / dim;
-    const DeviceKernels::NormBlocks blocks = DeviceKernels::norm_blocks(rows, dim);
-    const Tensor x_gradient = at::empty_like(x);
-    const Tensor weight_gradient = at::empty_like(weight);
-    const Tensor partials = at::empty({blocks.blocks, dim}, fp32_like(x));
-    kernels.rms_norm_backward(element_of(x),
-                              {.rows = rows,
-                               .dim = dim,
-                               .block_rows = blocks.block_rows,
-                               .packed = 0,
-                               .shared = 0,
-                               .x = x.data_ptr(),
-                               .weight = weight.data_ptr(),
-                               .inverse_rms = saved[2].data_ptr<float>(),
-                               .y_gradient = gradient.data_ptr(),
-                               .x_gradient = x_gradient.data_ptr(),
-                               .partials = partials.data_ptr<float>()},
-                              stream_of(x));
-    kernels.sum_columns(element_of(x),
-                        {.rows = blocks.blocks,
-                         .dim = dim,
-                         .from = partials.data_ptr<float>(),
-                         .to = weight_gradient.data_ptr()},
-                        stream_of(x));
-    return {x_gradient, weight_gradient, Tensor(), Tensor()};
+    variable_list results =
+        norm_gradients(kept(context), context->get_saved_variables(), gradients[0]);
+    results.resize(4);
+    return results;
+  }
+};
+
+// `addend` is empty where there is none.
+struct ResidualRmsNorm : Function<ResidualRmsNorm> {
+  static variable_list forward(AutogradContext* context, const Tensor& operand,
+                               const Tensor& addend, const Tensor& factors, double eps,
+                               const DeviceKernels* kernels) {
+    const Tensor x = operand.contiguous();
+    const Tensor weight = factors.contiguous();
+    const bool adds = addend.numel() > 0;
+    const Tensor residual = adds ? at::empty_like(x) : x;
+    const Normed normed = adds ? norm_rows(*kernels, x, weight, eps, addend.contiguous(), residual)
+                               : norm_rows(*kernels, x, weight, eps);
+    context->save_for_backward({residual, weight, normed.inverse_rms});
+    context->saved_data["adds"] = adds;
+    keep(context, kernels);
+    return {residual, normed.y};
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list results =
+        norm_gradients(kept(context), context->get_saved_variables(), gradients[1], gradients[0]);
+    const bool adds = context->saved_data["adds"].toBool();
+    return {results[0], adds ? results[0] : Tensor(), results[1], Tensor(), Tensor()};
   }
 };
 
@@ -237,6 +288,13 @@ Element element_of(at::ScalarType type) {
 
 Tensor rms_norm(const DeviceKernels& kernels, const Tensor& x, const Tensor& weight, double eps) {
   return RmsNorm::apply(x, weight, eps, &kernels);
+}
+
+ResidualNorm residual_rms_norm(const DeviceKernels& kernels, const Tensor& x, const Tensor& addend,
+                               const Tensor& weight, double eps) {
+  const Tensor added = addend.defined() ? addend : x.detach().new_empty({0});
+  const variable_list both = ResidualRmsNorm::apply(x, added, weight, eps, &kernels);
+  return {both[0], both[1]};
 }
 
 Tensor swiglu(const DeviceKernels& kernels, const Tensor& gate, const Tensor& up) {

@@ -156,7 +156,10 @@ void DeviceKernels::launch(Kernel kernel, Element element, int64_t blocks, int64
 
 void DeviceKernels::rms_norm(Element type, device::RmsNorm pass, cuda::Stream stream) const {
   const bool narrow = pass.dim <= device::kLongestNarrow;
-  pass.packed = pass.dim % pack_of(type) == 0 && aligned({pass.x, pass.weight, pass.y}) ? 1 : 0;
+  pass.packed =
+      pass.dim % pack_of(type) == 0 && aligned({pass.x, pass.weight, pass.y, pass.addend, pass.sum})
+          ? 1
+          : 0;
   launch(narrow ? kRmsNormNarrow : kRmsNormWide, type,
          narrow ? divided(pass.rows, device::kThreads / device::kWarp) : pass.rows, 0, stream,
          &pass);
@@ -175,8 +178,8 @@ void DeviceKernels::rms_norm_backward(Element type, device::RmsNormBackward pass
   const int64_t groups = narrow ? device::kThreads / device::kWarp : 1;
   const auto shared_bytes = static_cast<int64_t>(groups * pass.dim * sizeof(float));
   pass.shared = shared_bytes <= kSharedBytes ? 1 : 0;
-  pass.packed = pass.dim % pack_of(type) == 0 &&
-                        aligned({pass.x, pass.weight, pass.y_gradient, pass.x_gradient})
+  pass.packed = pass.dim % pack_of(type) == 0 && aligned({pass.x, pass.weight, pass.y_gradient,
+                                                          pass.x_gradient, pass.other_gradient})
                     ? 1
                     : 0;
   launch(narrow ? kRmsNormBackwardNarrow : kRmsNormBackwardWide, type,

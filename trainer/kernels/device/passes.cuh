@@ -17,7 +17,8 @@ inline constexpr int kPackBytes = 16;
 // Rows of up to so many elements are a warp's; longer ones a block's.
 inline constexpr long long kLongestNarrow = 1024;
 
-// As rows.h: y, inverse_rms of x.
+// As rows.h: y and inverse_rms of x, or, where `addend` is not null, of sum = x + addend, which is
+// rounded first.
 struct RmsNorm {
   long long rows;
   long long dim;
@@ -27,10 +28,14 @@ struct RmsNorm {
   const void* weight;
   void* y;
   float* inverse_rms;
+  const void* addend;
+  void* sum;
 };
 
 // A block takes `block_rows` rows, and leaves its part of the weight's gradient in a row of
-// `partials` [blocks, dim]. On the way it is in shared memory where it has room there.
+// `partials` [blocks, dim]. On the way it is in shared memory where it has room there. Where
+// `other_gradient` is not null, it is added to the gradient of x, which is rounded before and
+// after.
 struct RmsNormBackward {
   long long rows;
   long long dim;
@@ -43,6 +48,7 @@ struct RmsNormBackward {
   const void* y_gradient;
   void* x_gradient;
   float* partials;
+  const void* other_gradient;
 };
 
 // to[dim] = the sum of the rows of `from` [rows, dim].
