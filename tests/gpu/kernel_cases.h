@@ -94,7 +94,8 @@ std::vector<KernelCase> rotary_cases(const DeviceKernels& kernels);
 std::vector<KernelCase> attention_cases(at::Device device);
 
 // What is wrong; nothing where all is well. AdamW has the bits of optim/adamw.cc, with moments in
-// fp32 and in bf16, where operands can be loaded at once and where not.
+// fp32 and in bf16, where operands can be loaded at once and where not; and the host's weights in
+// bf16 beside parameters in fp32.
 std::vector<std::string> adamw_problems(TorchDevice& device, const Repeat& repeat);
 // The sum of squares is that of a loop to kSquaresBound, and the same bits wherever it lies.
 std::vector<std::string> squares_problems(TorchDevice& device, const Repeat& repeat);

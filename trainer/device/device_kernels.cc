@@ -236,7 +236,7 @@ void DeviceKernels::adamw(Element params, Element moments, device::AdamW pass,
   HP_CHECK(params == Element::kFp32 || params == moments);
   const bool all = params != Element::kFp32;
   pass.packed = aligned({pass.param, pass.exp_avg, pass.exp_avg_sq, pass.gradient, pass.new_param,
-                         pass.new_exp_avg, pass.new_exp_avg_sq})
+                         pass.new_exp_avg, pass.new_exp_avg_sq, pass.rounded})
                     ? 1
                     : 0;
   launch(all ? kAdamWAll : kAdamW, moments,

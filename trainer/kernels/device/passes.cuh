@@ -134,8 +134,9 @@ struct Rotary {
 
 // As optim/adamw.h, whose names these are; a thread has kAdamElements. Moments have the type of the
 // kernel's name; so has the parameter in adamw_all, which is fp32 else. What is not fp32 is rounded
-// by the random bits of random_rounding.h: bits_low, bits_high, first. Source and target may be the
-// same.
+// by the random bits of random_rounding.h: bits_low, bits_high, first. Where `rounded` is not null,
+// the new parameter goes there as well, in bf16 and rounded to nearest. Source and target may be
+// the same.
 inline constexpr int kAdamElements = 4;
 struct AdamW {
   long long count;
@@ -159,6 +160,7 @@ struct AdamW {
   void* new_param;
   void* new_exp_avg;
   void* new_exp_avg_sq;
+  void* rounded;
 };
 
 // Block b adds up elements [b, b + 1) * kSquaresOfBlock and leaves the sum in partials[b].
