@@ -29,7 +29,7 @@ def steps_of(run):
 
 # Of kernels_check.cc.
 KERNELS = ("rms_norm", "swiglu", "cross_entropy", "rotary", "attention", "adamw", "squares",
-           "weight_gradients", "residual_norm")
+           "weight_gradients", "residual_norm", "projections")
 
 
 def check_kernels(program, device, kind, limit_s):

@@ -3,11 +3,14 @@
 
 #include <array>
 #include <limits>
+#include <numeric>
 #include <sstream>
+#include <utility>
 
 #include "trainer/arch/attention.h"
 #include "trainer/arch/device_rows.h"
 #include "trainer/arch/targets.h"
+#include "trainer/arch/wide_products.h"
 
 namespace hpctl::testing {
 
@@ -209,6 +212,17 @@ std::vector<KernelCase> swiglu_cases(const DeviceKernels& kernels) {
     cases.push_back({"swiglu of " + std::to_string(count), defined_swiglu, kernel,
                      swiglu_operands(count), bounds_of_rows()});
   }
+  // As joined projections give them.
+  const auto of_columns = [](const Computation& apart) -> Computation {
+    return [apart](const Operands& x) { return apart(x[0].chunk(2, -1)); };
+  };
+  for (const int64_t width : {7, 8, 520}) {
+    cases.push_back({"swiglu of columns of " + std::to_string(width),
+                     of_columns(defined_swiglu),
+                     of_columns(kernel),
+                     {at::randn({2, 5, 2 * width})},
+                     bounds_of_rows()});
+  }
   return cases;
 }
 
@@ -274,7 +288,38 @@ std::vector<KernelCase> rotary_cases(const DeviceKernels& kernels) {
                        kernel,
                        {at::randn({2, kTokens, 3, size})},
                        bounds_of_rows()});
+      // As joined projections give it.
+      const auto of_columns = [size](const Computation& dense) -> Computation {
+        return [dense, size](const Operands& x) {
+          return dense({x[0].narrow(-1, 8, 3 * size).view({2, kTokens, 3, size})});
+        };
+      };
+      KernelCase columns = cases.back();
+      columns.what += ", columns";
+      columns.definition = of_columns(columns.definition);
+      columns.kernel = of_columns(columns.kernel);
+      columns.operands = {at::randn({2, kTokens, 3 * size + 16})};
+      cases.push_back(std::move(columns));
     }
+  }
+  return cases;
+}
+
+std::vector<KernelCase> projection_cases(at::Device device) {
+  const Computation definition = [](const Operands& x) { return at::linear(x[0], x[1]); };
+  std::vector<KernelCase> cases;
+  for (const std::vector<int64_t>& rows : {std::vector<int64_t>{32, 16, 16}, {40, 40}}) {
+    const Computation joined = [rows](const Operands& x) {
+      return at::cat(joined_projections(x[0], x[1].split_with_sizes(rows), nullptr), -1);
+    };
+    const int64_t width = std::accumulate(rows.begin(), rows.end(), int64_t{0});
+    at::manual_seed(8);
+    // Products of bf16 on a CPU are ops.h's matter.
+    cases.push_back({"projections by " + std::to_string(rows.size()) + " weights",
+                     definition,
+                     joined,
+                     {at::randn({2, 30, 48}), at::randn({width, 48})},
+                     device.is_cpu() ? bounds_in_fp32() : bounds_of_rows()});
   }
   return cases;
 }

@@ -89,6 +89,8 @@ std::vector<KernelCase> swiglu_cases(const DeviceKernels& kernels);
 std::vector<KernelCase> loss_cases(const DeviceKernels& kernels);
 // By the number of the token, and by positions that begin again with each document.
 std::vector<KernelCase> rotary_cases(const DeviceKernels& kernels);
+// By neighbouring weights, as one product.
+std::vector<KernelCase> projection_cases(at::Device device);
 // As the models call it: whole sequences, documents, windows; key heads for each query head and for
 // groups. The definition is the CPU's attention in fp64.
 std::vector<KernelCase> attention_cases(at::Device device);
@@ -100,8 +102,8 @@ std::vector<std::string> adamw_problems(TorchDevice& device, const Repeat& repea
 // The sum of squares is that of a loop to kSquaresBound, and the same bits wherever it lies.
 std::vector<std::string> squares_problems(TorchDevice& device, const Repeat& repeat);
 // Gradients of weights in bf16, added in fp32 over two micro-batches as LibTorch does it on this
-// device, are those of the CPU in fp64 to product_error(), and the same bits again. Nothing is
-// tried where LibTorch has no such products.
+// device, to zeros and in unwritten memory (gradient_memory.h), are those of the CPU in fp64 to
+// product_error(), and the same bits again. Nothing is tried where LibTorch has no such products.
 std::vector<std::string> weight_gradient_problems(at::Device device);
 
 }  // namespace hpctl::testing

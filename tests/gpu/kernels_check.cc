@@ -30,9 +30,9 @@
 namespace hpctl::testing {
 namespace {
 
-constexpr std::array kKinds = {"rms_norm", "swiglu",           "cross_entropy",
-                               "rotary",   "attention",        "adamw",
-                               "squares",  "weight_gradients", "residual_norm"};
+constexpr std::array kKinds = {"rms_norm",      "swiglu",     "cross_entropy", "rotary",
+                               "attention",     "adamw",      "squares",       "weight_gradients",
+                               "residual_norm", "projections"};
 const std::vector<Element> kTypes = {Element::kFp32, Element::kBf16, Element::kFp16};
 
 const DeviceKernels* kernels_on(at::Device device) {
@@ -94,6 +94,7 @@ class Check {
 
   void check(const std::string& kind) {
     if (kind == "attention") return compare_all(kind, attention_cases(device_));
+    if (kind == "projections") return compare_all(kind, projection_cases(device_));
     if (kind == "weight_gradients") return add(kind, weight_gradient_problems(device_));
     if (kernels_ == nullptr) return fail(kind + ": there are no kernels");
     if (kind == "rms_norm") compare_all(kind, norm_cases(*kernels_));

@@ -138,14 +138,50 @@ struct ResidualRmsNorm : Function<ResidualRmsNorm> {
   }
 };
 
+// Elements between the beginnings of neighbouring rows of x, where each row, its last `dims`
+// dimensions, is in one piece and all are equally far apart; otherwise 0.
+int64_t row_stride(const Tensor& x, int64_t dims) {
+  const int64_t outer = x.dim() - dims;
+  int64_t width = 1;
+  for (int64_t d = x.dim() - 1; d >= outer; --d) {
+    if (x.size(d) != 1 && x.stride(d) != width) return 0;
+    width *= x.size(d);
+  }
+  int64_t stride = width;  // of one row
+  int64_t next = 0;        // the stride that the next dimension must have; 0: any
+  for (int64_t d = outer - 1; d >= 0; --d) {
+    if (x.size(d) == 1) continue;
+    if (next == 0) stride = x.stride(d);
+    if (next != 0 && x.stride(d) != next) return 0;
+    next = x.stride(d) * x.size(d);
+  }
+  return stride >= width ? stride : 0;
+}
+
+// Gradients of two operands as these lie: where rows are twice as far apart as they are long, as
+// columns of one array, which joined_projections.h then need not copy together.
+variable_list gradients_like(const Tensor& x, int64_t stride) {
+  const int64_t width = x.size(-1);
+  if (stride != 2 * width)
+    return {at::empty(x.sizes(), x.options()), at::empty(x.sizes(), x.options())};
+  std::vector<int64_t> both = x.sizes().vec();
+  both.back() = 2 * width;
+  const Tensor whole = at::empty(both, x.options());
+  return {whole.narrow(-1, 0, width), whole.narrow(-1, width, width)};
+}
+
 struct Swiglu : Function<Swiglu> {
   static Tensor forward(AutogradContext* context, const Tensor& gate_operand,
                         const Tensor& up_operand, const DeviceKernels* kernels) {
-    const Tensor gate = gate_operand.contiguous();
-    const Tensor up = up_operand.contiguous();
-    const Tensor y = at::empty_like(gate);
+    const int64_t found = row_stride(gate_operand, 1);
+    const bool alike = found > 0 && found == row_stride(up_operand, 1);
+    const Tensor gate = alike ? gate_operand : gate_operand.contiguous();
+    const Tensor up = alike ? up_operand : up_operand.contiguous();
+    const Tensor y = at::empty(gate.sizes(), gate.options());
     kernels->swiglu(element_of(gate),
                     {.count = gate.numel(),
+                     .width = gate.size(-1),
+                     .stride = alike ? found : gate.size(-1),
                      .packed = 0,
                      .gate = gate.data_ptr(),
                      .up = up.data_ptr(),
@@ -160,18 +196,21 @@ struct Swiglu : Function<Swiglu> {
     const variable_list saved = context->get_saved_variables();
     const Tensor& gate = saved[0];
     const Tensor gradient = gradients[0].contiguous();
-    const Tensor gate_gradient = at::empty_like(gate);
-    const Tensor up_gradient = at::empty_like(gate);
+    const int64_t stride = row_stride(gate, 1);
+    const variable_list made = gradients_like(gate, stride);
     kept(context).swiglu_backward(element_of(gate),
                                   {.count = gate.numel(),
+                                   .width = gate.size(-1),
+                                   .stride = stride,
+                                   .gradient_stride = row_stride(made[0], 1),
                                    .packed = 0,
                                    .gate = gate.data_ptr(),
                                    .up = saved[1].data_ptr(),
                                    .y_gradient = gradient.data_ptr(),
-                                   .gate_gradient = gate_gradient.data_ptr(),
-                                   .up_gradient = up_gradient.data_ptr()},
+                                   .gate_gradient = made[0].data_ptr(),
+                                   .up_gradient = made[1].data_ptr()},
                                   stream_of(gate));
-    return {gate_gradient, up_gradient, Tensor()};
+    return {made[0], made[1], Tensor()};
   }
 };
 
@@ -244,13 +283,16 @@ struct Angles {
 };
 
 // The gradient is turned back.
-Tensor turned(const DeviceKernels& kernels, const Tensor& x, const Angles& angles, float sign) {
-  const Tensor y = at::empty_like(x);
+Tensor turned(const DeviceKernels& kernels, const Tensor& operand, const Angles& angles,
+              float sign) {
+  const Tensor x = row_stride(operand, 2) > 0 ? operand : operand.contiguous();
+  const Tensor y = at::empty(x.sizes(), x.options());
   kernels.rotary(element_of(x),
                  {.tokens = x.size(0) * x.size(1),
                   .heads = x.size(2),
                   .half = x.size(3) / 2,
                   .length = x.size(1),
+                  .stride = row_stride(x, 2),
                   .packed = 0,
                   .sign = sign,
                   .x = x.data_ptr(),
@@ -267,13 +309,13 @@ struct Rotary : Function<Rotary> {
                         const DeviceKernels* kernels) {
     context->save_for_backward({angles.cos, angles.sin, angles.positions});
     keep(context, kernels);
-    return turned(*kernels, x.contiguous(), angles, 1);
+    return turned(*kernels, x, angles, 1);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const Angles angles = {saved[0], saved[1], saved[2]};
-    return {turned(kept(context), gradients[0].contiguous(), angles, -1), Tensor(), Tensor()};
+    return {turned(kept(context), gradients[0], angles, -1), Tensor(), Tensor()};
   }
 };
 

@@ -277,6 +277,11 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 
 variable_list linears(const Tensor& x, const variable_list& weights, const variable_list& biases) {
   variable_list results;
+  const bool biased =
+      std::any_of(biases.begin(), biases.end(), [](const Tensor& bias) { return bias.defined(); });
+  if (!x.device().is_cpu() && !biased && joined_rows(weights).defined()) {
+    return joined_projections(x, weights, wide_product_for(x));
+  }
   if (!is_on_units(x)) {
     for (size_t i = 0; i < weights.size(); ++i) {
       results.push_back(linear(x, weights[i], biases[i]));

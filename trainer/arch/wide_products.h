@@ -8,13 +8,16 @@
 // fp32 in the same kernel; which ones is found out by a call, once in a process.
 #pragma once
 
+#include <vector>
+
 #include "trainer/compat/torch_compat.h"
 
 namespace hpctl {
 
-// sum [rows, columns] += a [rows, depth] b [depth, columns]; the sum in fp32, its operands in bf16.
-// Begins its work on the device and returns; what it cannot do it throws as c10::Error, at once.
-using AddWideProduct = void(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b);
+// sum [rows, columns] += a [rows, depth] b [depth, columns], or where it is the `first`, sum = a b,
+// whatever was there; the sum in fp32, its operands in bf16. Begins its work on the device and
+// returns; what it cannot do it throws as c10::Error, at once.
+using AddWideProduct = void(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b, bool first);
 
 // Those of this LibTorch, the better one first. Null where it has none.
 struct WideProducts {
@@ -31,8 +34,23 @@ AddWideProduct* wide_product_of(at::Device device);
 
 // x [..., in] times a weight in bf16, [in, out] or, where `transposed`, [out, in]; bias [out] or
 // undefined -> [..., out]. In the backward pass `add` is given the gradient in fp32 that is
-// attached to the weight. Where none is attached autograd gets one in bf16.
+// attached to the weight, which may be unwritten (gradient_memory.h). Where none is attached
+// autograd gets one in bf16.
 at::Tensor wide_projection(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                            bool transposed, AddWideProduct* add);
+
+// Projections of the same x, without biases, by weights [out, in] of any type that follow one
+// another in memory, as q, k and v or gate and up do in a block (joined_rows() has them): one
+// product forward and two backward, instead of as many for each. x [..., in] -> [..., out] for each
+// weight: columns of one array, so the rows of a result are not dense. The gradients of weights are
+// as of wide_projection(), those that are attached following one another, too. Without `add`
+// autograd gets them.
+std::vector<at::Tensor> joined_projections(const at::Tensor& x,
+                                           const std::vector<at::Tensor>& weights,
+                                           AddWideProduct* add);
+
+// Matrices of equal width and type that follow one another in one storage, as one matrix, unknown
+// to autograd. Undefined where they do not, or not all of them need gradients that one does.
+at::Tensor joined_rows(at::TensorList matrices);
 
 }  // namespace hpctl

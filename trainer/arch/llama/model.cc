@@ -256,7 +256,8 @@ Tensors Llama::qkv(const LayerCall& call, const Tensor& a) const {
     const Tensor weight = slots_.of(call.parameters, norm);
     return weight.defined() ? rms_norm(y, weight, call.recomputed) : y;
   };
-  return {normed(parts[0], kQNorm), normed(parts[1], kKNorm), parts[2]};
+  // Values are kept for the backward pass. As columns of one array they would keep all of it.
+  return {normed(parts[0], kQNorm), normed(parts[1], kKNorm), parts[2].contiguous()};
 }
 
 Tensor Llama::mlp(const LayerCall& call, const Tensor& b) const {

@@ -60,17 +60,24 @@ struct SumColumns {
 };
 inline constexpr int kColumnsOfBlock = kWarp;
 
-// A thread has one pack of the elements, or what is left of one.
+// Rows of `width` elements, `count` in all; those of gate and of up begin `stride` elements apart,
+// y is dense. A thread has one pack of the elements, or what is left of one.
 struct Swiglu {
   long long count;
+  long long width;
+  long long stride;
   int packed;
   const void* gate;
   const void* up;
   void* y;
 };
 
+// Likewise; rows of the gradients of gate and of up begin `gradient_stride` elements apart.
 struct SwigluBackward {
   long long count;
+  long long width;
+  long long stride;
+  long long gradient_stride;
   int packed;
   const void* gate;
   const void* up;
@@ -116,13 +123,15 @@ struct CrossEntropyBackward {
 
 // Pairs (i, i + half) of each head of x [tokens, heads, 2 * half] are turned by the angle whose
 // cosine and sine are at [position, i] of the tables [., 2 * half]. The position of a token is in
-// `positions`, or where that is null its number modulo `length`. `sign` -1 turns back. A thread has
-// a pack of first halves and that of second halves.
+// `positions`, or where that is null its number modulo `length`. `sign` -1 turns back. Tokens of x
+// begin `stride` elements apart, y is dense. A thread has a pack of first halves and that of second
+// halves.
 struct Rotary {
   long long tokens;
   long long heads;
   long long half;
   long long length;
+  long long stride;
   int packed;
   float sign;
   const void* x;

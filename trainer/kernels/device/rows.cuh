@@ -153,12 +153,18 @@ inline void sum_columns(const SumColumns& p) {
 
 inline float sigmoid(float x) { return 1.0F / (1.0F + expf(-x)); }
 
+// Where element i of rows of `width` is, if these begin `stride` elements apart.
+inline long long place_in_rows(long long i, long long width, long long stride) {
+  return stride == width ? i : i / width * stride + i % width;
+}
+
 template <typename T>
 inline void swiglu(const Swiglu& p) {
   for_own<kPack<T>>(p.count, p.packed, [&](auto number, long long i) {
     constexpr int n = decltype(number)::value;
-    const Floats<n> gate = load<n>(static_cast<const T*>(p.gate) + i);
-    const Floats<n> up = load<n>(static_cast<const T*>(p.up) + i);
+    const long long at = place_in_rows(i, p.width, p.stride);
+    const Floats<n> gate = load<n>(static_cast<const T*>(p.gate) + at);
+    const Floats<n> up = load<n>(static_cast<const T*>(p.up) + at);
     Floats<n> y;
     for (int k = 0; k < n; ++k) y.at[k] = gate.at[k] * sigmoid(gate.at[k]) * up.at[k];
     store<n>(static_cast<T*>(p.y) + i, y);
@@ -169,8 +175,9 @@ template <typename T>
 inline void swiglu_backward(const SwigluBackward& p) {
   for_own<kPack<T>>(p.count, p.packed, [&](auto number, long long i) {
     constexpr int n = decltype(number)::value;
-    const Floats<n> gate = load<n>(static_cast<const T*>(p.gate) + i);
-    const Floats<n> up = load<n>(static_cast<const T*>(p.up) + i);
+    const long long at = place_in_rows(i, p.width, p.stride);
+    const Floats<n> gate = load<n>(static_cast<const T*>(p.gate) + at);
+    const Floats<n> up = load<n>(static_cast<const T*>(p.up) + at);
     const Floats<n> gradient = load<n>(static_cast<const T*>(p.y_gradient) + i);
     Floats<n> of_gate;
     Floats<n> of_up;
@@ -179,8 +186,9 @@ inline void swiglu_backward(const SwigluBackward& p) {
       of_up.at[k] = gradient.at[k] * gate.at[k] * s;
       of_gate.at[k] = gradient.at[k] * up.at[k] * (s * (1.0F + gate.at[k] * (1.0F - s)));
     }
-    store<n>(static_cast<T*>(p.gate_gradient) + i, of_gate);
-    store<n>(static_cast<T*>(p.up_gradient) + i, of_up);
+    const long long to = place_in_rows(i, p.width, p.gradient_stride);
+    store<n>(static_cast<T*>(p.gate_gradient) + to, of_gate);
+    store<n>(static_cast<T*>(p.up_gradient) + to, of_up);
   });
 }
 
@@ -194,9 +202,9 @@ inline void rotary(const Rotary& p) {
     const long long position = p.positions != nullptr ? p.positions[token] : token % p.length;
     const Floats<n> cos = load<n>(p.cos + position * 2 * p.half + i);
     const Floats<n> sin = load<n>(p.sin + position * 2 * p.half + i);
-    const long long first = head * 2 * p.half + i;
-    const Floats<n> a = load<n>(static_cast<const T*>(p.x) + first);
-    const Floats<n> b = load<n>(static_cast<const T*>(p.x) + first + p.half);
+    const long long from = token * p.stride + head % p.heads * 2 * p.half + i;
+    const Floats<n> a = load<n>(static_cast<const T*>(p.x) + from);
+    const Floats<n> b = load<n>(static_cast<const T*>(p.x) + from + p.half);
     Floats<n> turned_a;
     Floats<n> turned_b;
     for (int k = 0; k < n; ++k) {
@@ -204,8 +212,9 @@ inline void rotary(const Rotary& p) {
       turned_a.at[k] = a.at[k] * cos.at[k] - b.at[k] * s;
       turned_b.at[k] = b.at[k] * cos.at[k] + a.at[k] * s;
     }
-    store<n>(static_cast<T*>(p.y) + first, turned_a);
-    store<n>(static_cast<T*>(p.y) + first + p.half, turned_b);
+    const long long to = head * 2 * p.half + i;
+    store<n>(static_cast<T*>(p.y) + to, turned_a);
+    store<n>(static_cast<T*>(p.y) + to + p.half, turned_b);
   });
 }
 
