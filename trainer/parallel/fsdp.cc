@@ -5,6 +5,8 @@
 #include <chrono>
 
 #include "common/base/check.h"
+#include "trainer/arch/registry.h"
+#include "trainer/arch/wide_products.h"
 #include "trainer/plan/memory_plan.h"
 
 namespace hpctl {
@@ -96,6 +98,9 @@ FullySharded::FullySharded(const Model& model, const std::vector<Block>& blocks,
       marks_(device, static_cast<size_t>(comms.world().world_size())) {
   HP_CHECK(head_ >= 2 && (frozen == nullptr || blocks.size() == head_ - 1));
   add_blocks(blocks, compute);
+  products_.resize(blocks.size());
+  const bool in_fp32 = wide_product_of(at::Device(device.name())) != nullptr;
+  if (compute == at::kBFloat16 && in_fp32) find_products(blocks, train.model);
   for (size_t b = kEmbed; b <= head_; ++b) uses_.push_back(b);
   if (tied_) uses_.push_back(kEmbed);
   for (size_t b = head_ - 1; b > kEmbed; --b) uses_.push_back(b);
@@ -127,6 +132,18 @@ void FullySharded::add_blocks(const std::vector<Block>& trained_blocks, at::Scal
   add(trained_blocks, false, frozen_ != nullptr ? adapters_ : blocks_);
 }
 
+// Weights are matrices that are not looked up. A tied embedding is the head's weight first.
+void FullySharded::find_products(const std::vector<Block>& blocks, const ModelSpec& model) {
+  const Architecture& architecture = architecture_of(model);
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    for (const TensorSlot& tensor : blocks[b].tensors) {
+      const bool tied = tied_ && frozen_ == nullptr && b == kEmbed && products_[b].empty();
+      products_[b].push_back(tensor.shape.size() == 2 &&
+                             (tied || !architecture.is_embedding(tensor.name)));
+    }
+  }
+}
+
 std::optional<size_t> FullySharded::trained(size_t block) const {
   if (frozen_ == nullptr) return block;
   if (block == kEmbed || block == head_) return std::nullopt;
@@ -144,8 +161,8 @@ std::vector<at::Tensor> FullySharded::parameters(size_t block) const {
 Outcome FullySharded::attach_gradient(size_t block) {
   const auto index = trained(block);
   if (!index) return Ok{};
-  HP_TRY_ASSIGN(float* const whole, reducer_.whole(*index));
-  trained_block(block).attach_gradient(whole);
+  HP_TRY_ASSIGN(const WholeGradient whole, reducer_.whole(*index));
+  trained_block(block).attach_gradient(whole, products_[*index]);
   return Ok{};
 }
 

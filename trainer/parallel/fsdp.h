@@ -132,6 +132,7 @@ class FullySharded {
   // Those of the model's block and its adapters.
   std::vector<at::Tensor> parameters(size_t block) const;
   void add_blocks(const std::vector<Block>& blocks, at::ScalarType compute);
+  void find_products(const std::vector<Block>& blocks, const ModelSpec& model);
   Outcome attach_gradient(size_t block);
   bool has_adapters(size_t block) const { return frozen_ != nullptr && trained(block).has_value(); }
   // The last-gathered part of a block of the model: its adapters, or itself.
@@ -168,6 +169,7 @@ class FullySharded {
   std::vector<std::unique_ptr<ShardedBlock>> blocks_;           // of the model
   std::vector<std::unique_ptr<ShardedBlock>> adapters_;         // of layer i; with frozen_
   bool gathers_from_peers_;
+  std::vector<std::vector<bool>> products_;  // by trained block, as ShardedBlock::attach_gradient()
   UnderWayClock under_way_;
   GradientReducer reducer_;
   std::vector<bool> recompute_;         // per block of the model, as all that follow
