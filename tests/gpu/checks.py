@@ -32,14 +32,19 @@ KERNELS = ("rms_norm", "swiglu", "cross_entropy", "rotary", "attention", "adamw"
            "weight_gradients", "residual_norm", "projections")
 
 
-def check_kernels(program, device, kind, limit_s):
-    """(exit code, lines) of kernels_check.cc; of one that hangs what it said until then."""
+def with_stubs(program, device):
+    """The environment of a program of ours: without a card it has the stubs beside it."""
     environment = dict(os.environ)
     if device == "cpu":
         stubs = os.path.join(os.path.dirname(program), "stub_cuda")
         environment["LD_PRELOAD"] = " ".join(os.path.join(stubs, name) for name in
                                              ("libcuda.so.1", "libnvrtc.so.12"))
-    with subprocess.Popen([program, device, kind], env=environment, stdout=subprocess.PIPE,
+    return environment
+
+
+def check_kernels(program, device, kind, limit_s):
+    """(exit code, lines) of kernels_check.cc; of one that hangs what it said until then."""
+    with subprocess.Popen([program, device, kind], env=with_stubs(program, device), stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True) as check:
         late = threading.Timer(limit_s, check.kill)
         late.start()

@@ -23,8 +23,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/gpu/card.h"
 #include "tests/gpu/kernel_cases.h"
-#include "trainer/device/cuda_driver.h"
 #include "trainer/process/pin_environment.h"
 
 namespace hpctl::testing {
@@ -33,24 +33,6 @@ namespace {
 constexpr std::array kKinds = {"rms_norm",      "swiglu",     "cross_entropy", "rotary",
                                "attention",     "adamw",      "squares",       "weight_gradients",
                                "residual_norm", "projections"};
-const std::vector<Element> kTypes = {Element::kFp32, Element::kBf16, Element::kFp16};
-
-const DeviceKernels* kernels_on(at::Device device) {
-  if (device.is_cuda()) return load_device_kernels(device.index(), kTypes);
-  // Loading wants a thread that has a GPU; any address is one to the stub.
-  static char context;
-  const auto driver = cuda_driver::load();
-  if (driver.ok()) (*driver)->set_current_context(&context);
-  static const Result<DeviceKernels> kernels = DeviceKernels::load(9, 0, kTypes);
-  if (kernels.ok()) return &*kernels;
-  std::cout << kernels.error().message << std::endl;
-  return nullptr;
-}
-
-std::string text_of(const std::exception& error) {
-  const auto* const of_libtorch = dynamic_cast<const c10::Error*>(&error);
-  return of_libtorch != nullptr ? of_libtorch->what_without_backtrace() : error.what();
-}
 
 class Check {
  public:

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What run.sh runs once hptrain is built: checks on one card (checks.py, and on several, where there
-are), a benchmark beside PyTorch (benchmark.py, points.py) and a roofline of one micro-batch. Writes
+are), operations beside those that they replaced (operations.py), a benchmark beside PyTorch
+(benchmark.py, points.py) and a roofline of one micro-batch. Writes
 OUT/results.json and OUT/results.md after each row, and the logs of runs that failed to
 OUT/failed.log; all else is in SCRATCH. No part takes longer than eight minutes: what it has no time
 for is left out and says so. Exit code 1 when a check failed.
@@ -18,12 +19,13 @@ import torch
 
 import benchmark
 import checks
+import operations
 import points
 import results as files
 import roofline
 from trainer import Trainer
 
-PARTS = ("checks", "benchmark", "roofline")
+PARTS = ("checks", "operations", "benchmark", "roofline")
 # Of a part. Machines are lent for commands of ten minutes.
 MOST_SECONDS = 480
 
@@ -47,6 +49,8 @@ class Measurement:
         """About how many seconds it takes; None: not known."""
         if part == "checks":
             return checks.seconds(self.trainer, self.args.device)
+        if part == "operations":
+            return operations.SECONDS
         if part == "roofline":
             return 45 * len(self.of_roofline())
         plans = [(point, self.planner.plan(point, self.product)) for point in self.points]
@@ -67,6 +71,9 @@ class Measurement:
         if part == "checks":
             yield from checks.rows(self.trainer, self.args.kernels_check, self.args.device,
                                    torch.cuda.device_count() if self.cuda else 0)
+        elif part == "operations":
+            yield from operations.rows(self.args.operations_bench, self.args.device,
+                                       self.trainer.seconds_left())
         elif part == "benchmark":
             done = {(row["point"], row["who"]) for row in self.results["benchmark"]}
             for row in self.benchmark().rows(self.points, self.args.peers, done):
@@ -83,8 +90,8 @@ class Measurement:
         files.write(self.args.out, self.results)
 
     def run(self, part):
-        if part == "checks" and self.results["checks"]:
-            print("checks: done before", flush=True)
+        if part in ("checks", "operations") and self.results[part]:
+            print(f"{part}: done before", flush=True)
             return
         if part == "benchmark":  # of all points, also where there is no GPU
             self.results["plans"] = list(self.planner.rows(points.ON_GPU))
@@ -109,6 +116,7 @@ def arguments():
     parser = argparse.ArgumentParser()
     parser.add_argument("--hptrain", required=True)
     parser.add_argument("--kernels-check", required=True)
+    parser.add_argument("--operations-bench", required=True)
     parser.add_argument("--point-plan", required=True)
     parser.add_argument("--device", choices=["cuda", "cpu"], required=True)
     parser.add_argument("--out", required=True)

@@ -20,6 +20,7 @@ sys.path.insert(0, HERE)
 
 import benchmark
 import checks
+import operations
 import points
 import roofline
 import runtime_names
@@ -387,6 +388,27 @@ class Checks(unittest.TestCase):
             self.assertNotIn("tied", model)
 
 
+class Operations(unittest.TestCase):
+    def rows(self, script, limit_s=60):
+        with tempfile.TemporaryDirectory() as scratch:
+            program = os.path.join(scratch, "operations_bench")
+            with open(program, "w") as out:
+                out.write("#!/bin/sh\n" + script)
+            os.chmod(program, 0o755)
+            return list(operations.rows(program, "cuda", limit_s))
+
+    def test_what_was_measured_before_a_failure_is_kept(self):
+        line = '{"what": "norm", "ms": 0.5, "apart_ms": 1.0}'
+        rows = self.rows(f"echo '{line}'\necho FAILED adamw\nexit 1\n")
+        self.assertEqual(rows, [{"what": "norm", "ms": 0.5, "apart_ms": 1.0}])
+        self.assertEqual(operations.table(rows)[-1], "| norm | 0.500 | 1.000 | 50 % |")
+        self.assertEqual(self.rows(f"echo '{line}'\nexec sleep 60\n", limit_s=1), rows)
+
+    def test_without_the_program_there_are_no_rows(self):
+        self.assertEqual(list(operations.rows("/none", "cuda", 1)), [])
+        self.assertEqual(operations.table([]), [])
+
+
 class Points(unittest.TestCase):
     PLAN = {"gpu_bytes": 70 << 30, "flops_per_token": 8e9, "flops_per_token_causal": 7e9,
             "step_s": [10, 14]}
@@ -499,7 +521,7 @@ class Results(unittest.TestCase):
             os.chmod(programs[name], 0o755)
         measure = [sys.executable, os.path.join(HERE, "measure.py"), "--device", "cpu",
                    "--hptrain", programs["hptrain"], "--kernels-check", programs["kernels_check"],
-                   "--point-plan", "none", "--only", "checks", "--out", self.out,
+                   "--operations-bench", "none", "--point-plan", "none", "--only", "checks", "--out", self.out,
                    "--scratch", os.path.join(self.out, "scratch")]
         with subprocess.Popen(measure, stdout=subprocess.PIPE, text=True,
                               start_new_session=True) as run:
