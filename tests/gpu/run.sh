@@ -23,10 +23,10 @@
 #                   which git ignores and a build elsewhere uses: carry it to a machine without them
 #
 # Each part tells beforehand about how long it takes. Each but the build ends after eight minutes at
-# most; what they had no time for is a row that says so, for --resume. DIR has
-# results.json and results.md, written after each row, failed.log with the logs of runs that failed,
-# and programs.tar.gz for --resume: all of it is small. A check that fails, or a run that hangs (180
-# s on a GPU), keeps no other from being made.
+# most, and with --only after ten, the build included; what it had no time for is a row that says
+# so, for --resume. DIR has results.json and results.md, written after each row, failed.log with the
+# logs of runs that failed, and programs.tar.gz for --resume: all of it is small. A check that
+# fails, or a run that hangs (180 s on a GPU), keeps no other from being made.
 #
 # Needs a C++20 compiler, CMake 3.18, Ninja or make, headers and library of OpenSSL's libcrypto and
 # nlohmann json's headers, and a Python with torch 2.4 or newer, of either C++ ABI; no CUDA toolkit,
@@ -236,7 +236,7 @@ arguments=(--hptrain "$programs/bin/hptrain" --kernels-check "$programs/tests/ke
            --operations-bench "$programs/tests/operations_bench"
            --point-plan "$programs/tests/point_plan" --device "$device" --out "$out"
            --scratch "$build/scratch")
-[ -z "$only" ] || arguments+=(--only "$only")
+[ -z "$only" ] || arguments+=(--only "$only" --spent "$SECONDS")
 [ -z "$points" ] || arguments+=(--points "$points")
 [ -z "$resume" ] || arguments+=(--resume "$resume")
 $peers || arguments+=(--no-peers)

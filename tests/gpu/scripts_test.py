@@ -511,6 +511,14 @@ class Results(unittest.TestCase):
         self.assertEqual(self.results.gone_on_from(self.out, self.FACTS)["seconds"],
                          {"checks": 40})
 
+    def test_a_part_alone_has_what_the_build_left_of_ten_minutes(self):
+        import measure
+        most = lambda **args: measure.Measurement.most_seconds(
+            types.SimpleNamespace(args=types.SimpleNamespace(**args)))
+        self.assertEqual(most(only="checks", spent=250), 335)
+        self.assertEqual(most(only="checks", spent=20), 480)
+        self.assertEqual(most(only=None, spent=250), 480)
+
     def test_a_killed_run_leaves_the_rows_that_it_knew(self):
         programs = {}
         for name, text in (("hptrain", "#!/bin/sh\nexit 3\n"),
