@@ -308,7 +308,8 @@ std::vector<KernelCase> rotary_cases(const DeviceKernels& kernels) {
 std::vector<KernelCase> projection_cases(at::Device device) {
   const Computation definition = [](const Operands& x) { return at::linear(x[0], x[1]); };
   std::vector<KernelCase> cases;
-  for (const std::vector<int64_t>& rows : {std::vector<int64_t>{32, 16, 16}, {40, 40}}) {
+  for (const std::vector<int64_t>& rows :
+       {std::vector<int64_t>{32, 16, 16}, std::vector<int64_t>{40, 40}}) {
     const Computation joined = [rows](const Operands& x) {
       return at::cat(joined_projections(x[0], x[1].split_with_sizes(rows), nullptr), -1);
     };

@@ -76,6 +76,17 @@ std::vector<bool> leaving_inputs(const TrainSpec& train, size_t blocks, const De
 
 }  // namespace
 
+std::vector<bool> weights_of_products(const Block& block, const ModelSpec& model, bool tied) {
+  const Architecture& architecture = architecture_of(model);
+  std::vector<bool> found;
+  for (const TensorSlot& tensor : block.tensors) {
+    const bool is_heads = tied && found.empty();
+    found.push_back(tensor.shape.size() == 2 &&
+                    (is_heads || !architecture.is_embedding(tensor.name)));
+  }
+  return found;
+}
+
 FullySharded::FullySharded(const Model& model, const std::vector<Block>& blocks,
                            MeshCommunicators& comms, const TrainSpec& train,
                            const Sharding& sharding, at::ScalarType compute, Device& device,
@@ -98,9 +109,13 @@ FullySharded::FullySharded(const Model& model, const std::vector<Block>& blocks,
       marks_(device, static_cast<size_t>(comms.world().world_size())) {
   HP_CHECK(head_ >= 2 && (frozen == nullptr || blocks.size() == head_ - 1));
   add_blocks(blocks, compute);
-  products_.resize(blocks.size());
-  const bool in_fp32 = wide_product_of(at::Device(device.name())) != nullptr;
-  if (compute == at::kBFloat16 && in_fp32) find_products(blocks, train.model);
+  const bool writes =
+      compute == at::kBFloat16 && wide_product_of(at::Device(device.name())) != nullptr;
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    const bool tied = tied_ && frozen == nullptr && b == kEmbed;
+    products_.push_back(writes ? weights_of_products(blocks[b], train.model, tied)
+                               : std::vector<bool>());
+  }
   for (size_t b = kEmbed; b <= head_; ++b) uses_.push_back(b);
   if (tied_) uses_.push_back(kEmbed);
   for (size_t b = head_ - 1; b > kEmbed; --b) uses_.push_back(b);
@@ -130,18 +145,6 @@ void FullySharded::add_blocks(const std::vector<Block>& trained_blocks, at::Scal
   };
   if (frozen_ != nullptr) add(frozen_->blocks, true, blocks_);
   add(trained_blocks, false, frozen_ != nullptr ? adapters_ : blocks_);
-}
-
-// Weights are matrices that are not looked up. A tied embedding is the head's weight first.
-void FullySharded::find_products(const std::vector<Block>& blocks, const ModelSpec& model) {
-  const Architecture& architecture = architecture_of(model);
-  for (size_t b = 0; b < blocks.size(); ++b) {
-    for (const TensorSlot& tensor : blocks[b].tensors) {
-      const bool tied = tied_ && frozen_ == nullptr && b == kEmbed && products_[b].empty();
-      products_[b].push_back(tensor.shape.size() == 2 &&
-                             (tied || !architecture.is_embedding(tensor.name)));
-    }
-  }
 }
 
 std::optional<size_t> FullySharded::trained(size_t block) const {

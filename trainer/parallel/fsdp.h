@@ -55,6 +55,11 @@ struct FrozenModel {
   WeightShards shards;
 };
 
+// For ShardedBlock::attach_gradient(): the weights of a block, which are matrices that are not
+// looked up. With `tied` the block's first tensor is a tied embedding, which is the head's weight
+// before its own gradient comes.
+std::vector<bool> weights_of_products(const Block& block, const ModelSpec& model, bool tied);
+
 class FullySharded {
  public:
   // `blocks` is what is trained: the layout of the model, or with `frozen`, one block of adapters
@@ -132,7 +137,6 @@ class FullySharded {
   // Those of the model's block and its adapters.
   std::vector<at::Tensor> parameters(size_t block) const;
   void add_blocks(const std::vector<Block>& blocks, at::ScalarType compute);
-  void find_products(const std::vector<Block>& blocks, const ModelSpec& model);
   Outcome attach_gradient(size_t block);
   bool has_adapters(size_t block) const { return frozen_ != nullptr && trained(block).has_value(); }
   // The last-gathered part of a block of the model: its adapters, or itself.

@@ -109,6 +109,28 @@ TEST(FullySharded, AdaptersHaveTheSameBitsWhetherTheirBaseIsKeptOrGatheredAnew) 
   }
 }
 
+// What is looked up is added to by autograd, which reads what is there.
+TEST(ShardedBlock, ProductsLeadWhereNothingIsLookedUp) {
+  ModelSpec model = model_of({});
+  const auto leads = [&](size_t block, bool tied) {
+    const Block layout = model_layout(model)[block];
+    const std::vector<bool> found = weights_of_products(layout, model, tied);
+    std::string names;
+    for (size_t i = 0; i < found.size(); ++i) {
+      if (found[i]) names += layout.tensors[i].name.substr(layout.name.size() > 5 ? 15 : 0) + " ";
+    }
+    return names;
+  };
+  EXPECT_EQ(leads(0, false), "");
+  EXPECT_EQ(leads(0, true), "model.embed_tokens.weight ");
+  EXPECT_EQ(leads(1, false),
+            "self_attn.q_proj.weight self_attn.k_proj.weight self_attn.v_proj.weight "
+            "self_attn.o_proj.weight mlp.gate_proj.weight mlp.up_proj.weight "
+            "mlp.down_proj.weight ");
+  model = *model_preset("tiny-gpt");
+  EXPECT_EQ(leads(0, true), "transformer.wte.weight ") << "positions are looked up";
+}
+
 // A product writes where nothing was; the rest begins as zeros, and ends so where nothing came.
 TEST(ShardedBlock, UnwrittenGradientIsLeftToProducts) {
   const Block block = model_layout(model_of({}))[1];
