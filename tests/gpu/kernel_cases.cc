@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/gpu/kernel_cases.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
-#include <numeric>
 #include <sstream>
 #include <utility>
 
 #include "trainer/arch/attention.h"
 #include "trainer/arch/device_rows.h"
+#include "trainer/arch/joined_projections.h"
 #include "trainer/arch/targets.h"
-#include "trainer/arch/wide_products.h"
 
 namespace hpctl::testing {
 
@@ -305,22 +305,37 @@ std::vector<KernelCase> rotary_cases(const DeviceKernels& kernels) {
   return cases;
 }
 
+namespace {
+
+// By parts of one matrix [out, in], which follow one another, or in the other order, as weights do
+// that have biases between them.
+Computation projections_by(const std::vector<int64_t>& rows, bool biased) {
+  return [rows, biased](const Operands& x) {
+    Operands weights = x[1].split_with_sizes(rows);
+    Operands biases = biased ? x[2].split_with_sizes(rows) : Operands(rows.size());
+    if (biased) std::reverse(weights.begin(), weights.end());
+    if (biased) std::reverse(biases.begin(), biases.end());
+    Operands results = joined_projections(x[0], weights, biases, nullptr);
+    if (biased) std::reverse(results.begin(), results.end());
+    return at::cat(results, -1);
+  };
+}
+
+}  // namespace
+
 std::vector<KernelCase> projection_cases(at::Device device) {
-  const Computation definition = [](const Operands& x) { return at::linear(x[0], x[1]); };
+  const Computation definition = [](const Operands& x) {
+    return x.size() == 3 ? at::linear(x[0], x[1], x[2]) : at::linear(x[0], x[1]);
+  };
+  // Products of bf16 on a CPU are ops.h's matter.
+  const std::vector<TypeBound> bounds = device.is_cpu() ? bounds_in_fp32() : bounds_of_rows();
   std::vector<KernelCase> cases;
-  for (const std::vector<int64_t>& rows :
-       {std::vector<int64_t>{32, 16, 16}, std::vector<int64_t>{40, 40}}) {
-    const Computation joined = [rows](const Operands& x) {
-      return at::cat(joined_projections(x[0], x[1].split_with_sizes(rows), nullptr), -1);
-    };
-    const int64_t width = std::accumulate(rows.begin(), rows.end(), int64_t{0});
+  for (const bool biased : {false, true}) {
     at::manual_seed(8);
-    // Products of bf16 on a CPU are ops.h's matter.
-    cases.push_back({"projections by " + std::to_string(rows.size()) + " weights",
-                     definition,
-                     joined,
-                     {at::randn({2, 30, 48}), at::randn({width, 48})},
-                     device.is_cpu() ? bounds_in_fp32() : bounds_of_rows()});
+    Operands operands = {at::randn({2, 40, 48}), at::randn({64, 48})};
+    if (biased) operands.push_back(at::randn({64}));
+    cases.push_back({std::string("projections by 3 weights") + (biased ? ", with biases" : ""),
+                     definition, projections_by({32, 16, 16}, biased), operands, bounds});
   }
   return cases;
 }

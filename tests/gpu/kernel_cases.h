@@ -89,7 +89,7 @@ std::vector<KernelCase> swiglu_cases(const DeviceKernels& kernels);
 std::vector<KernelCase> loss_cases(const DeviceKernels& kernels);
 // By the number of the token, and by positions that begin again with each document.
 std::vector<KernelCase> rotary_cases(const DeviceKernels& kernels);
-// By neighbouring weights, as one product.
+// By weights that follow one another and by others, as one product.
 std::vector<KernelCase> projection_cases(at::Device device);
 // As the models call it: whole sequences, documents, windows; key heads for each query head and for
 // groups. The definition is the CPU's attention in fp64.

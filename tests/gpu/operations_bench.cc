@@ -19,6 +19,7 @@
 #include "tests/gpu/card.h"
 #include "trainer/arch/device_rows.h"
 #include "trainer/arch/gradient_memory.h"
+#include "trainer/arch/joined_projections.h"
 #include "trainer/arch/ops.h"
 #include "trainer/arch/wide_products.h"
 #include "trainer/device/torch_device.h"
@@ -77,8 +78,9 @@ class Bench {
 
   void run() {
     residual_norm();
-    projections("q, k and v", {sizes_.dim, sizes_.kv, sizes_.kv});
-    projections("gate and up", {sizes_.ffn, sizes_.ffn});
+    projections("q, k and v", {sizes_.dim, sizes_.kv, sizes_.kv}, false);
+    projections("q, k and v with biases", {sizes_.dim, sizes_.kv, sizes_.kv}, true);
+    projections("gate and up", {sizes_.ffn, sizes_.ffn}, false);
     if (add_ != nullptr) first_gradient();
     adamw();
   }
@@ -126,21 +128,34 @@ class Bench {
         });
   }
 
-  void projections(const std::string& what, const std::vector<int64_t>& rows) const {
+  // With biases the weights lie apart.
+  void projections(const std::string& what, const std::vector<int64_t>& rows, bool biased) const {
     Layer layer(bf16(), rows, sizes_.dim);
+    std::vector<Tensor> biases(rows.size());
+    for (size_t i = 0; biased && i < rows.size(); ++i) {
+      const Tensor attached = layer.weights[i].grad();
+      layer.weights[i] = layer.weights[i].detach().clone().set_requires_grad(true);
+      layer.weights[i].mutable_grad() = attached.clone();
+      biases[i] = random({rows[i]}).requires_grad_();
+    }
     Tensor x = random({sizes_.tokens, sizes_.dim}).requires_grad_();
     std::vector<Tensor> gradients;
     for (const int64_t width : rows) gradients.push_back(random({sizes_.tokens, width}));
     const auto backward = [&](const std::vector<Tensor>& results) {
       torch::autograd::backward(results, gradients);
       x.mutable_grad() = Tensor();
+      for (const Tensor& bias : biases) {
+        if (bias.defined()) bias.mutable_grad() = Tensor();
+      }
     };
     compare(
         what + ", forward and backward",
-        [&] { backward(joined_projections(x, layer.weights, add_)); },
+        [&] { backward(joined_projections(x, layer.weights, biases, add_)); },
         [&] {
           std::vector<Tensor> results;
-          for (const Tensor& weight : layer.weights) results.push_back(ops::linear(x, weight));
+          for (size_t i = 0; i < rows.size(); ++i) {
+            results.push_back(ops::linear(x, layer.weights[i], biases[i]));
+          }
           backward(results);
         });
   }

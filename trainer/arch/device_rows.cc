@@ -159,7 +159,7 @@ int64_t row_stride(const Tensor& x, int64_t dims) {
 }
 
 // Gradients of two operands as these lie: where rows are twice as far apart as they are long, as
-// columns of one array, which joined_projections.h then need not copy together.
+// columns of one array, which joined_projections.h need not copy together then.
 variable_list gradients_like(const Tensor& x, int64_t stride) {
   const int64_t width = x.size(-1);
   if (stride != 2 * width)

@@ -23,8 +23,8 @@ at::Tensor matmul(const at::Tensor& a, const at::Tensor& b);
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
 // linear() of each; a bias may be undefined. On a CPU with the same bits. On matrix units the
 // gradient of x is one array, to which each product is added, from the last to the first, as
-// autograd adds them. On a GPU one product does it where weights without biases follow one another
-// in memory (joined_projections()): the gradient of x is then rounded once.
+// autograd adds them. On a GPU one product does it where that pays (joined_projections.h): the
+// gradient of x is then rounded once.
 std::vector<at::Tensor> linears(const at::Tensor& x, const std::vector<at::Tensor>& weights,
                                 const std::vector<at::Tensor>& biases);
 // bias [out], x [rows, in], weight [in, out] -> [rows, out]

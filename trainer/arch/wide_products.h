@@ -8,8 +8,6 @@
 // fp32 in the same kernel; which ones is found out by a call, once in a process.
 #pragma once
 
-#include <vector>
-
 #include "trainer/compat/torch_compat.h"
 
 namespace hpctl {
@@ -33,24 +31,14 @@ AddWideProduct* wide_product_that_works(const WideProducts& products, at::Device
 AddWideProduct* wide_product_of(at::Device device);
 
 // x [..., in] times a weight in bf16, [in, out] or, where `transposed`, [out, in]; bias [out] or
-// undefined -> [..., out]. In the backward pass `add` is given the gradient in fp32 that is
-// attached to the weight, which may be unwritten (gradient_memory.h). Where none is attached
+// undefined -> [..., out]. The weight's gradient is as of weight_gradient(): where none is attached
 // autograd gets one in bf16.
 at::Tensor wide_projection(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                            bool transposed, AddWideProduct* add);
 
-// Projections of the same x, without biases, by weights [out, in] of any type that follow one
-// another in memory, as q, k and v or gate and up do in a block (joined_rows() has them): one
-// product forward and two backward, instead of as many for each. x [..., in] -> [..., out] for each
-// weight: columns of one array, so the rows of a result are not dense. The gradients of weights are
-// as of wide_projection(), those that are attached following one another, too. Without `add`
-// autograd gets them.
-std::vector<at::Tensor> joined_projections(const at::Tensor& x,
-                                           const std::vector<at::Tensor>& weights,
-                                           AddWideProduct* add);
-
-// Matrices of equal width and type that follow one another in one storage, as one matrix, unknown
-// to autograd. Undefined where they do not, or not all of them need gradients that one does.
-at::Tensor joined_rows(at::TensorList matrices);
+// The gradient of a weight, a b; undefined where `add` has added it to the one in fp32 that is
+// attached, which may be unwritten (gradient_memory.h).
+at::Tensor weight_gradient(const at::Tensor& weight, const at::Tensor& a, const at::Tensor& b,
+                           AddWideProduct* add);
 
 }  // namespace hpctl

@@ -44,8 +44,9 @@ void note_weight_gradients(const TrainSpec& train, bool whole_gradients, Environ
 // (trainer/arch/wide_products.h). Those of checkpoints without this label were rounded first.
 void note_wide_gradients(bool wide, Environment& environment);
 
-// On a GPU: one product for projections of the same activations whose weights follow one another
-// (joined_projections()), as in Llama's family. Checkpoints without this label had one for each.
+// On a GPU: one product for projections of the same activations
+// (trainer/arch/joined_projections.h), as in Llama's family. Checkpoints without this label had one
+// for each.
 void note_joined_projections(const ModelSpec& model, Environment& environment);
 
 // How a CPU computes products of bf16 (trainer/kernels/level.h): other bits on processors with

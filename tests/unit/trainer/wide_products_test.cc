@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of weights in bf16 as on a GPU: added to sums in fp32 without being rounded first, and
-// one product for neighbouring weights. The product that adds is a stand-in here, as LibTorch has
-// none for a CPU.
+// Gradients of weights in bf16 as on a GPU: added to sums in fp32 without being rounded first. The
+// product that adds is a stand-in here, as LibTorch has none for a CPU.
 #include "trainer/arch/wide_products.h"
 
 #include <gmock/gmock.h>
@@ -11,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "tests/unit/trainer/counted_operations.h"
 #include "trainer/arch/gradient_memory.h"
 #include "trainer/kernels/products.h"
 #include "trainer/state/exactness.h"
@@ -101,112 +99,6 @@ TEST(WideProducts, FirstGradientIsWritten) {
   EXPECT_TRUE(trained(unwritten.view({kOut, kIn})).equal(trained(zeros)));
 }
 
-// As in a block: one behind the other, with their gradients.
-struct Neighbours {
-  explicit Neighbours(at::ScalarType type) {
-    const std::vector<int64_t> rows = {16, 8, 8};
-    const Tensor flat = at::randn({32 * kIn}).to(type);
-    sum = at::zeros({32 * kIn});
-    int64_t first = 0;
-    for (const int64_t count : rows) {
-      const auto part = [&](const Tensor& of) {
-        return of.narrow(0, first * kIn, count * kIn).view({count, kIn});
-      };
-      weights.push_back(part(flat).detach().set_requires_grad(true));
-      attached.push_back(part(sum));
-      first += count;
-    }
-  }
-  void attach() {
-    for (size_t i = 0; i < weights.size(); ++i) weights[i].mutable_grad() = attached[i];
-  }
-
-  std::vector<Tensor> weights;
-  std::vector<Tensor> attached;
-  Tensor sum;
-};
-
-double distance(const Tensor& a, const Tensor& b) {
-  return (a - b).abs().max().item<double>() / b.abs().max().item<double>();
-}
-
-TEST(JoinedProjections, AreThoseOfEachWeight) {
-  at::manual_seed(8);
-  const Neighbours ours(at::kDouble);
-  const Tensor x = at::randn({2, kRows / 2, kIn}, at::kDouble).requires_grad_();
-  const Tensor same_x = x.detach().clone().requires_grad_();
-  const std::vector<Tensor> results = joined_projections(x, ours.weights, nullptr);
-  ASSERT_EQ(results.size(), 3U);
-  for (const bool columns : {false, true}) {
-    SCOPED_TRACE(columns ? "gradients are columns of one array" : "gradients lie apart");
-    const Tensor whole = at::randn({2, kRows / 2, 32}, at::kDouble);
-    std::vector<Tensor> gradients = whole.split_with_sizes({16, 8, 8}, -1);
-    std::vector<Tensor> expected_weights;
-    for (size_t i = 0; i < 3; ++i) {
-      if (!columns) gradients[i] = gradients[i].contiguous();
-      const Tensor weight = ours.weights[i].detach().clone().requires_grad_();
-      const Tensor expected = at::linear(same_x, weight);
-      EXPECT_LT(distance(results[i], expected), 1e-14) << i;
-      expected.backward(gradients[i]);
-      expected_weights.push_back(weight.grad());
-    }
-    const testing::CountedOperations counted;
-    torch::autograd::backward(results, gradients, /*retain_graph=*/true);
-    EXPECT_EQ(testing::CountedOperations::of("aten::cat"), columns ? 0 : 1);
-    EXPECT_LT(distance(x.grad(), same_x.grad()), 1e-13);
-    for (size_t i = 0; i < 3; ++i) {
-      Tensor& found = ours.weights[i].mutable_grad();
-      EXPECT_LT(distance(found, expected_weights[i]), 1e-13) << i;
-      found = Tensor();
-    }
-    x.mutable_grad() = same_x.mutable_grad() = Tensor();
-  }
-}
-
-TEST(JoinedProjections, AddToNeighbouringGradientsInFp32) {
-  at::manual_seed(9);
-  Neighbours layer(at::kBFloat16);
-  layer.attach();
-  const Tensor x = leaf({kRows, kIn});
-  Tensor expected = at::zeros({32, kIn}, at::kDouble);
-  Tensor magnitudes = at::zeros_like(expected);
-  for (int pass = 0; pass < kPasses; ++pass) {
-    const Tensor gradient = at::randn({kRows, 32}).to(at::kBFloat16);
-    torch::autograd::backward(joined_projections(x, layer.weights, adds),
-                              gradient.split_with_sizes({16, 8, 8}, 1));
-    const Tensor g = gradient.to(at::kDouble);
-    const Tensor exact_x = x.detach().to(at::kDouble);
-    expected += g.t().mm(exact_x);
-    magnitudes += g.abs().t().mm(exact_x.abs());
-  }
-  EXPECT_TRUE(layer.weights[1].grad().is_same(layer.attached[1])) << "the engine's memory";
-  const Tensor found = layer.sum.view({32, kIn});
-  EXPECT_LE(((found - expected).abs() / magnitudes).max().item<double>(),
-            product_error(kRows * kPasses));
-}
-
-TEST(JoinedProjections, FrozenWeightsHaveNoGradients) {
-  at::manual_seed(10);
-  Neighbours layer(at::kDouble);
-  for (Tensor& weight : layer.weights) weight.set_requires_grad(false);
-  const Tensor x = at::randn({kRows, kIn}, at::kDouble).requires_grad_();
-  at::cat(joined_projections(x, layer.weights, nullptr), 1).sum().backward();
-  EXPECT_TRUE(x.grad().defined());
-  EXPECT_FALSE(layer.weights[0].grad().defined());
-}
-
-TEST(JoinedProjections, AreOfNeighboursAlone) {
-  Neighbours layer(at::kFloat);
-  const std::vector<Tensor>& w = layer.weights;
-  EXPECT_EQ(joined_rows({w[0], w[1], w[2]}).sizes(), (std::vector<int64_t>{32, kIn}));
-  EXPECT_EQ(joined_rows({w[1], w[2]}).data_ptr(), w[1].data_ptr());
-  EXPECT_FALSE(joined_rows({w[0], w[1], w[2]}).requires_grad()) << "unknown to autograd";
-  EXPECT_FALSE(joined_rows({w[0], w[2]}).defined()) << "something is between them";
-  EXPECT_FALSE(joined_rows({w[2], w[1]}).defined());
-  EXPECT_FALSE(joined_rows({w[0], w[1].detach().clone().requires_grad_()}).defined());
-  EXPECT_FALSE(joined_rows({w[0], w[1].detach()}).defined()) << "one is frozen";
-}
-
 TEST(GradientMemory, PartsThatAreMissedBecomeZeros) {
   const Tensor memory = at::full({10}, 5.0F);
   const Tensor flat = gradient_over(memory.data_ptr<float>(), 10, "cpu", {{0, 2}, {4, 3}});
@@ -242,16 +134,6 @@ TEST(WideProducts, FirstThatWorksIsTaken) {
   EXPECT_EQ(wide_product_that_works({refuses, refuses}, at::kCPU), nullptr);
   EXPECT_EQ(wide_product_that_works({nullptr, nullptr}, at::kCPU), nullptr);
   EXPECT_EQ(wide_product_of(at::kCPU), nullptr) << "trainer/kernels has its own";
-}
-
-TEST(JoinedProjections, AreADifferenceToCheckpointsFromBefore) {
-  for (const Arch arch : {Arch::llama, Arch::gpt}) {
-    ModelSpec model;
-    model.arch = arch;
-    Environment environment;
-    note_joined_projections(model, environment);
-    EXPECT_EQ(environment.contains("projections"), arch == Arch::llama) << to_word(arch);
-  }
 }
 
 TEST(WideProducts, AreADifferenceToCheckpointsFromBefore) {
