@@ -29,17 +29,22 @@ def steps_of(run):
 
 # Of kernels_check.cc.
 KERNELS = ("rms_norm", "swiglu", "cross_entropy", "rotary", "attention", "adamw", "squares",
-           "weight_gradients")
+           "weight_gradients", "residual_norm", "projections")
 
 
-def check_kernels(program, device, kind, limit_s):
-    """(exit code, lines) of kernels_check.cc; of one that hangs what it said until then."""
+def with_stubs(program, device):
+    """The environment of a program of ours: without a card it has the stubs beside it."""
     environment = dict(os.environ)
     if device == "cpu":
         stubs = os.path.join(os.path.dirname(program), "stub_cuda")
         environment["LD_PRELOAD"] = " ".join(os.path.join(stubs, name) for name in
                                              ("libcuda.so.1", "libnvrtc.so.12"))
-    with subprocess.Popen([program, device, kind], env=environment, stdout=subprocess.PIPE,
+    return environment
+
+
+def check_kernels(program, device, kind, limit_s):
+    """(exit code, lines) of kernels_check.cc; of one that hangs what it said until then."""
+    with subprocess.Popen([program, device, kind], env=with_stubs(program, device), stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True) as check:
         late = threading.Timer(limit_s, check.kill)
         late.start()
@@ -151,7 +156,8 @@ def checks(trainer, device, cards):
     runs = {"fp32": (start(spec), start(spec)), "bf16": (start(bf16), start(bf16))}
     cpu = steps_of(start({**spec, **variants.ON_CPU}))
     without = {"fp32": start({**spec, **plain}), "bf16": start({**bf16, **plain})} if cuda else {}
-    recomputed = steps_of(start({**bf16, "recompute": "full"}))
+    recomputed = {what: steps_of(start({**bf16, "recompute": what}))
+                  for what in ("full", "operations")}
     moved = {precision: steps_of(start({**spec, "precision": precision, "recompute": "full",
                                         "offload": ["optimizer", "parameters", "activations"]}))
              for precision in ("bf16", "fp32")}
@@ -174,7 +180,9 @@ def checks(trainer, device, cards):
                        "device_kernels LibTorch's")
         yield judged(what, lambda: worst(without[precision]()[0], runs[precision][0]()[0]),
                      below=bound)
-    yield judged("bf16: recomputation gives the same bits", lambda: same(recomputed(), narrow()))
+    for what, run in recomputed.items():
+        yield judged(f"bf16: recomputation ({what}) gives the same bits",
+                     lambda: same(run(), narrow()))
     for precision, run in moved.items():
         yield judged(f"{precision}: offload gives the same bits",
                      lambda: same(run(), runs[precision][0]()[0]))
@@ -209,7 +217,7 @@ def packed_documents(start, spec, whole, cuda):
 
 
 # Runs of checks() on one card, and seconds of one: of a GPU mostly its start (its context, NVRTC).
-RUNS = 57
+RUNS = 58
 SECONDS_OF_RUN = {"cuda": 12, "cpu": 4}
 
 

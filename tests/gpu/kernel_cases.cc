@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/gpu/kernel_cases.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <sstream>
+#include <utility>
 
 #include "trainer/arch/attention.h"
 #include "trainer/arch/device_rows.h"
+#include "trainer/arch/joined_projections.h"
 #include "trainer/arch/targets.h"
 
 namespace hpctl::testing {
@@ -139,6 +142,60 @@ std::vector<KernelCase> norm_cases(const DeviceKernels& kernels) {
   return cases;
 }
 
+namespace {
+
+// Residual stream, norm, and the gradients of `operands` (x, addend or none, weight) where both
+// results are used.
+Operands branch_of(const DeviceKernels& kernels, const Operands& operands, bool one_kernel) {
+  Operands leaves;
+  for (const Tensor& operand : operands) {
+    leaves.push_back(operand.detach().clone().requires_grad_());
+  }
+  const Tensor addend = leaves.size() == 3 ? leaves[1] : Tensor();
+  ResidualNorm both;
+  if (one_kernel) {
+    both =
+        on_device::residual_rms_norm(kernels, leaves.front(), addend, leaves.back(), kNormEpsilon);
+  } else {
+    both.residual = addend.defined() ? leaves.front() + addend : leaves.front();
+    both.normed = on_device::rms_norm(kernels, both.residual, leaves.back(), kNormEpsilon);
+  }
+  torch::autograd::backward({both.residual * 1, both.normed},
+                            {both.residual.detach(), both.normed.detach()});
+  Operands results = {both.residual.detach(), both.normed.detach()};
+  for (const Tensor& leaf : leaves) results.push_back(leaf.grad());
+  return results;
+}
+
+}  // namespace
+
+std::vector<std::string> residual_norm_problems(const DeviceKernels& kernels, at::Device device,
+                                                const Repeat& repeat) {
+  std::vector<std::string> problems;
+  for (const int64_t dim : {65, 200, 1032, 1033}) {
+    at::manual_seed(7);
+    const Operands all = {at::randn({5, dim}), at::randn({5, dim}), at::randn({dim})};
+    for (const at::ScalarType type : kTypes) {
+      for (const bool adds : {true, false}) {
+        const Operands used = adds ? all : Operands{all[0], all[2]};
+        const Operands operands = on(device, in_type(used, type));
+        const Operands expected = branch_of(kernels, operands, /*one_kernel=*/false);
+        repeat([&] {
+          const Operands found = branch_of(kernels, operands, /*one_kernel=*/true);
+          for (size_t i = 0; i < expected.size(); ++i) {
+            if (at::equal(found[i], expected[i])) continue;
+            std::ostringstream problem;
+            problem << "residual norm of " << dim << (adds ? ", with" : ", without")
+                    << " an addend, " << type << ", " << i << ": not the bits of two kernels";
+            problems.push_back(problem.str());
+          }
+        });
+      }
+    }
+  }
+  return problems;
+}
+
 Tensor defined_swiglu(const Operands& x) { return x[0] * at::sigmoid(x[0]) * x[1]; }
 
 Operands swiglu_operands(int64_t count) {
@@ -154,6 +211,17 @@ std::vector<KernelCase> swiglu_cases(const DeviceKernels& kernels) {
   for (const int64_t count : {1, 7, 8, 1027, 4096}) {
     cases.push_back({"swiglu of " + std::to_string(count), defined_swiglu, kernel,
                      swiglu_operands(count), bounds_of_rows()});
+  }
+  // As joined projections give them.
+  const auto of_columns = [](const Computation& apart) -> Computation {
+    return [apart](const Operands& x) { return apart(x[0].chunk(2, -1)); };
+  };
+  for (const int64_t width : {7, 8, 520}) {
+    cases.push_back({"swiglu of columns of " + std::to_string(width),
+                     of_columns(defined_swiglu),
+                     of_columns(kernel),
+                     {at::randn({2, 5, 2 * width})},
+                     bounds_of_rows()});
   }
   return cases;
 }
@@ -220,7 +288,54 @@ std::vector<KernelCase> rotary_cases(const DeviceKernels& kernels) {
                        kernel,
                        {at::randn({2, kTokens, 3, size})},
                        bounds_of_rows()});
+      // As joined projections give it.
+      const auto of_columns = [size](const Computation& dense) -> Computation {
+        return [dense, size](const Operands& x) {
+          return dense({x[0].narrow(-1, 8, 3 * size).view({2, kTokens, 3, size})});
+        };
+      };
+      KernelCase columns = cases.back();
+      columns.what += ", columns";
+      columns.definition = of_columns(columns.definition);
+      columns.kernel = of_columns(columns.kernel);
+      columns.operands = {at::randn({2, kTokens, 3 * size + 16})};
+      cases.push_back(std::move(columns));
     }
+  }
+  return cases;
+}
+
+namespace {
+
+// By parts of one matrix [out, in], which follow one another, or in the other order, as weights do
+// that have biases between them.
+Computation projections_by(const std::vector<int64_t>& rows, bool biased) {
+  return [rows, biased](const Operands& x) {
+    Operands weights = x[1].split_with_sizes(rows);
+    Operands biases = biased ? x[2].split_with_sizes(rows) : Operands(rows.size());
+    if (biased) std::reverse(weights.begin(), weights.end());
+    if (biased) std::reverse(biases.begin(), biases.end());
+    Operands results = joined_projections(x[0], weights, biases, nullptr);
+    if (biased) std::reverse(results.begin(), results.end());
+    return at::cat(results, -1);
+  };
+}
+
+}  // namespace
+
+std::vector<KernelCase> projection_cases(at::Device device) {
+  const Computation definition = [](const Operands& x) {
+    return x.size() == 3 ? at::linear(x[0], x[1], x[2]) : at::linear(x[0], x[1]);
+  };
+  // Products of bf16 on a CPU are ops.h's matter.
+  const std::vector<TypeBound> bounds = device.is_cpu() ? bounds_in_fp32() : bounds_of_rows();
+  std::vector<KernelCase> cases;
+  for (const bool biased : {false, true}) {
+    at::manual_seed(8);
+    Operands operands = {at::randn({2, 40, 48}), at::randn({64, 48})};
+    if (biased) operands.push_back(at::randn({64}));
+    cases.push_back({std::string("projections by 3 weights") + (biased ? ", with biases" : ""),
+                     definition, projections_by({32, 16, 16}, biased), operands, bounds});
   }
   return cases;
 }

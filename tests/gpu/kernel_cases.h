@@ -81,22 +81,29 @@ Operands loss_operands(int64_t rows, int64_t vocab);
 // Rows of a warp and of a block, of whole packs and not, the longest without room in shared memory;
 // and more rows than blocks, so that a warp or block has several.
 std::vector<KernelCase> norm_cases(const DeviceKernels& kernels);
+// What is wrong; nothing where all is well. A residual stream that is added and normed by one
+// kernel has the bits of an addition and of a norm by two, forward and backward.
+std::vector<std::string> residual_norm_problems(const DeviceKernels& kernels, at::Device device,
+                                                const Repeat& repeat);
 std::vector<KernelCase> swiglu_cases(const DeviceKernels& kernels);
 std::vector<KernelCase> loss_cases(const DeviceKernels& kernels);
 // By the number of the token, and by positions that begin again with each document.
 std::vector<KernelCase> rotary_cases(const DeviceKernels& kernels);
+// By weights that follow one another and by others, as one product.
+std::vector<KernelCase> projection_cases(at::Device device);
 // As the models call it: whole sequences, documents, windows; key heads for each query head and for
 // groups. The definition is the CPU's attention in fp64.
 std::vector<KernelCase> attention_cases(at::Device device);
 
 // What is wrong; nothing where all is well. AdamW has the bits of optim/adamw.cc, with moments in
-// fp32 and in bf16, where operands can be loaded at once and where not.
+// fp32 and in bf16, where operands can be loaded at once and where not; and the host's weights in
+// bf16 beside parameters in fp32.
 std::vector<std::string> adamw_problems(TorchDevice& device, const Repeat& repeat);
 // The sum of squares is that of a loop to kSquaresBound, and the same bits wherever it lies.
 std::vector<std::string> squares_problems(TorchDevice& device, const Repeat& repeat);
 // Gradients of weights in bf16, added in fp32 over two micro-batches as LibTorch does it on this
-// device, are those of the CPU in fp64 to product_error(), and the same bits again. Nothing is
-// tried where LibTorch has no such products.
+// device, to zeros and in unwritten memory (gradient_memory.h), are those of the CPU in fp64 to
+// product_error(), and the same bits again. Nothing is tried where LibTorch has no such products.
 std::vector<std::string> weight_gradient_problems(at::Device device);
 
 }  // namespace hpctl::testing

@@ -23,33 +23,16 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/gpu/card.h"
 #include "tests/gpu/kernel_cases.h"
-#include "trainer/device/cuda_driver.h"
 #include "trainer/process/pin_environment.h"
 
 namespace hpctl::testing {
 namespace {
 
-constexpr std::array kKinds = {"rms_norm",  "swiglu", "cross_entropy", "rotary",
-                               "attention", "adamw",  "squares",       "weight_gradients"};
-const std::vector<Element> kTypes = {Element::kFp32, Element::kBf16, Element::kFp16};
-
-const DeviceKernels* kernels_on(at::Device device) {
-  if (device.is_cuda()) return load_device_kernels(device.index(), kTypes);
-  // Loading wants a thread that has a GPU; any address is one to the stub.
-  static char context;
-  const auto driver = cuda_driver::load();
-  if (driver.ok()) (*driver)->set_current_context(&context);
-  static const Result<DeviceKernels> kernels = DeviceKernels::load(9, 0, kTypes);
-  if (kernels.ok()) return &*kernels;
-  std::cout << kernels.error().message << std::endl;
-  return nullptr;
-}
-
-std::string text_of(const std::exception& error) {
-  const auto* const of_libtorch = dynamic_cast<const c10::Error*>(&error);
-  return of_libtorch != nullptr ? of_libtorch->what_without_backtrace() : error.what();
-}
+constexpr std::array kKinds = {"rms_norm",      "swiglu",     "cross_entropy", "rotary",
+                               "attention",     "adamw",      "squares",       "weight_gradients",
+                               "residual_norm", "projections"};
 
 class Check {
  public:
@@ -93,9 +76,13 @@ class Check {
 
   void check(const std::string& kind) {
     if (kind == "attention") return compare_all(kind, attention_cases(device_));
+    if (kind == "projections") return compare_all(kind, projection_cases(device_));
     if (kind == "weight_gradients") return add(kind, weight_gradient_problems(device_));
     if (kernels_ == nullptr) return fail(kind + ": there are no kernels");
     if (kind == "rms_norm") compare_all(kind, norm_cases(*kernels_));
+    if (kind == "residual_norm") {
+      add(kind, residual_norm_problems(*kernels_, device_, repeat()));
+    }
     if (kind == "swiglu") compare_all(kind, swiglu_cases(*kernels_));
     if (kind == "cross_entropy") compare_all(kind, loss_cases(*kernels_));
     if (kind == "rotary") compare_all(kind, rotary_cases(*kernels_));
@@ -128,7 +115,7 @@ class Check {
   void add(const std::string& kind, const std::vector<std::string>& problems) {
     for (const std::string& problem : problems) fail(problem);
     if (problems.empty()) ++passed_;
-    std::cout << kind << ": " << (problems.empty() ? "as on the host" : "not as on the host")
+    std::cout << kind << ": " << (problems.empty() ? "as the reference" : "not as the reference")
               << std::endl;
   }
 

@@ -51,6 +51,7 @@ struct AdamState {
   std::vector<P> param;
   std::vector<M> exp_avg;
   std::vector<M> exp_avg_sq;
+  std::vector<uint16_t> rounded = {};  // AdamTarget::rounded, after a step
   bool operator==(const AdamState&) const = default;
 };
 
@@ -63,12 +64,15 @@ AdamState<P, M> step_of(Device& device, const AdamState<P, M>& state,
   const DeviceArray<M> exp_avg = sent(device, state.exp_avg);
   const DeviceArray<M> exp_avg_sq = sent(device, state.exp_avg_sq);
   const DeviceArray<float> slopes = sent(device, gradient);
-  const AdamTarget<float, M, P> to = {param.data() + first, exp_avg.data() + first,
-                                      exp_avg_sq.data() + first};
+  const DeviceArray<uint16_t> rounded = sent(device, std::vector<uint16_t>(state.param.size()));
+  AdamTarget<float, M, P> to = {param.data() + first, exp_avg.data() + first,
+                                exp_avg_sq.data() + first};
+  if constexpr (std::is_same_v<P, float>) to.rounded = rounded.data() + first;
   const AdamSource<float, M, P> from = {to.param, to.exp_avg, to.exp_avg_sq, slopes.data() + first};
   const RandomBits bits = random_bits(17, step, 5, (int64_t{1} << 32) - 1000 + first);
   device.adamw(step, decayed, bits, static_cast<int64_t>(gradient.size()) - first, from, to);
-  return {fetched(device, param), fetched(device, exp_avg), fetched(device, exp_avg_sq)};
+  return {fetched(device, param), fetched(device, exp_avg), fetched(device, exp_avg_sq),
+          fetched(device, rounded)};
 }
 
 template <typename P, typename M>

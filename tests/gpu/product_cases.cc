@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "tests/gpu/kernel_cases.h"
+#include "trainer/arch/gradient_memory.h"
 #include "trainer/arch/wide_products.h"
 #include "trainer/kernels/products.h"
 
@@ -22,15 +24,24 @@ struct Shape {
 };
 constexpr std::array kShapes = {Shape{64, 48, 32}, Shape{1000, 72, 40}, Shape{4096, 512, 264}};
 
-void add_on_host(Tensor& sum, const Tensor& a, const Tensor& b) {
+void add_on_host(Tensor& sum, const Tensor& a, const Tensor& b, bool first) {
+  if (first) sum.zero_();
   sum.addmm_(a.to(at::kFloat), b.to(at::kFloat));
 }
 
 // The gradient that is attached to a layer's weight after the backward passes.
 Tensor trained(const Tensor& x, const Tensor& weight, const Tensor& gradient, bool transposed,
-               AddWideProduct* add) {
+               AddWideProduct* add, bool unwritten) {
   const Tensor leaf = weight.detach().set_requires_grad(true);
-  const Tensor sum = leaf.mutable_grad() = at::zeros_like(weight, at::kFloat);
+  const double anything = std::numeric_limits<double>::quiet_NaN();
+  const Tensor sum =
+      at::full(weight.sizes(), unwritten ? anything : 0.0, weight.options().dtype(at::kFloat));
+  leaf.mutable_grad() = sum;
+  if (unwritten) {
+    leaf.mutable_grad() =
+        gradient_over(sum.data_ptr<float>(), sum.numel(), sum.device().str(), {{0, sum.numel()}})
+            .view(sum.sizes());
+  }
   for (int pass = 0; pass < kPasses; ++pass) {
     compat::backward(wide_projection(x, leaf, {}, transposed, add), gradient);
   }
@@ -61,17 +72,20 @@ std::vector<std::string> weight_gradient_problems(at::Device device) {
       const Tensor exact_gradient = gradient.cpu().to(at::kDouble);
       const Tensor expected = product(exact_x, exact_gradient) * kPasses;
       const Tensor magnitudes = product(exact_x.abs(), exact_gradient.abs()) * kPasses;
-      const Tensor found = trained(x, weight, gradient, transposed, add);
-      const double error = ((found.cpu() - expected).abs() / magnitudes).max().item<double>();
-      const std::string what = "gradient of a weight, " + std::to_string(shape.rows) + " x " +
-                               std::to_string(shape.in) + " -> " + std::to_string(shape.out) +
-                               (transposed ? "" : ", turned") + ": ";
-      // A gradient that is not a number is no smaller than the bound.
-      if (!(error <= product_error(shape.rows * kPasses))) {
-        problems.push_back(what + "its error is " + std::to_string(error) + " of its addends");
-      }
-      if (!trained(x, weight, gradient, transposed, add).equal(found)) {
-        problems.push_back(what + "other bits the second time");
+      for (const bool unwritten : {false, true}) {
+        const Tensor found = trained(x, weight, gradient, transposed, add, unwritten);
+        const double error = ((found.cpu() - expected).abs() / magnitudes).max().item<double>();
+        const std::string what = "gradient of a weight, " + std::to_string(shape.rows) + " x " +
+                                 std::to_string(shape.in) + " -> " + std::to_string(shape.out) +
+                                 (transposed ? "" : ", turned") + (unwritten ? ", unwritten" : "") +
+                                 ": ";
+        // A gradient that is not a number is no smaller than the bound.
+        if (!(error <= product_error(shape.rows * kPasses))) {
+          problems.push_back(what + "its error is " + std::to_string(error) + " of its addends");
+        }
+        if (!trained(x, weight, gradient, transposed, add, unwritten).equal(found)) {
+          problems.push_back(what + "other bits the second time");
+        }
       }
     }
   }

@@ -9,11 +9,12 @@ import subprocess
 import torch
 
 import benchmark
+import operations
 import points
 import roofline
 from judged import NoTimeLeft
 
-ROWS = ("checks", "plans", "benchmark", "roofline")
+ROWS = ("checks", "plans", "operations", "benchmark", "roofline")
 
 
 def machine(cuda):
@@ -43,6 +44,7 @@ def markdown(results):
     for check in results["checks"]:
         detail = check["detail"].replace("|", "\\|")
         lines.append(f"| {check['what']} | {words[check['passed']]} | {detail} |")
+    lines += operations.table(results["operations"])
     lines += points.table(results["plans"]) + benchmark.table(results["benchmark"])
     return "\n".join(lines + roofline.markdown(results["roofline"])) + "\n"
 
@@ -70,6 +72,7 @@ def gone_on_from(directory, facts):
         if not whole(former):
             former["checks"] = []
         former["benchmark"] = [row for row in former["benchmark"] if "step_ms" in row]
+        former.setdefault("operations", [])  # of a release that had none
         return former
     except (OSError, ValueError, KeyError) as error:
         print(f"{directory}: no results to go on from ({error})", flush=True)

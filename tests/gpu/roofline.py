@@ -89,12 +89,16 @@ def floors(m, seq_len, micro, bytes_of, recompute, tflops, gigabytes):
     flops = {"GEMM": tokens * (passes * layers * of_layer + 6 * m["vocab"] * dim),
              "attention": layers * tokens * seq_len * q * (9 if recompute == "full" else 7)}
     again = 2 if recompute == "full" else 1  # forward passes
-    read = {"norms": (2 * layers + 1) * tokens * dim * (4 * again + 6),
+    # A layer's second norm also adds the residual stream; both pass on its gradient.
+    norms = layers * (4 + 8) * again + layers * (8 + 8) + 4 + 6
+    rounded = 2 if bytes_of["param"] == 4 else 0  # the weights in bf16 beside parameters in fp32
+    read = {"norms": norms * tokens * dim,
             "rope": layers * tokens * (q + k) * 4 * (again + 1),
             "activation": layers * tokens * ffn * (6 * again + 10),
             "loss": tokens * m["vocab"] * (2 + 2 + 2),
             # Parameters and moments are read and written; the gradient is read twice.
-            "optimizer": parameters * (2 * bytes_of["param"] + 4 * bytes_of["moment"] + 8)}
+            "optimizer": parameters * (2 * bytes_of["param"] + 4 * bytes_of["moment"] + 8 +
+                                       rounded)}
     found = {row: count / tflops / 1e9 for row, count in flops.items()}
     found.update({row: count / gigabytes / 1e6 for row, count in read.items()})
     return found

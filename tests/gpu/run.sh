@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds hptrain against the LibTorch inside this machine's Python, then on its GPU holds each
-# kernel against its reference (kernels_check.cc), runs the checks and the benchmark of measure.py,
-# and prints a roofline of one step. One command, on any machine with an NVIDIA GPU:
+# kernel against its reference (kernels_check.cc), runs the checks of measure.py, times operations
+# that were joined beside those that they replaced (operations_bench.cc), runs the benchmark, and
+# prints a roofline of one step. One command, on any machine with an NVIDIA GPU:
 #
 #   tests/gpu/run.sh [--only PART] [--points NAME,...] [--no-peers] [--resume DIR] [--out DIR]
 #                    [--build DIR] [--python PROGRAM] [--cpu]
 #   tests/gpu/run.sh --pack
 #
-#   --only PART     build, checks, benchmark or roofline, after the build
+#   --only PART     build, checks, operations, benchmark or roofline, after the build
 #   --points NAMES  of the benchmark and the roofline (points.py; a wrong name lists them)
 #   --no-peers      hptrain alone, without PyTorch beside it
 #   --resume DIR    goes on from the DIR of an earlier --out: uses its programs where they were
@@ -21,11 +22,11 @@
 #   --pack          puts the headers and the library of this machine that a build needs into .dep,
 #                   which git ignores and a build elsewhere uses: carry it to a machine without them
 #
-# Each part tells beforehand about how long it takes. Checks, benchmark and roofline end after eight
-# minutes at most; what they had no time for is a row that says so, for --resume. DIR has
-# results.json and results.md, written after each row, failed.log with the logs of runs that failed,
-# and programs.tar.gz for --resume: all of it is small. A check that fails, or a run that hangs (180
-# s on a GPU), keeps no other from being made.
+# Each part tells beforehand about how long it takes. Each but the build ends after eight minutes at
+# most, and with --only after ten, the build included; what it had no time for is a row that says
+# so, for --resume. DIR has results.json and results.md, written after each row, failed.log with the
+# logs of runs that failed, and programs.tar.gz for --resume: all of it is small. A check that
+# fails, or a run that hangs (180 s on a GPU), keeps no other from being made.
 #
 # Needs a C++20 compiler, CMake 3.18, Ninja or make, headers and library of OpenSSL's libcrypto and
 # nlohmann json's headers, and a Python with torch 2.4 or newer, of either C++ ABI; no CUDA toolkit,
@@ -36,9 +37,9 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 
 usage() {
-  echo "usage: tests/gpu/run.sh [--only build|checks|benchmark|roofline] [--points NAME,...]" >&2
-  echo "                        [--no-peers] [--resume DIR] [--out DIR] [--build DIR]" >&2
-  echo "                        [--python PROGRAM] [--cpu]" >&2
+  echo "usage: tests/gpu/run.sh [--only build|checks|operations|benchmark|roofline]" >&2
+  echo "                        [--points NAME,...] [--no-peers] [--resume DIR] [--out DIR]" >&2
+  echo "                        [--build DIR] [--python PROGRAM] [--cpu]" >&2
   echo "       tests/gpu/run.sh --pack" >&2
   exit 2
 }
@@ -69,7 +70,7 @@ while [ $# -gt 0 ]; do
 done
 out=$(realpath -m "${out:-${resume:-$build/results}}")
 case $only in
-  "" | build | checks | benchmark | roofline) ;;
+  "" | build | checks | operations | benchmark | roofline) ;;
   *) usage ;;
 esac
 [ -z "$resume" ] || [ -d "$resume" ] || { say "--resume: there is no directory $resume"; exit 2; }
@@ -200,7 +201,8 @@ build_programs() {
   say "build: about $((20 + work_s / jobs)) s on $jobs processors"
   cmake --build "$build" --parallel "$jobs" --target hptrain hptrain_engine point_plan || exit 2
   # Where this does not build, its check fails, and the others are made.
-  cmake --build "$build" --parallel "$jobs" --target kernels_check stub_cuda stub_nvrtc || true
+  cmake --build "$build" --parallel "$jobs" --target kernels_check operations_bench \
+    stub_cuda stub_nvrtc || true
   say "build: $((SECONDS - begun)) s"
 }
 # Without what a debugger reads, for --resume.
@@ -210,7 +212,7 @@ keep_programs() {
   mkdir -p "$kept"
   echo "$built_for" >"$kept/built_for"
   for file in bin/hptrain bin/libhptrain_engine.so tests/point_plan tests/kernels_check \
-    tests/stub_cuda; do
+    tests/operations_bench tests/stub_cuda; do
     [ -e "$build/$file" ] || continue
     mkdir -p "$kept/$(dirname "$file")"
     cp -r "$build/$file" "$kept/$(dirname "$file")/"
@@ -231,9 +233,10 @@ elif ! [ "$out" -ef "$resume" ]; then
 fi
 [ "$only" != build ] || exit 0
 arguments=(--hptrain "$programs/bin/hptrain" --kernels-check "$programs/tests/kernels_check"
+           --operations-bench "$programs/tests/operations_bench"
            --point-plan "$programs/tests/point_plan" --device "$device" --out "$out"
            --scratch "$build/scratch")
-[ -z "$only" ] || arguments+=(--only "$only")
+[ -z "$only" ] || arguments+=(--only "$only" --spent "$SECONDS")
 [ -z "$points" ] || arguments+=(--points "$points")
 [ -z "$resume" ] || arguments+=(--resume "$resume")
 $peers || arguments+=(--no-peers)

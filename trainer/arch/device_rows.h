@@ -16,6 +16,9 @@ Element element_of(at::ScalarType type);
 
 at::Tensor rms_norm(const DeviceKernels& kernels, const at::Tensor& x, const at::Tensor& weight,
                     double eps);
+// As fused_residual_rms_norm(): one kernel forward and one backward.
+ResidualNorm residual_rms_norm(const DeviceKernels& kernels, const at::Tensor& x,
+                               const at::Tensor& addend, const at::Tensor& weight, double eps);
 at::Tensor swiglu(const DeviceKernels& kernels, const at::Tensor& gate, const at::Tensor& up);
 // Not a number where a target is not one of the words.
 FusedLoss cross_entropy(const DeviceKernels& kernels, const at::Tensor& logits,

@@ -261,7 +261,8 @@ Tensor fused_rms_norm(const Tensor& x, const Tensor& weight, double eps) {
 
 ResidualNorm fused_residual_rms_norm(const Tensor& x, const Tensor& addend, const Tensor& weight,
                                      double eps) {
-  if (x.is_cuda() || x.scalar_type() == at::kHalf) {
+  if (x.is_cuda()) return on_device::residual_rms_norm(*device_kernels(), x, addend, weight, eps);
+  if (x.scalar_type() == at::kHalf) {
     const Tensor residual = addend.defined() ? x + addend : x;
     return {residual, fused_rms_norm(residual, weight, eps)};
   }

@@ -16,9 +16,9 @@ bool has_fused_rows(at::Device device, at::ScalarType type);
 // x: [..., dim], weight: [dim] -> as x
 at::Tensor fused_rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
 // The beginning of a branch: `residual` is x, or x + addend if that is defined, of the same sizes;
-// `normed` is fused_rms_norm() of it. The bits are the same as with two operations. On a CPU they
-// are one pass, and the backward pass adds the other gradient of the residual stream where it
-// writes the norm's. In fp16 and on a GPU they are two passes.
+// `normed` is fused_rms_norm() of it. The bits are the same as with two operations. They are one
+// pass, and the backward pass adds the other gradient of the residual stream where it writes the
+// norm's. In fp16 on a CPU they are two passes.
 struct ResidualNorm {
   at::Tensor residual;
   at::Tensor normed;

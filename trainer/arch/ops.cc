@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "trainer/arch/element_data.h"
+#include "trainer/arch/joined_projections.h"
 #include "trainer/arch/model.h"
 #include "trainer/arch/wide_products.h"
 #include "trainer/kernels/level.h"
@@ -277,6 +278,9 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 
 variable_list linears(const Tensor& x, const variable_list& weights, const variable_list& biases) {
   variable_list results;
+  if (!x.device().is_cpu() && worth_joining(x, weights, biases)) {
+    return joined_projections(x, weights, biases, wide_product_for(x));
+  }
   if (!is_on_units(x)) {
     for (size_t i = 0; i < weights.size(); ++i) {
       results.push_back(linear(x, weights[i], biases[i]));

@@ -21,8 +21,10 @@ namespace hpctl::ops {
 at::Tensor matmul(const at::Tensor& a, const at::Tensor& b);
 // x [..., in], weight [out, in], bias [out] or undefined -> [..., out]
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
-// linear() of each, with the same bits; a bias may be undefined. On matrix units the gradient of x
-// is one array, to which each product is added, from the last to the first, as autograd adds them.
+// linear() of each; a bias may be undefined. On a CPU with the same bits. On matrix units the
+// gradient of x is one array, to which each product is added, from the last to the first, as
+// autograd adds them. On a GPU one product does it where that pays (joined_projections.h): the
+// gradient of x is then rounded once.
 std::vector<at::Tensor> linears(const at::Tensor& x, const std::vector<at::Tensor>& weights,
                                 const std::vector<at::Tensor>& biases);
 // bias [out], x [rows, in], weight [in, out] -> [rows, out]

@@ -14,6 +14,10 @@ at::Tensor Recomputed::run(Function function) {
   return value;
 }
 
+void Recomputed::add(const at::Tensor& value, Function function) {
+  regions_.push_back({std::move(function), {value}});
+}
+
 void Recomputed::give_up() {
   for (Region& region : regions_) {
     for (const at::Tensor& result : region.results) compat::set_storage_memory(result, nullptr, 0);

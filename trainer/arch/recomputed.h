@@ -24,6 +24,8 @@ class Recomputed {
   using Function = std::function<std::vector<at::Tensor>()>;
 
   at::Tensor run(Function function);
+  // A value that another operation has made, and that `function` alone makes again.
+  void add(const at::Tensor& value, Function function);
   void give_up();
   // Everything the functions use is valid again by now. Forgets the regions.
   void restore();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/log.h"
+#include "trainer/arch/gradient_memory.h"
 
 namespace hpctl {
 
@@ -36,20 +37,11 @@ struct WideProjection : torch::autograd::Function<WideProjection> {
     variable_list results(5);
     if (x.requires_grad()) results[0] = at::mm(gradient, transposed ? weight : weight.t());
     if (weight.requires_grad()) {
-      results[1] = transposed ? of_weight(weight, gradient.t(), x, add)
-                              : of_weight(weight, x.t(), gradient, add);
+      results[1] = transposed ? weight_gradient(weight, gradient.t(), x, add)
+                              : weight_gradient(weight, x.t(), gradient, add);
     }
     if (saved[2].requires_grad()) results[2] = gradient.sum(0);
     return results;
-  }
-
-  // Undefined where it has been added to the attached one.
-  static Tensor of_weight(const Tensor& weight, const Tensor& a, const Tensor& b,
-                          AddWideProduct* add) {
-    Tensor& attached = weight.mutable_grad();
-    if (!attached.defined() || attached.scalar_type() != at::kFloat) return at::mm(a, b);
-    add(attached, a, b);
-    return {};
   }
 };
 
@@ -61,7 +53,9 @@ bool is_taken(AddWideProduct* add, at::Device device) {
   };
   Tensor sum = zeros(at::kFloat);
   try {
-    add(sum, zeros(at::kBFloat16).t(), zeros(at::kBFloat16));
+    for (const bool first : {true, false}) {
+      add(sum, zeros(at::kBFloat16).t(), zeros(at::kBFloat16), first);
+    }
     return true;
   } catch (const c10::OutOfMemoryError&) {
     throw;  // says nothing of the product
@@ -95,6 +89,14 @@ AddWideProduct* wide_product_of(at::Device device) {
     return add;
   }();
   return found;
+}
+
+Tensor weight_gradient(const Tensor& weight, const Tensor& a, const Tensor& b,
+                       AddWideProduct* add) {
+  Tensor& attached = weight.mutable_grad();
+  if (!attached.defined() || attached.scalar_type() != at::kFloat) return at::mm(a, b);
+  add(attached, a, b, take_unwritten(attached));
+  return {};
 }
 
 Tensor wide_projection(const Tensor& x, const Tensor& weight, const Tensor& bias, bool transposed,

@@ -12,9 +12,10 @@
 
 namespace hpctl {
 
-// sum [rows, columns] += a [rows, depth] b [depth, columns]; the sum in fp32, its operands in bf16.
-// Begins its work on the device and returns; what it cannot do it throws as c10::Error, at once.
-using AddWideProduct = void(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b);
+// sum [rows, columns] += a [rows, depth] b [depth, columns], or where it is the `first`, sum = a b,
+// whatever was there; the sum in fp32, its operands in bf16. Begins its work on the device and
+// returns; what it cannot do it throws as c10::Error, at once.
+using AddWideProduct = void(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b, bool first);
 
 // Those of this LibTorch, the better one first. Null where it has none.
 struct WideProducts {
@@ -30,9 +31,14 @@ AddWideProduct* wide_product_that_works(const WideProducts& products, at::Device
 AddWideProduct* wide_product_of(at::Device device);
 
 // x [..., in] times a weight in bf16, [in, out] or, where `transposed`, [out, in]; bias [out] or
-// undefined -> [..., out]. In the backward pass `add` is given the gradient in fp32 that is
-// attached to the weight. Where none is attached autograd gets one in bf16.
+// undefined -> [..., out]. The weight's gradient is as of weight_gradient(): where none is attached
+// autograd gets one in bf16.
 at::Tensor wide_projection(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                            bool transposed, AddWideProduct* add);
+
+// The gradient of a weight, a b; undefined where `add` has added it to the one in fp32 that is
+// attached, which may be unwritten (gradient_memory.h).
+at::Tensor weight_gradient(const at::Tensor& weight, const at::Tensor& a, const at::Tensor& b,
+                           AddWideProduct* add);
 
 }  // namespace hpctl

@@ -227,22 +227,34 @@ inline void fused_adamw(const at::Tensor&, const at::Tensor&, const at::Tensor&,
 }
 #endif
 
-// sum += a b, matrices: the sum in fp32, the operands in bf16 or fp16, on a GPU. The first by one
-// kernel, which takes a sum in fp32 in some releases alone; the second by two passes.
+// sum += a b, or where it is the `first`, sum = a b, whatever was there. Matrices: the sum in fp32,
+// the operands in bf16 or fp16, on a GPU. What is first is written by one kernel. Added it is by
+// one kernel, which takes a sum in fp32 in some releases alone; the second function adds by two
+// passes.
 #if HP_TORCH_AT_LEAST(2, 8)
 inline constexpr bool kHasWideProducts = true;
-inline void add_wide_product(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b) {
-  at::addmm_out(sum, sum, a, b, at::kFloat, /*beta=*/1, /*alpha=*/1);
+inline void add_wide_product(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b,
+                             bool first) {
+  if (first) {
+    at::mm_out(sum, a, b, at::kFloat);
+  } else {
+    at::addmm_out(sum, sum, a, b, at::kFloat, /*beta=*/1, /*alpha=*/1);
+  }
 }
-inline void make_and_add_wide_product(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b) {
-  sum.add_(at::mm(a, b, at::kFloat));
+inline void make_and_add_wide_product(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b,
+                                      bool first) {
+  if (first) {
+    at::mm_out(sum, a, b, at::kFloat);
+  } else {
+    sum.add_(at::mm(a, b, at::kFloat));
+  }
 }
 #else
 inline constexpr bool kHasWideProducts = false;
-inline void add_wide_product(at::Tensor&, const at::Tensor&, const at::Tensor&) {
+inline void add_wide_product(at::Tensor&, const at::Tensor&, const at::Tensor&, bool) {
   TORCH_CHECK(false, "LibTorch ", torch_version(), " has no products of bf16 in fp32");
 }
-inline void make_and_add_wide_product(at::Tensor&, const at::Tensor&, const at::Tensor&) {
+inline void make_and_add_wide_product(at::Tensor&, const at::Tensor&, const at::Tensor&, bool) {
   TORCH_CHECK(false, "LibTorch ", torch_version(), " has no products of bf16 in fp32");
 }
 #endif

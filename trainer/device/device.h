@@ -52,7 +52,8 @@ class Device {
   // To a number on the device: over all parts, in fp64, added in an order that depends on their
   // sizes alone.
   virtual void sum_of_squares(const std::vector<std::span<const float>>& parts, double* to) = 0;
-  // As adamw.h; source and target may be the same where the device is not the host.
+  // As adamw.h, and AdamTarget::rounded; source and target may be the same where the device is not
+  // the host.
   virtual void adamw(const AdamStep& step, bool decayed, int64_t count,
                      const AdamSource<float>& from, const AdamTarget<float>& to) = 0;
   void adamw(const AdamStep& step, bool decayed, const RandomBits& /*nothing is rounded*/,

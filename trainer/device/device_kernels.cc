@@ -41,6 +41,13 @@ bool aligned(std::initializer_list<const void*> operands, uintptr_t to = device:
   });
 }
 
+// Whether no pack has elements of two rows. Rows that follow one another without gaps are one.
+bool rows_fit_packs(Element type, int64_t width, std::initializer_list<int64_t> strides) {
+  return std::all_of(strides.begin(), strides.end(), [=](int64_t stride) {
+    return stride == width || (width % pack_of(type) == 0 && stride % pack_of(type) == 0);
+  });
+}
+
 Result<DeviceKernels> load_for(int device, const std::vector<Element>& types) {
   HP_TRY_ASSIGN(const cuda::Api* const cuda, cuda::load());
   int major = 0;
@@ -156,7 +163,10 @@ void DeviceKernels::launch(Kernel kernel, Element element, int64_t blocks, int64
 
 void DeviceKernels::rms_norm(Element type, device::RmsNorm pass, cuda::Stream stream) const {
   const bool narrow = pass.dim <= device::kLongestNarrow;
-  pass.packed = pass.dim % pack_of(type) == 0 && aligned({pass.x, pass.weight, pass.y}) ? 1 : 0;
+  pass.packed =
+      pass.dim % pack_of(type) == 0 && aligned({pass.x, pass.weight, pass.y, pass.addend, pass.sum})
+          ? 1
+          : 0;
   launch(narrow ? kRmsNormNarrow : kRmsNormWide, type,
          narrow ? divided(pass.rows, device::kThreads / device::kWarp) : pass.rows, 0, stream,
          &pass);
@@ -175,8 +185,8 @@ void DeviceKernels::rms_norm_backward(Element type, device::RmsNormBackward pass
   const int64_t groups = narrow ? device::kThreads / device::kWarp : 1;
   const auto shared_bytes = static_cast<int64_t>(groups * pass.dim * sizeof(float));
   pass.shared = shared_bytes <= kSharedBytes ? 1 : 0;
-  pass.packed = pass.dim % pack_of(type) == 0 &&
-                        aligned({pass.x, pass.weight, pass.y_gradient, pass.x_gradient})
+  pass.packed = pass.dim % pack_of(type) == 0 && aligned({pass.x, pass.weight, pass.y_gradient,
+                                                          pass.x_gradient, pass.other_gradient})
                     ? 1
                     : 0;
   launch(narrow ? kRmsNormBackwardNarrow : kRmsNormBackwardWide, type,
@@ -188,15 +198,17 @@ void DeviceKernels::sum_columns(Element type, device::SumColumns pass, cuda::Str
 }
 
 void DeviceKernels::swiglu(Element type, device::Swiglu pass, cuda::Stream stream) const {
-  pass.packed = aligned({pass.gate, pass.up, pass.y}) ? 1 : 0;
+  const bool fit = rows_fit_packs(type, pass.width, {pass.stride});
+  pass.packed = fit && aligned({pass.gate, pass.up, pass.y}) ? 1 : 0;
   launch(kSwiglu, type, divided(pass.count, device::kThreads * pack_of(type)), 0, stream, &pass);
 }
 
 void DeviceKernels::swiglu_backward(Element type, device::SwigluBackward pass,
                                     cuda::Stream stream) const {
+  const bool fit = rows_fit_packs(type, pass.width, {pass.stride, pass.gradient_stride});
   const bool all =
       aligned({pass.gate, pass.up, pass.y_gradient, pass.gate_gradient, pass.up_gradient});
-  pass.packed = all ? 1 : 0;
+  pass.packed = fit && all ? 1 : 0;
   launch(kSwigluBackward, type, divided(pass.count, device::kThreads * pack_of(type)), 0, stream,
          &pass);
 }
@@ -205,7 +217,8 @@ void DeviceKernels::rotary(Element type, device::Rotary pass, cuda::Stream strea
   const int64_t pack = pack_of(type);
   // A pack of angles is of fp32, whatever the type of x.
   const bool angles = aligned({pass.cos, pass.sin}, static_cast<uintptr_t>(pack) * sizeof(float));
-  pass.packed = pass.half % pack == 0 && angles && aligned({pass.x, pass.y}) ? 1 : 0;
+  const bool rows = pass.half % pack == 0 && pass.stride % pack == 0;
+  pass.packed = rows && angles && aligned({pass.x, pass.y}) ? 1 : 0;
   launch(kRotary, type, divided(pass.tokens * pass.heads * pass.half, device::kThreads * pack), 0,
          stream, &pass);
 }
@@ -233,7 +246,7 @@ void DeviceKernels::adamw(Element params, Element moments, device::AdamW pass,
   HP_CHECK(params == Element::kFp32 || params == moments);
   const bool all = params != Element::kFp32;
   pass.packed = aligned({pass.param, pass.exp_avg, pass.exp_avg_sq, pass.gradient, pass.new_param,
-                         pass.new_exp_avg, pass.new_exp_avg_sq})
+                         pass.new_exp_avg, pass.new_exp_avg_sq, pass.rounded})
                     ? 1
                     : 0;
   launch(all ? kAdamWAll : kAdamW, moments,

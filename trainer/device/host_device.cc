@@ -49,11 +49,13 @@ class HostDevice final : public Device {
   void adamw(const AdamStep& step, bool decayed, int64_t count, const AdamSource<float>& from,
              const AdamTarget<float>& to) override {
     hpctl::adamw(step, decayed, count, from, to);
+    if (to.rounded != nullptr) round_to_bf16(to.param, to.rounded, count);
   }
   void adamw(const AdamStep& step, bool decayed, const RandomBits& bits, int64_t count,
              const AdamSource<float, uint16_t>& from,
              const AdamTarget<float, uint16_t>& to) override {
     hpctl::adamw(step, decayed, bits, count, from, to);
+    if (to.rounded != nullptr) round_to_bf16(to.param, to.rounded, count);
   }
   void adamw(const AdamStep& step, bool decayed, const RandomBits& bits, int64_t count,
              const AdamSource<float, uint16_t, uint16_t>& from,

@@ -166,7 +166,8 @@ void TorchDevice::adamw_by_kernel(const AdamStep& step, bool decayed, const Rand
                    .gradient = from.gradient,
                    .new_param = to.param,
                    .new_exp_avg = to.exp_avg,
-                   .new_exp_avg_sq = to.exp_avg_sq},
+                   .new_exp_avg_sq = to.exp_avg_sq,
+                   .rounded = to.rounded},
                   compat::current_stream(device_));
 }
 
@@ -188,6 +189,12 @@ void TorchDevice::adamw_by_operations(const AdamStep& step, bool decayed, const 
 void TorchDevice::adamw(const AdamStep& step, bool decayed, int64_t count,
                         const AdamSource<float>& from, const AdamTarget<float>& to) {
   if (kernels_ != nullptr) return adamw_by_kernel(step, decayed, {}, count, from, to);
+  adamw_by_libtorch(step, decayed, count, from, to);
+  if (to.rounded != nullptr) round_to_bf16(to.param, to.rounded, count);
+}
+
+void TorchDevice::adamw_by_libtorch(const AdamStep& step, bool decayed, int64_t count,
+                                    const AdamSource<float>& from, const AdamTarget<float>& to) {
   const bool in_place = from.param == to.param;
   if (device_.is_cuda() && in_place && compat::kHasFusedAdamW) {
     const auto options = at::TensorOptions(at::kFloat).device(device_);
@@ -204,24 +211,19 @@ void TorchDevice::adamw(const AdamStep& step, bool decayed, int64_t count,
   adamw_by_operations(step, decayed, {}, count, from, to);
 }
 
-template <typename P>
-void TorchDevice::adamw_rounded(const AdamStep& step, bool decayed, const RandomBits& bits,
-                                int64_t count, const AdamSource<float, uint16_t, P>& from,
-                                const AdamTarget<float, uint16_t, P>& to) const {
-  if (kernels_ != nullptr) return adamw_by_kernel(step, decayed, bits, count, from, to);
-  adamw_by_operations(step, decayed, bits, count, from, to);
-}
-
 void TorchDevice::adamw(const AdamStep& step, bool decayed, const RandomBits& bits, int64_t count,
                         const AdamSource<float, uint16_t>& from,
                         const AdamTarget<float, uint16_t>& to) {
-  adamw_rounded(step, decayed, bits, count, from, to);
+  if (kernels_ != nullptr) return adamw_by_kernel(step, decayed, bits, count, from, to);
+  adamw_by_operations(step, decayed, bits, count, from, to);
+  if (to.rounded != nullptr) round_to_bf16(to.param, to.rounded, count);
 }
 
 void TorchDevice::adamw(const AdamStep& step, bool decayed, const RandomBits& bits, int64_t count,
                         const AdamSource<float, uint16_t, uint16_t>& from,
                         const AdamTarget<float, uint16_t, uint16_t>& to) {
-  adamw_rounded(step, decayed, bits, count, from, to);
+  if (kernels_ != nullptr) return adamw_by_kernel(step, decayed, bits, count, from, to);
+  adamw_by_operations(step, decayed, bits, count, from, to);
 }
 
 // Page-locked for a GPU, from its driver: LibTorch's own takes the next power of two, and is for

@@ -85,11 +85,9 @@ class TorchDevice : public Device {
   void adamw_by_operations(const AdamStep& step, bool decayed, const RandomBits& bits,
                            int64_t count, const AdamSource<float, M, P>& from,
                            const AdamTarget<float, M, P>& to) const;
-  // With state in bf16.
-  template <typename P>
-  void adamw_rounded(const AdamStep& step, bool decayed, const RandomBits& bits, int64_t count,
-                     const AdamSource<float, uint16_t, P>& from,
-                     const AdamTarget<float, uint16_t, P>& to) const;
+  // In fp32, by LibTorch's own kernel where it has one.
+  void adamw_by_libtorch(const AdamStep& step, bool decayed, int64_t count,
+                         const AdamSource<float>& from, const AdamTarget<float>& to);
   void make_streams();
 
   at::Device device_;

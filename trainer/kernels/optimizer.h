@@ -48,6 +48,9 @@ struct AdamTarget {
   P* param;
   M* exp_avg;
   M* exp_avg_sq;
+  // Where Device::adamw() also writes a parameter of fp32 in bf16, rounded to nearest; null:
+  // nowhere.
+  uint16_t* rounded = nullptr;
 };
 
 // Factors of the formula in trainer/optim/adamw.h.

@@ -179,6 +179,7 @@ Result<Environment> Generation::environment_here() {
   environment["ranks_by_node"] = ranks_by_node(nodes);
   note_gpu_keys(run_.train().gpu, environment);
   note_attention(run_.train(), run_.model().attention_by(), environment);
+  note_joined_projections(run_.train().model, environment);
   if (run_.train().precision == Precision::kBf16) {
     note_wide_gradients(wide_product_of(at::Device(device_.name())) != nullptr, environment);
   }

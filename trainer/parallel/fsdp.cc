@@ -5,6 +5,8 @@
 #include <chrono>
 
 #include "common/base/check.h"
+#include "trainer/arch/registry.h"
+#include "trainer/arch/wide_products.h"
 #include "trainer/parallel/memory_savings.h"
 
 namespace hpctl {
@@ -74,6 +76,17 @@ std::vector<bool> leaving_inputs(const TrainSpec& train, size_t blocks, const De
 
 }  // namespace
 
+std::vector<bool> weights_of_products(const Block& block, const ModelSpec& model, bool tied) {
+  const Architecture& architecture = architecture_of(model);
+  std::vector<bool> found;
+  for (const TensorSlot& tensor : block.tensors) {
+    const bool is_heads = tied && found.empty();
+    found.push_back(tensor.shape.size() == 2 &&
+                    (is_heads || !architecture.is_embedding(tensor.name)));
+  }
+  return found;
+}
+
 FullySharded::FullySharded(const Model& model, const std::vector<Block>& blocks,
                            MeshCommunicators& comms, const TrainSpec& train,
                            const Sharding& sharding, at::ScalarType compute, Device& device,
@@ -96,6 +109,13 @@ FullySharded::FullySharded(const Model& model, const std::vector<Block>& blocks,
       marks_(device, static_cast<size_t>(comms.world().world_size())) {
   HP_CHECK(head_ >= 2 && (frozen == nullptr || blocks.size() == head_ - 1));
   add_blocks(blocks, compute);
+  const bool writes =
+      compute == at::kBFloat16 && wide_product_of(at::Device(device.name())) != nullptr;
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    const bool tied = tied_ && frozen == nullptr && b == kEmbed;
+    products_.push_back(writes ? weights_of_products(blocks[b], train.model, tied)
+                               : std::vector<bool>());
+  }
   for (size_t b = kEmbed; b <= head_; ++b) uses_.push_back(b);
   if (tied_) uses_.push_back(kEmbed);
   for (size_t b = head_ - 1; b > kEmbed; --b) uses_.push_back(b);
@@ -144,8 +164,8 @@ std::vector<at::Tensor> FullySharded::parameters(size_t block) const {
 Outcome FullySharded::attach_gradient(size_t block) {
   const auto index = trained(block);
   if (!index) return Ok{};
-  HP_TRY_ASSIGN(float* const whole, reducer_.whole(*index));
-  trained_block(block).attach_gradient(whole);
+  HP_TRY_ASSIGN(const WholeGradient whole, reducer_.whole(*index));
+  trained_block(block).attach_gradient(whole, products_[*index]);
   return Ok{};
 }
 

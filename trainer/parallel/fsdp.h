@@ -55,6 +55,11 @@ struct FrozenModel {
   WeightShards shards;
 };
 
+// For ShardedBlock::attach_gradient(): the weights of a block, which are matrices that are not
+// looked up. With `tied` the block's first tensor is a tied embedding, which is the head's weight
+// before its own gradient comes.
+std::vector<bool> weights_of_products(const Block& block, const ModelSpec& model, bool tied);
+
 class FullySharded {
  public:
   // `blocks` is what is trained: the layout of the model, or with `frozen`, one block of adapters
@@ -168,6 +173,7 @@ class FullySharded {
   std::vector<std::unique_ptr<ShardedBlock>> blocks_;           // of the model
   std::vector<std::unique_ptr<ShardedBlock>> adapters_;         // of layer i; with frozen_
   bool gathers_from_peers_;
+  std::vector<std::vector<bool>> products_;  // by trained block, as ShardedBlock::attach_gradient()
   UnderWayClock under_way_;
   GradientReducer reducer_;
   std::vector<bool> recompute_;         // per block of the model, as all that follow

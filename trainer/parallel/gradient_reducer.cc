@@ -60,16 +60,14 @@ void GradientReducer::begin_step(int micro_batches) {
   micro_batch_ = 0;
 }
 
-Result<float*> GradientReducer::whole(size_t block) {
+Result<WholeGradient> GradientReducer::whole(size_t block) {
   BlockMemory& memory = blocks_[block];
-  const int64_t elements = memory.shard_elements * comms_.shard().world_size();
   if (!whole_gradients_) {
     HP_CHECK(memory.whole == nullptr);
     HP_TRY_ASSIGN(void* const buffer, buffers_.take());
     memory.whole = static_cast<float*>(buffer);
   }
-  if (!whole_gradients_ || micro_batch_ == 0) device_.zero(memory.whole, elements);
-  return memory.whole;
+  return WholeGradient{memory.whole, !whole_gradients_ || micro_batch_ == 0};
 }
 
 Outcome GradientReducer::reduce(size_t block) {

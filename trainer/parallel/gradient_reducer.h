@@ -25,6 +25,12 @@
 
 namespace hpctl {
 
+// Memory to which the backward pass of a block adds its gradient.
+struct WholeGradient {
+  float* values;
+  bool unwritten;  // it holds anything, and is to begin as zeros
+};
+
 class GradientReducer {
  public:
   // `elements[b]` = numel of block b. The communicators, the device and the clock outlive it.
@@ -32,10 +38,9 @@ class GradientReducer {
                   bool whole_gradients, Device& device, UnderWayClock& clock);
 
   void begin_step(int micro_batches);
-  // The memory where the backward pass of `block` in this micro-batch adds its gradient: the
-  // block's elements rounded up to whole shards, zero unless earlier micro-batches are in there.
-  // Errors come from collectives.
-  Result<float*> whole(size_t block);
+  // For the backward pass of `block` in this micro-batch: the block's elements rounded up to whole
+  // shards, unwritten unless earlier micro-batches are in there. Errors come from collectives.
+  Result<WholeGradient> whole(size_t block);
   // That pass is done: begins what there is to begin.
   Outcome reduce(size_t block);
   // After a micro-batch's last block: waits for everything.

@@ -93,17 +93,40 @@ void ShardedBlock::release() {
   buffer_ = nullptr;
 }
 
-void ShardedBlock::attach_gradient(float* whole) {
+std::vector<UnwrittenPart> ShardedBlock::left_to_products(const std::vector<bool>& products) const {
+  std::vector<UnwrittenPart> parts;
+  for (size_t i = 0; i < products.size(); ++i) {
+    if (products[i]) parts.push_back({layout_.tensors[i].offset, layout_.tensors[i].numel});
+  }
+  return parts;
+}
+
+void ShardedBlock::attach_gradient(const WholeGradient& whole, const std::vector<bool>& products) {
+  HP_CHECK(products.empty() || products.size() == parameters_.size());
   const c10::NoGradGuard no_grad;
-  const at::Tensor flat =
-      compat::tensor_over(whole, shard_elements_ * comm_.world_size(), at::kFloat, device_.name());
+  const int64_t elements = shard_elements_ * comm_.world_size();
+  const std::vector<UnwrittenPart> left =
+      whole.unwritten ? left_to_products(products) : std::vector<UnwrittenPart>();
+  // Between those, and behind the last.
+  int64_t zeros_from = whole.unwritten ? 0 : elements;
+  for (const UnwrittenPart& part : left) {
+    if (part.first > zeros_from) device_.zero(whole.values + zeros_from, part.first - zeros_from);
+    zeros_from = part.first + part.count;
+  }
+  if (elements > zeros_from) device_.zero(whole.values + zeros_from, elements - zeros_from);
+  gradient_ = gradient_over(whole.values, elements, device_.name(), left);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const TensorSlot& slot = layout_.tensors[i];
-    parameters_[i].mutable_grad() = flat.narrow(0, slot.offset, slot.numel).view(slot.shape);
+    parameters_[i].mutable_grad() = gradient_.narrow(0, slot.offset, slot.numel).view(slot.shape);
   }
 }
 
 void ShardedBlock::detach_gradient() {
+  if (!gradient_.defined()) return;
+  for (const UnwrittenPart& part : unwritten_parts(gradient_)) {
+    device_.zero(gradient_.data_ptr<float>() + part.first, part.count);
+  }
+  gradient_ = at::Tensor();
   for (at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
 }
 

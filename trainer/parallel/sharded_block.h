@@ -11,7 +11,8 @@
 // the gather begins where there are peers, else beside the computation of the block before.
 //
 // Gradients gather in one flat fp32 buffer: each leaf's .grad is a view of it (fp32 also for bf16
-// leaves) and autograd adds in place.
+// leaves) and autograd adds in place. A buffer that is unwritten begins as zeros, but for the
+// tensors to which a product writes first (trainer/arch/gradient_memory.h).
 //
 // Life of a block: (begin_gather finish_gather [use] release)+ and, around each backward use,
 // attach_gradient ... detach_gradient. Out of order is an HP_CHECK.
@@ -19,10 +20,12 @@
 
 #include <vector>
 
+#include "trainer/arch/gradient_memory.h"
 #include "trainer/comm/communicator.h"
 #include "trainer/compat/torch_compat.h"
 #include "trainer/parallel/block_layout.h"
 #include "trainer/parallel/buffer_pool.h"
+#include "trainer/parallel/gradient_reducer.h"
 #include "trainer/parallel/weight_shards.h"
 
 namespace hpctl {
@@ -53,8 +56,10 @@ class ShardedBlock {
   bool gathering() const { return state_ == State::kGathering; }
   bool gathered() const { return state_ == State::kGathered; }
 
-  // `whole` holds shard_elements() * shards floats, to which backward adds.
-  void attach_gradient(float* whole);
+  // `whole` holds shard_elements() * shards floats, to which backward adds. `products[i]`: a
+  // product is the first to add to tensor i of the layout; empty: to none.
+  void attach_gradient(const WholeGradient& whole, const std::vector<bool>& products);
+  // What is still unwritten becomes zeros.
   void detach_gradient();
 
  private:
@@ -62,6 +67,7 @@ class ShardedBlock {
 
   void point_at(void* memory, int64_t elements);
   void fill(const WeightShard& shard, std::byte* own, size_t bytes);
+  std::vector<UnwrittenPart> left_to_products(const std::vector<bool>& products) const;
 
   Communicator& comm_;
   const Block& layout_;
@@ -71,6 +77,7 @@ class ShardedBlock {
   Device& device_;
   at::Tensor flat_;                     // all shards; storage empty unless gathered
   std::vector<at::Tensor> parameters_;  // leaves: views of flat_
+  at::Tensor gradient_;                 // what attach_gradient() was given
   State state_ = State::kReleased;
   void* buffer_ = nullptr;  // of the pool, from begin_gather to release; null = shard used in place
   CollectivePtr gather_;

@@ -160,6 +160,10 @@ void add_state(MemoryPlan& plan, const PlanSetting& s, const std::vector<Block>&
                         to_word(s.train.optimizer.master) + of});
   plan.parts.push_back({"moments", copies * shard * 2 * moment_bytes(s.train),
                         std::string("two in ") + to_word(s.train.optimizer.moments) + of});
+  if (s.gpu && keeps_rounded_weights(s.train, shards)) {
+    plan.parts.push_back(
+        {"rounded weights", shard * compute_bytes(s.train), "bf16" + of + ", for the gathers"});
+  }
   if (!keeps_copies(s)) return;
   plan.parts.push_back({kPeerSnapshotsPart,
                         3 * shard * (param_bytes(s.train) + 2 * moment_bytes(s.train)),
@@ -184,7 +188,8 @@ void add_buffers(MemoryPlan& plan, const PlanSetting& s, const std::vector<Block
   }
   // One shard in the type of computation is used where it lies.
   const bool offloaded = s.gpu && offloads_optimizer(s.train);
-  const bool as_computed = c == kFp32 || offloaded || c == param_bytes(s.train);
+  const bool rounded = s.gpu && keeps_rounded_weights(s.train, shards);
+  const bool as_computed = c == kFp32 || offloaded || rounded || c == param_bytes(s.train);
   const bool here = !(s.gpu && offloads_parameters(s.train));
   if (shards == 1 && here && as_computed) return;
   if (keeps_parameters(s.train)) {
@@ -296,6 +301,11 @@ bool keeps_parameters(const TrainSpec& train) {
 
 bool keeps_gradients(const TrainSpec& train) {
   return train.strategy == Strategy::kNoShard || train.strategy == Strategy::kOptimizer;
+}
+
+bool keeps_rounded_weights(const TrainSpec& train, int32_t shards) {
+  return train.precision == Precision::kBf16 && train.optimizer.master == StateType::kFp32 &&
+         !offloads_optimizer(train) && (shards == 1 || !keeps_parameters(train));
 }
 
 MemoryPlan plan_memory(const PlanSetting& setting, const std::vector<Block>& blocks) {

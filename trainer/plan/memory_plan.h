@@ -73,6 +73,9 @@ bool keeps_copies(const PlanSetting& setting);
 // step; parameters of a frozen model then for all steps.
 bool keeps_parameters(const TrainSpec& train);
 bool keeps_gradients(const TrainSpec& train);
+// Returns whether a GPU keeps its shard of the weights in bf16 beside fp32 parameters: gathers
+// round nothing then. Otherwise each block is gathered once a step from several shards.
+bool keeps_rounded_weights(const TrainSpec& train, int32_t shards);
 
 // On all nodes. `blocks`: what is trained (arch/lora.h).
 MemoryPlan plan_memory(const PlanSetting& setting, const std::vector<Block>& blocks);

@@ -108,6 +108,10 @@ void note_wide_gradients(bool wide, Environment& environment) {
   if (wide) environment["weight_gradients"] = "in fp32";
 }
 
+void note_joined_projections(const ModelSpec& model, Environment& environment) {
+  if (model.arch != Arch::gpt) environment["projections"] = "joined";
+}
+
 void note_bf16_products(const TrainSpec& train, Bf16Products products, Environment& environment) {
   if (train.precision == Precision::kBf16) environment["bf16_products"] = to_word(products);
 }

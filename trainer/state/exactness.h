@@ -44,6 +44,11 @@ void note_weight_gradients(const TrainSpec& train, bool whole_gradients, Environ
 // (trainer/arch/wide_products.h). Those of checkpoints without this label were rounded first.
 void note_wide_gradients(bool wide, Environment& environment);
 
+// On a GPU: one product for projections of the same activations
+// (trainer/arch/joined_projections.h), as in Llama's family. Checkpoints without this label had one
+// for each.
+void note_joined_projections(const ModelSpec& model, Environment& environment);
+
 // How a CPU computes products of bf16 (trainer/kernels/level.h): other bits on processors with
 // matrix units. Checkpoints in bf16 without this label come from either.
 void note_bf16_products(const TrainSpec& train, Bf16Products products, Environment& environment);

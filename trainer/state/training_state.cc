@@ -125,6 +125,9 @@ Result<TrainingState> TrainingState::create(int arena_fd, const Workload& worklo
   if (!device.is_host() && offloads_optimizer(workload.train)) {
     state.offloaded_ = std::make_unique<OffloadedState>(device, geometry, workload.train);
   }
+  if (!device.is_host() && keeps_rounded_weights(workload.train, geometry.shard_count)) {
+    state.rounded_ = std::make_unique<RoundedWeights>(device, geometry);
+  }
   state.data_ = data;
   state.environment_ = environment_with(workload.train, environment);
   if (workload.from_memory) {
@@ -244,6 +247,7 @@ void TrainingState::begin_from_seed() {
 }
 
 void TrainingState::fill_from_seed() {
+  parameters_changed();
   const int threads = std::max(1, allowed_processors() / workload_.workers_per_node);
   std::vector<float> converted;
   for (size_t b = 0; b < blocks_.size(); ++b) {
@@ -272,6 +276,7 @@ Outcome TrainingState::load(const std::string& checkpoint, FileFault& fault) {
   const Manifest& manifest = loader->manifest();
   HP_TRY(check_same_base(manifest, environment_, workload_.train.lora.base, checkpoint));
   HP_TRY(check_resumable(manifest, run, checkpoint));
+  parameters_changed();
   std::vector<float> converted;
   for (size_t b = 0; b < blocks_.size(); ++b) {
     const ElementRange range =
@@ -315,6 +320,7 @@ void TrainingState::note_inexact(std::string reason) {
 
 WeightShards TrainingState::weight_shards() {
   if (offloaded_) return offloaded_->weights(arena_);
+  if (rounded_) return rounded_->shards(arena_, slot_);
   WeightShards shards;
   for (size_t b = 0; b < blocks_.size(); ++b) {
     shards.push_back({.values = arena_.bytes_at(slot_, StateKind::kParam, b, 0),
@@ -323,7 +329,12 @@ WeightShards TrainingState::weight_shards() {
   return shards;
 }
 
+void TrainingState::parameters_changed() {
+  if (rounded_) rounded_->outdate();
+}
+
 void TrainingState::flip_parameter() {
+  parameters_changed();
   constexpr uint32_t kBit = 1U << 22;  // the largest of the fraction
   const size_t block = blocks_.size() / 2;
   const ElementRange range = padded_shard(block);
@@ -415,9 +426,9 @@ void TrainingState::update_as(int target, const AdamStep& adam,
       const AdamSource<float, M, P> from = {
           param(slot_) + at, moment(slot_, StateKind::kExpAvg) + at,
           moment(slot_, StateKind::kExpAvgSq) + at, gradients[b] + at};
-      const AdamTarget<float, M, P> to = {param(target) + at,
-                                          moment(target, StateKind::kExpAvg) + at,
-                                          moment(target, StateKind::kExpAvgSq) + at};
+      const AdamTarget<float, M, P> to = {
+          param(target) + at, moment(target, StateKind::kExpAvg) + at,
+          moment(target, StateKind::kExpAvgSq) + at, rounded_ ? rounded_->block(b) + at : nullptr};
       const RandomBits bits = random_bits(workload_.train.seed, adam, b, part.range.begin);
       arena_.device().adamw(adam, part.decayed, bits, part.range.size(), from, to);
     }
@@ -472,6 +483,7 @@ Outcome TrainingState::rejoin(const Workload& workload, const Environment& envir
 // Of workload_.start_step.
 Outcome TrainingState::go_on_from_seal() {
   HP_CHECK(held_slot_ == kNoSlot);
+  parameters_changed();
   int sealed = -1;
   for (int slot = 0; slot < geometry().slots; ++slot) {
     if (arena_.is_sealed(slot) && arena_.seal_of(slot).step == workload_.start_step) sealed = slot;

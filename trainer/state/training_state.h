@@ -23,6 +23,7 @@
 #include "trainer/state/exactness.h"
 #include "trainer/state/offloaded_state.h"
 #include "trainer/state/position.h"
+#include "trainer/state/rounded_weights.h"
 #include "trainer/state/state_arena.h"
 
 namespace hpctl {
@@ -151,6 +152,8 @@ class TrainingState {
   std::span<float> host_part(StateKind kind, size_t block, std::vector<float>& otherwise);
   void fill_from_seed();
   void begin_from_seed();
+  // Otherwise than by an optimizer step.
+  void parameters_changed();
   Outcome load(const std::string& checkpoint, FileFault& fault);
   Outcome go_on_from_seal();
   int free_slot() const;
@@ -168,6 +171,7 @@ class TrainingState {
   std::vector<Block> blocks_;
   std::vector<std::vector<DecayRange>> decay_;  // of this rank's shards
   std::unique_ptr<OffloadedState> offloaded_;   // null = the state is where the device computes
+  std::unique_ptr<RoundedWeights> rounded_;     // null = gathers round, or need not
   DataIdentity data_;
   Environment environment_;
   int slot_ = 0;             // of the newest sealed state

@@ -7,6 +7,7 @@
 // change a bit.
 #include "trainer/arch/device_rows.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -74,6 +75,11 @@ Tensor rms_norm_by_kernel(const Operands& x) {
 TEST(DeviceRows, RmsNormIsItsDefinition) {
   expect_definitions(testing::norm_cases(stub_kernels()));
   expect_slopes(testing::defined_rms_norm, testing::norm_operands(3, 17));
+}
+
+TEST(DeviceRows, ResidualNormHasTheBitsOfASumAndANorm) {
+  EXPECT_THAT(testing::residual_norm_problems(stub_kernels(), at::kCPU, testing::both_orders()),
+              ::testing::IsEmpty());
 }
 
 Tensor swiglu_by_kernel(const Operands& x) { return on_device::swiglu(stub_kernels(), x[0], x[1]); }

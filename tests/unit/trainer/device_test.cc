@@ -131,6 +131,63 @@ TEST(TorchDevice, TrainsByItsKernelsAsTheHostDoes) {
   }
 }
 
+// Gathers round nothing, however many there are: AdamW writes the weights in bf16. The first step
+// rounds each block once.
+TEST(TorchDevice, GathersSendWeightsThatAdamWHasRounded) {
+  for (const int workers : {1, 2}) {
+    for (const char* strategy : {"full", "no_shard"}) {
+      VariantJob job({strategy, "bf16", "fp32", {}, workers});
+      job.workload.train.batch.global = 8;
+      const std::vector<RankEnd> ends = train(job, Kind::kTorchKernels);
+      expect_finished(ends);
+      for (const RankEnd& end : ends) {
+        EXPECT_EQ(end.roundings, job.workload.train.model.layers + 2) << strategy << workers;
+      }
+    }
+  }
+}
+
+TEST(TorchDevice, RoundedWeightsAreThoseOfTheParameters) {
+  for (const DeviceKernels* kernels :
+       {static_cast<const DeviceKernels*>(nullptr), &testing::stub_kernels()}) {
+    const VariantJob job({"full", "bf16", "fp32", {}, 1});
+    testing::TorchOnHost device(false, kernels);
+    auto state = TrainingState::create(-1, job.workload, {}, {}, device);
+    ASSERT_TRUE(state.ok()) << state.error().message;
+    const auto weights = [&] {
+      std::vector<std::vector<uint16_t>> all;
+      for (size_t b = 0; b < state->blocks().size(); ++b) {
+        const ElementRange range = state->padded_shard(b);
+        const auto count = static_cast<size_t>(range.size());
+        const auto param = DeviceArray<float>::on_host(device, count);
+        state->begin_read_sealed(StateKind::kParam, b, range,
+                                 reinterpret_cast<std::byte*>(param.data()));
+        std::vector<uint16_t> expected(count);
+        round_to_bf16(param.data(), expected.data(), range.size());
+        const WeightShard shard = state->weight_shards()[b];
+        EXPECT_TRUE(shard.rounded);
+        std::vector<uint16_t>& found = all.emplace_back(count);
+        device.download(shard.values, found.data(), count * sizeof(uint16_t));
+        EXPECT_EQ(found, expected) << b;
+      }
+      return all;
+    };
+    const auto first = weights();
+    std::vector<DeviceArray<float>> ones;
+    std::vector<const float*> gradients;
+    for (const int64_t capacity : state->geometry().block_capacity) {
+      const std::vector<float> values(static_cast<size_t>(capacity), 1.0F);
+      ones.emplace_back(device, values.size());
+      device.upload(values.data(), ones.back().data(), values.size() * sizeof(float));
+      gradients.push_back(ones.back().data());
+    }
+    state->apply(AdamStep(job.workload.train.optimizer, 1, 1e-1, 1.0), gradients, 4);
+    EXPECT_NE(weights(), first);
+    ASSERT_TRUE(state->go_back("").ok());
+    EXPECT_EQ(weights(), first);
+  }
+}
+
 // All state in bf16 is updated in place; one rank uses it as its weights.
 TEST(TorchDevice, TrainsWithMasterWeightsInBf16AsTheHostDoes) {
   for (const int workers : {1, 2}) {
@@ -326,13 +383,17 @@ TEST_F(TorchOperations, AdamWInPlaceIsTheHosts) {
   const DeviceArray<float> dm = on_device(m);
   const DeviceArray<float> dv = on_device(v);
   const DeviceArray<float> dg = on_device(g);
+  const DeviceArray<uint16_t> rounded(device_, kCount);
   device_.adamw(step, true, kCount, AdamSource<float>{dp.data(), dm.data(), dv.data(), dg.data()},
-                AdamTarget<float>{dp.data(), dm.data(), dv.data()});
+                AdamTarget<float>{dp.data(), dm.data(), dv.data(), rounded.data()});
   for (int64_t i = 0; i < kCount; ++i) {
     ASSERT_NEAR(on_host(dp)[i], new_p[i], 1e-6 * (1 + std::abs(new_p[i]))) << i;
   }
   EXPECT_EQ(on_host(dm), new_m);
   EXPECT_EQ(on_host(dv), new_v);
+  std::vector<uint16_t> weights(kCount);
+  round_to_bf16(on_host(dp).data(), weights.data(), kCount);
+  EXPECT_EQ(on_host(rounded), weights);
 }
 
 // LibTorch's operations round by the host's random bits. What they round may differ by an ulp of

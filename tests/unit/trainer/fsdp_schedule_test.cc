@@ -109,6 +109,60 @@ TEST(FullySharded, AdaptersHaveTheSameBitsWhetherTheirBaseIsKeptOrGatheredAnew) 
   }
 }
 
+// What is looked up is added to by autograd, which reads what is there.
+TEST(ShardedBlock, ProductsLeadWhereNothingIsLookedUp) {
+  ModelSpec model = model_of({});
+  const auto leads = [&](size_t block, bool tied) {
+    const Block layout = model_layout(model)[block];
+    const std::vector<bool> found = weights_of_products(layout, model, tied);
+    std::string names;
+    for (size_t i = 0; i < found.size(); ++i) {
+      if (found[i]) names += layout.tensors[i].name.substr(layout.name.size() > 5 ? 15 : 0) + " ";
+    }
+    return names;
+  };
+  EXPECT_EQ(leads(0, false), "");
+  EXPECT_EQ(leads(0, true), "model.embed_tokens.weight ");
+  EXPECT_EQ(leads(1, false),
+            "self_attn.q_proj.weight self_attn.k_proj.weight self_attn.v_proj.weight "
+            "self_attn.o_proj.weight mlp.gate_proj.weight mlp.up_proj.weight "
+            "mlp.down_proj.weight ");
+  model = *model_preset("tiny-gpt");
+  EXPECT_EQ(leads(0, true), "transformer.wte.weight ") << "positions are looked up";
+}
+
+// A product writes where nothing was; the rest begins as zeros, and ends so where nothing came.
+TEST(ShardedBlock, UnwrittenGradientIsLeftToProducts) {
+  const Block block = model_layout(model_of({}))[1];
+  const auto comm = make_communicator({});
+  BufferPool parameters(ShardedBlock::gather_bytes(block, 1, at::kFloat), *comm);
+  ShardedBlock sharded(block, *comm, at::kFloat, parameters);
+  const size_t second = 2;  // weights
+  const size_t last = block.tensors.size() - 1;
+  std::vector<bool> products(block.tensors.size(), false);
+  products[second] = products[last] = true;
+  std::vector<float> memory(static_cast<size_t>(sharded.shard_elements()), 7.0F);
+  sharded.attach_gradient({memory.data(), true}, products);
+  for (size_t i = 0; i < block.tensors.size(); ++i) {
+    const float first = memory[static_cast<size_t>(block.tensors[i].offset)];
+    EXPECT_EQ(first, products[i] ? 7.0F : 0.0F) << i;
+  }
+  const at::Tensor written = sharded.parameters()[second].grad();
+  EXPECT_TRUE(take_unwritten(written));
+  EXPECT_FALSE(take_unwritten(written)) << "once";
+  written.fill_(3);
+  sharded.detach_gradient();
+  EXPECT_FALSE(sharded.parameters()[second].grad().defined());
+  double sum = 0;
+  for (const float value : memory) sum += value;
+  EXPECT_EQ(sum, 3.0 * static_cast<double>(block.tensors[second].numel)) << "all else is 0";
+
+  sharded.attach_gradient({memory.data(), false}, products);
+  EXPECT_FALSE(take_unwritten(sharded.parameters()[second].grad())) << "of an earlier micro-batch";
+  sharded.detach_gradient();
+  EXPECT_EQ(memory[static_cast<size_t>(block.tensors[second].offset)], 3.0F);
+}
+
 TEST(ShardedBlock, ReleasedParametersHaveNoMemory) {
   const Block block = model_layout(model_of({}))[1];
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {

@@ -153,6 +153,7 @@ class TorchOnHost final : public TorchDevice {
   void round_to_bf16(const float* from, uint16_t* to, int64_t count) override {
     here(from, count);
     here(to, count);
+    ++roundings_;
     TorchDevice::round_to_bf16(from, to, count);
   }
   void round_to_fp16(const float* from, uint16_t* to, int64_t count) override {
@@ -214,6 +215,8 @@ class TorchOnHost final : public TorchDevice {
   size_t peak_host_bytes() const { return host_.peak(); }
   // Those that the host waits for.
   int downloads() const { return downloads_; }
+  // Calls that round to bf16 and do nothing else.
+  int roundings() const { return roundings_; }
 
  private:
   template <typename T>
@@ -230,10 +233,12 @@ class TorchOnHost final : public TorchDevice {
     here(to.param, count);
     here(to.exp_avg, count);
     here(to.exp_avg_sq, count);
+    if (to.rounded != nullptr) here(to.rounded, count);
   }
 
   bool nccl_;
   int downloads_ = 0;
+  int roundings_ = 0;
   Regions device_;
   Regions host_;
 };
@@ -246,6 +251,7 @@ struct RankEnd {
   Outcome outcome = Ok{};
   size_t peak_bytes = 0;
   size_t peak_host_bytes = 0;
+  int roundings = 0;   // as TorchOnHost::roundings()
   int host_waits = 0;  // for the device, by the step loop
   int agreements = 0;  // with other ranks, over NCCL
   int settles = 0;     // calls, of all communicators over NCCL
@@ -280,6 +286,7 @@ inline std::vector<RankEnd> train(const Job& job, Kind kind, int faulty_rank = -
       end.host_waits = waits.count() + torch.downloads() - downloads;
       end.agreements = OnHostMemory::agreements() - agreements;
       end.settles = OnHostMemory::settles() - settles;
+      end.roundings = torch.roundings();
       end.peak_bytes = torch.peak_bytes();
       end.peak_host_bytes = torch.peak_host_bytes();
     });

@@ -6,8 +6,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
+#include <vector>
 
+#include "trainer/arch/gradient_memory.h"
 #include "trainer/kernels/products.h"
 #include "trainer/state/exactness.h"
 
@@ -23,9 +26,15 @@ constexpr int kPasses = 8;  // micro-batches
 
 Tensor wide(const Tensor& x) { return x.detach().to(at::kFloat); }
 
-void adds(Tensor& sum, const Tensor& a, const Tensor& b) { sum.addmm_(wide(a), wide(b)); }
-void adds_too(Tensor& sum, const Tensor& a, const Tensor& b) { sum.add_(wide(a).mm(wide(b))); }
-void refuses(Tensor&, const Tensor&, const Tensor&) {
+void adds(Tensor& sum, const Tensor& a, const Tensor& b, bool first) {
+  if (first) sum.zero_();
+  sum.addmm_(wide(a), wide(b));
+}
+void adds_too(Tensor& sum, const Tensor& a, const Tensor& b, bool first) {
+  if (first) sum.zero_();
+  sum.add_(wide(a).mm(wide(b)));
+}
+void refuses(Tensor&, const Tensor&, const Tensor&, bool) {
   TORCH_CHECK(false, "self and mat2 must have the same dtype");
 }
 
@@ -68,6 +77,37 @@ TEST(WideProducts, SumOfGradientsIsNotRounded) {
     EXPECT_LE(error(sum), product_error(kRows * kPasses));
     EXPECT_GT(error(rounded), 4 * product_error(kRows * kPasses)) << "the test must see rounding";
   }
+}
+
+// What the first product finds in unwritten memory is not added to.
+TEST(WideProducts, FirstGradientIsWritten) {
+  at::manual_seed(7);
+  const NarrowLayer layer;
+  const Tensor gradient = at::randn({2, kRows / 2, kOut}).to(at::kBFloat16);
+  const auto trained = [&](const Tensor& attached) {
+    const Tensor weight = layer.weight.detach().set_requires_grad(true);
+    weight.mutable_grad() = attached;
+    for (int pass = 0; pass < 3; ++pass) {
+      wide_projection(layer.x, weight, layer.bias, true, adds).backward(gradient);
+    }
+    return weight.grad();
+  };
+  const Tensor zeros = at::zeros({kOut, kIn});
+  const Tensor anything = at::full({kOut, kIn}, std::numeric_limits<float>::quiet_NaN());
+  const Tensor unwritten =
+      gradient_over(anything.data_ptr<float>(), anything.numel(), "cpu", {{0, anything.numel()}});
+  EXPECT_TRUE(trained(unwritten.view({kOut, kIn})).equal(trained(zeros)));
+}
+
+TEST(GradientMemory, PartsThatAreMissedBecomeZeros) {
+  const Tensor memory = at::full({10}, 5.0F);
+  const Tensor flat = gradient_over(memory.data_ptr<float>(), 10, "cpu", {{0, 2}, {4, 3}});
+  EXPECT_FALSE(take_unwritten(flat.narrow(0, 2, 2))) << "written";
+  EXPECT_FALSE(take_unwritten(flat.narrow(0, 2, 5))) << "in part";
+  EXPECT_TRUE(memory.equal(at::tensor({5, 5, 5, 5, 0, 0, 0, 5, 5, 5}, at::kFloat)));
+  EXPECT_EQ(unwritten_parts(flat).size(), 1U);
+  EXPECT_TRUE(take_unwritten(flat.narrow(0, 0, 2)));
+  EXPECT_FALSE(take_unwritten(memory)) << "not of gradient_over()";
 }
 
 TEST(WideProducts, OtherGradientsAreAutograds) {

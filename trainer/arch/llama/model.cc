@@ -201,11 +201,16 @@ std::vector<Segment> Llama::make_segments() const {
 DecoderPart Llama::norm(LayerParameter weight) const {
   return {slots_.indices({weight}), [this, weight](const LayerCall& call, const Tensors& in) {
             const Tensor factors = slots_.of(call.parameters, weight);
-            // Where norms are computed again, the residual stream stays.
-            if (fused_ && call.recomputed == nullptr) {
+            if (fused_) {
               const Tensor addend = in.size() == 2 ? in[1] : Tensor();
               const ResidualNorm both =
                   fused_residual_rms_norm(in[0], addend, factors, model_.norm_eps);
+              // Where norms are computed again, the residual stream stays.
+              if (call.recomputed != nullptr) {
+                call.recomputed->add(both.normed, [x = both.residual, factors, this] {
+                  return Tensors{fused_rms_norm(x, factors, model_.norm_eps)};
+                });
+              }
               return Tensors{both.residual, both.normed};
             }
             const Tensor x = residual_stream(in);
@@ -251,7 +256,8 @@ Tensors Llama::qkv(const LayerCall& call, const Tensor& a) const {
     const Tensor weight = slots_.of(call.parameters, norm);
     return weight.defined() ? rms_norm(y, weight, call.recomputed) : y;
   };
-  return {normed(parts[0], kQNorm), normed(parts[1], kKNorm), parts[2]};
+  // Values are kept for the backward pass. As columns of one array they would keep all of it.
+  return {normed(parts[0], kQNorm), normed(parts[1], kKNorm), parts[2].contiguous()};
 }
 
 Tensor Llama::mlp(const LayerCall& call, const Tensor& b) const {

@@ -35,6 +35,7 @@ inline void adamw_elements(const AdamW& p, long long i) {
   Pack<P, n> new_param;
   Pack<M, n> new_m;
   Pack<M, n> new_v;
+  Pack<Bf16, n> rounded;
   for (int k = 0; k < n; ++k) {
     const float g = __fmul_rn(gradient.at[k], p.gradient_scale);
     const float next_m = __fadd_rn(__fmul_rn(p.beta1, m.at[k]), __fmul_rn(p.one_minus_beta1, g));
@@ -47,12 +48,14 @@ inline void adamw_elements(const AdamW& p, long long i) {
     const unsigned of_moments = mix32(place ^ p.bits_low, p.bits_high);
     put_at_random(new_m.at[k], next_m, of_moments);
     put_at_random(new_v.at[k], next_v, of_moments >> 16);
-    put_at_random(new_param.at[k], __fadd_rn(__fmul_rn(param.at[k], p.decay), -change),
-                  mix32(of_moments, 0x9e3779b9U));
+    const float next_param = __fadd_rn(__fmul_rn(param.at[k], p.decay), -change);
+    put_at_random(new_param.at[k], next_param, mix32(of_moments, 0x9e3779b9U));
+    put(rounded.at[k], next_param);
   }
   store_pack(static_cast<P*>(p.new_param) + i, new_param);
   store_pack(static_cast<M*>(p.new_exp_avg) + i, new_m);
   store_pack(static_cast<M*>(p.new_exp_avg_sq) + i, new_v);
+  if (p.rounded != nullptr) store_pack(static_cast<Bf16*>(p.rounded) + i, rounded);
 }
 
 template <typename P, typename M>

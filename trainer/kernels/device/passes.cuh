@@ -17,7 +17,8 @@ inline constexpr int kPackBytes = 16;
 // Rows of up to so many elements are a warp's; longer ones a block's.
 inline constexpr long long kLongestNarrow = 1024;
 
-// As rows.h: y, inverse_rms of x.
+// As rows.h: y and inverse_rms of x, or, where `addend` is not null, of sum = x + addend, which is
+// rounded first.
 struct RmsNorm {
   long long rows;
   long long dim;
@@ -27,10 +28,14 @@ struct RmsNorm {
   const void* weight;
   void* y;
   float* inverse_rms;
+  const void* addend;
+  void* sum;
 };
 
 // A block takes `block_rows` rows, and leaves its part of the weight's gradient in a row of
-// `partials` [blocks, dim]. On the way it is in shared memory where it has room there.
+// `partials` [blocks, dim]. On the way it is in shared memory where it has room there. Where
+// `other_gradient` is not null, it is added to the gradient of x, which is rounded before and
+// after.
 struct RmsNormBackward {
   long long rows;
   long long dim;
@@ -43,6 +48,7 @@ struct RmsNormBackward {
   const void* y_gradient;
   void* x_gradient;
   float* partials;
+  const void* other_gradient;
 };
 
 // to[dim] = the sum of the rows of `from` [rows, dim].
@@ -54,17 +60,24 @@ struct SumColumns {
 };
 inline constexpr int kColumnsOfBlock = kWarp;
 
-// A thread has one pack of the elements, or what is left of one.
+// Rows of `width` elements, `count` in all; those of gate and of up begin `stride` elements apart,
+// y is dense. A thread has one pack of the elements, or what is left of one.
 struct Swiglu {
   long long count;
+  long long width;
+  long long stride;
   int packed;
   const void* gate;
   const void* up;
   void* y;
 };
 
+// Likewise; rows of the gradients of gate and of up begin `gradient_stride` elements apart.
 struct SwigluBackward {
   long long count;
+  long long width;
+  long long stride;
+  long long gradient_stride;
   int packed;
   const void* gate;
   const void* up;
@@ -110,13 +123,15 @@ struct CrossEntropyBackward {
 
 // Pairs (i, i + half) of each head of x [tokens, heads, 2 * half] are turned by the angle whose
 // cosine and sine are at [position, i] of the tables [., 2 * half]. The position of a token is in
-// `positions`, or where that is null its number modulo `length`. `sign` -1 turns back. A thread has
-// a pack of first halves and that of second halves.
+// `positions`, or where that is null its number modulo `length`. `sign` -1 turns back. Tokens of x
+// begin `stride` elements apart, y is dense. A thread has a pack of first halves and that of second
+// halves.
 struct Rotary {
   long long tokens;
   long long heads;
   long long half;
   long long length;
+  long long stride;
   int packed;
   float sign;
   const void* x;
@@ -128,8 +143,9 @@ struct Rotary {
 
 // As optim/adamw.h, whose names these are; a thread has kAdamElements. Moments have the type of the
 // kernel's name; so has the parameter in adamw_all, which is fp32 else. What is not fp32 is rounded
-// by the random bits of random_rounding.h: bits_low, bits_high, first. Source and target may be the
-// same.
+// by the random bits of random_rounding.h: bits_low, bits_high, first. Where `rounded` is not null,
+// the new parameter goes there as well, in bf16 and rounded to nearest. Source and target may be
+// the same.
 inline constexpr int kAdamElements = 4;
 struct AdamW {
   long long count;
@@ -153,6 +169,7 @@ struct AdamW {
   void* new_param;
   void* new_exp_avg;
   void* new_exp_avg_sq;
+  void* rounded;
 };
 
 // Block b adds up elements [b, b + 1) * kSquaresOfBlock and leaves the sum in partials[b].

@@ -7,6 +7,22 @@
 
 namespace hpctl::device {
 
+// Writes the sum of row `row` of x and of the addend, and gives element by element what a later
+// operation would read of it. A thread reads again only what it has written itself.
+template <typename T, int n>
+inline Floats<n> added(const RmsNorm& p, const T* x, long long row, long long i) {
+  Floats<n> v = load<n>(x + i);
+  if (p.addend == nullptr) return v;
+  const Floats<n> addend = load<n>(static_cast<const T*>(p.addend) + row * p.dim + i);
+  Pack<T, n> sum;
+  for (int k = 0; k < n; ++k) {
+    put(sum.at[k], v.at[k] + addend.at[k]);
+    v.at[k] = widened(sum.at[k]);
+  }
+  store_pack(static_cast<T*>(p.sum) + row * p.dim + i, sum);
+  return v;
+}
+
 // kLanes threads have a row.
 template <typename T, int kLanes>
 inline void rms_norm(const RmsNorm& p) {
@@ -20,14 +36,15 @@ inline void rms_norm(const RmsNorm& p) {
   float squares = 0;
   for_row<T, kLanes>(lane, p.dim, p.packed, [&](auto number, long long i) {
     constexpr int n = decltype(number)::value;
-    const Floats<n> v = load<n>(x + i);
+    const Floats<n> v = added<T, n>(p, x, row, i);
     for (int k = 0; k < n; ++k) squares += v.at[k] * v.at[k];
   });
+  const T* const normed = p.addend == nullptr ? x : static_cast<const T*>(p.sum) + row * p.dim;
   squares = over_lanes<kLanes>(squares, Add{});
   const float inverse = 1.0F / sqrtf(squares / static_cast<float>(p.dim) + p.eps);
   for_row<T, kLanes>(lane, p.dim, p.packed, [&](auto number, long long i) {
     constexpr int n = decltype(number)::value;
-    Floats<n> v = load<n>(x + i);
+    Floats<n> v = load<n>(normed + i);
     const Floats<n> w = load<n>(weight + i);
     for (int k = 0; k < n; ++k) v.at[k] = v.at[k] * inverse * w.at[k];
     store<n>(y + i, v);
@@ -40,6 +57,19 @@ inline void rms_norm(const RmsNorm& p) {
 template <int n>
 inline long long place(const RmsNormBackward& p, long long i, int k) {
   return p.shared ? k * (p.dim / n) + i / n : i + k;
+}
+
+// `gradient` as it is stored, then the other gradient of x: two roundings, as of two operations.
+template <typename T, int n>
+inline Floats<n> with_other(const RmsNormBackward& p, const Floats<n>& gradient, long long at) {
+  if (p.other_gradient == nullptr) return gradient;
+  Floats<n> total = load<n>(static_cast<const T*>(p.other_gradient) + at);
+  for (int k = 0; k < n; ++k) {
+    T stored;
+    put(stored, gradient.at[k]);
+    total.at[k] = __fadd_rn(total.at[k], widened(stored));
+  }
+  return total;
 }
 
 template <typename T, int kLanes>
@@ -69,7 +99,7 @@ inline void rms_norm_backward_row(const RmsNormBackward& p, int lane, long long 
       result.at[k] = inverse * (g.at[k] * w.at[k] - v.at[k] * back);
       sums[place<n>(p, i, k)] += g.at[k] * (v.at[k] * inverse);
     }
-    store<n>(x_gradient + i, result);
+    store<n>(x_gradient + i, with_other<T, n>(p, result, row * p.dim + i));
   });
 }
 
@@ -123,12 +153,18 @@ inline void sum_columns(const SumColumns& p) {
 
 inline float sigmoid(float x) { return 1.0F / (1.0F + expf(-x)); }
 
+// Where element i of rows of `width` is, if these begin `stride` elements apart.
+inline long long place_in_rows(long long i, long long width, long long stride) {
+  return stride == width ? i : i / width * stride + i % width;
+}
+
 template <typename T>
 inline void swiglu(const Swiglu& p) {
   for_own<kPack<T>>(p.count, p.packed, [&](auto number, long long i) {
     constexpr int n = decltype(number)::value;
-    const Floats<n> gate = load<n>(static_cast<const T*>(p.gate) + i);
-    const Floats<n> up = load<n>(static_cast<const T*>(p.up) + i);
+    const long long at = place_in_rows(i, p.width, p.stride);
+    const Floats<n> gate = load<n>(static_cast<const T*>(p.gate) + at);
+    const Floats<n> up = load<n>(static_cast<const T*>(p.up) + at);
     Floats<n> y;
     for (int k = 0; k < n; ++k) y.at[k] = gate.at[k] * sigmoid(gate.at[k]) * up.at[k];
     store<n>(static_cast<T*>(p.y) + i, y);
@@ -139,8 +175,9 @@ template <typename T>
 inline void swiglu_backward(const SwigluBackward& p) {
   for_own<kPack<T>>(p.count, p.packed, [&](auto number, long long i) {
     constexpr int n = decltype(number)::value;
-    const Floats<n> gate = load<n>(static_cast<const T*>(p.gate) + i);
-    const Floats<n> up = load<n>(static_cast<const T*>(p.up) + i);
+    const long long at = place_in_rows(i, p.width, p.stride);
+    const Floats<n> gate = load<n>(static_cast<const T*>(p.gate) + at);
+    const Floats<n> up = load<n>(static_cast<const T*>(p.up) + at);
     const Floats<n> gradient = load<n>(static_cast<const T*>(p.y_gradient) + i);
     Floats<n> of_gate;
     Floats<n> of_up;
@@ -149,8 +186,9 @@ inline void swiglu_backward(const SwigluBackward& p) {
       of_up.at[k] = gradient.at[k] * gate.at[k] * s;
       of_gate.at[k] = gradient.at[k] * up.at[k] * (s * (1.0F + gate.at[k] * (1.0F - s)));
     }
-    store<n>(static_cast<T*>(p.gate_gradient) + i, of_gate);
-    store<n>(static_cast<T*>(p.up_gradient) + i, of_up);
+    const long long to = place_in_rows(i, p.width, p.gradient_stride);
+    store<n>(static_cast<T*>(p.gate_gradient) + to, of_gate);
+    store<n>(static_cast<T*>(p.up_gradient) + to, of_up);
   });
 }
 
@@ -164,9 +202,9 @@ inline void rotary(const Rotary& p) {
     const long long position = p.positions != nullptr ? p.positions[token] : token % p.length;
     const Floats<n> cos = load<n>(p.cos + position * 2 * p.half + i);
     const Floats<n> sin = load<n>(p.sin + position * 2 * p.half + i);
-    const long long first = head * 2 * p.half + i;
-    const Floats<n> a = load<n>(static_cast<const T*>(p.x) + first);
-    const Floats<n> b = load<n>(static_cast<const T*>(p.x) + first + p.half);
+    const long long from = token * p.stride + head % p.heads * 2 * p.half + i;
+    const Floats<n> a = load<n>(static_cast<const T*>(p.x) + from);
+    const Floats<n> b = load<n>(static_cast<const T*>(p.x) + from + p.half);
     Floats<n> turned_a;
     Floats<n> turned_b;
     for (int k = 0; k < n; ++k) {
@@ -174,8 +212,9 @@ inline void rotary(const Rotary& p) {
       turned_a.at[k] = a.at[k] * cos.at[k] - b.at[k] * s;
       turned_b.at[k] = b.at[k] * cos.at[k] + a.at[k] * s;
     }
-    store<n>(static_cast<T*>(p.y) + first, turned_a);
-    store<n>(static_cast<T*>(p.y) + first + p.half, turned_b);
+    const long long to = head * 2 * p.half + i;
+    store<n>(static_cast<T*>(p.y) + to, turned_a);
+    store<n>(static_cast<T*>(p.y) + to + p.half, turned_b);
   });
 }
 
