@@ -261,7 +261,8 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
     {"checkpoint.keep", kValue, "integer", "5", "1 to 1000000",
      "Newest checkpoints kept; older ones are deleted.", HP_READ(checkpoint.keep)},
     {"checkpoint.keep_every", kValue, "integer", "0", "0 or a multiple of every_steps",
-     "Checkpoints whose step is a multiple of this are kept for good, besides the newest; 0: none.",
+     "Checkpoints whose step is a multiple of this are kept for good, besides the newest; 0: none. "
+     "If a fault costs one of them, the next one takes its place.",
      HP_READ(checkpoint.keep_every)},
     {"checkpoint.verify_before_delete", kValue, "text", "sample", "sizes, sample, full",
      "The check of the newest checkpoint, past the page cache, before the controller deletes an "
