@@ -329,6 +329,22 @@ TEST(WorkerControl, FinishEndsTrainingAsSigtermDoes) {
   EXPECT_EQ((*saved)->step, job.workers[0]->page().step) << broken_promise("checkpoint");
 }
 
+// What only memory has is saved before the end, also by ranks that nobody told.
+TEST(WorkerControl, FinishDuringAStartFromMemorySavesIt) {
+  SteeredJob job(2, 1'000'000);
+  job.workload.train.schedule.name = ScheduleShape::kConstant;
+  job.workload.checkpoint.every_steps = 0;
+  job.start_and_join();
+  const uint64_t sealed = job.abort_after_step(3);
+  job.begin_from(sealed);
+  for (const int rank : {0, 1}) job.send_join(rank, 2);
+  job.workers[1]->tell(Finish{});
+  for (const auto& worker : job.workers) EXPECT_EQ(worker->wait(), -SIGTERM) << job.messages();
+  const auto saved = latest_valid_checkpoint(job.workload.checkpoint_dir, {});
+  ASSERT_TRUE(saved.ok() && *saved) << broken_promise("checkpoint");
+  EXPECT_EQ((*saved)->step, sealed) << broken_promise("checkpoint");
+}
+
 // Nobody waits for ever: each of these ends a worker that waits for the next generation.
 TEST(WorkerControl, BetweenTwoGenerationsAWorkerEndsWhenItIsToldToOrLeftAlone) {
   const auto finish = [](WorkerProcess& worker) { worker.tell(Finish{}); };
