@@ -225,7 +225,7 @@ v1::ControllerMessage OrderMaker::make(const core::Action& action, const core::S
     order.set_generation(stop->generation.value);
     const core::Job& job = state.jobs.at(stop->job);
     const int64_t grace_ms =
-        stop->graceful ? job.limits.last_checkpoint_ms : job.spec.stop_grace_ms();
+        stop->graceful ? core::last_checkpoint_ms(job) : job.spec.stop_grace_ms();
     order.set_grace_ms(static_cast<uint32_t>(grace_ms));
     const bool may_stay = job.spec.train && !stop->graceful;
     // One that hangs does not hear it, and the others, which wait for it, leave at once.

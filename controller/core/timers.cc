@@ -73,9 +73,8 @@ void bear_with_slow_nodes(Transition& t, Job& job, int64_t until_ms) {
 }
 
 void leave_unconfirmed(Transition& t, Job& job) {
-  passed(
-      t, job,
-      "workers did not end within " + duration_text(job.limits.last_checkpoint_ms + kAfterGraceMs));
+  passed(t, job,
+         "workers did not end within " + duration_text(last_checkpoint_ms(job) + kAfterGraceMs));
   if (!job.cancel_requested) {  // to be requeued
     t.withdraw_all(job.id, ActionKind::kStopWorkers);
     return;

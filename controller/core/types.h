@@ -235,6 +235,9 @@ struct Job {
 bool has_mirror(const Job& job);
 // The state for users: "STOPPING" while a job that is to end waits for its workers to end.
 const char* shown_state(const Job& job);
+// From SIGTERM to SIGKILL of workers that save and leave. If the job leaves it open, the time limit
+// gives them the time that is really left: what slurm.signal leaves, without the end of the nodes.
+int64_t last_checkpoint_ms(const Job& job);
 // With what is not made good yet.
 int64_t lost_ms(const Job& job, int64_t now_ms);
 // Likewise; `waits`: of the present generation, as far as they are known.

@@ -223,6 +223,28 @@ TEST_F(WorkerOrder, SurvivorsOfACommandGetATermFirst) {
   EXPECT_EQ(grace(true), local_limits().last_checkpoint_ms);
 }
 
+// slurm.signal B:TERM@600: of ten minutes, 35 s are for the end of the nodes and a reserve.
+TEST_F(WorkerOrder, AtTheTimeLimitTheLastCheckpointHasTheTimeThatIsLeft) {
+  core::Job& job = state_.jobs[kJob];
+  job.spec.train.emplace();
+  job.spec.slurm.warning_seconds = 600;
+  const auto grace = [&] {
+    const core::StopWorkers stop{kJob, "n0", Generation{3}, true};
+    return OrderMaker(paths_, ports_)
+        .make({{Seq{5}, 1}, "the time limit has come", stop}, state_)
+        .stop_workers()
+        .grace_ms();
+  };
+  EXPECT_EQ(grace(), 25'000U) << "Slurm's KillWait counts from scancel on, and not slurm.signal";
+  job.at_limit = true;
+  EXPECT_EQ(grace(), 565'000U);
+  job.spec.slurm.warning_seconds = 60;
+  EXPECT_EQ(grace(), 25'000U);
+  job.spec.slurm.warning_seconds = 600;
+  job.spec.limits.last_checkpoint_ms = job.limits.last_checkpoint_ms = 40'000;
+  EXPECT_EQ(grace(), 40'000U) << "as the job file says";
+}
+
 TEST_F(WorkerOrder, WhoHangsIsAskedForItsStacks) {
   state_.jobs[kJob].spec.train.emplace();
   state_.jobs[kJob].limits.abort_ms = 3'000;
