@@ -227,7 +227,7 @@ v1::ControllerMessage OrderMaker::make(const core::Action& action, const core::S
     const int64_t grace_ms =
         stop->graceful ? core::last_checkpoint_ms(job) : job.spec.stop_grace_ms();
     order.set_grace_ms(static_cast<uint32_t>(grace_ms));
-    const bool may_stay = job.spec.train && !stop->graceful;
+    const bool may_stay = job.spec.train && !stop->graceful && !core::wants_new_processes(job);
     // One that hangs does not hear it, and the others, which wait for it, leave at once.
     const int64_t abort_ms = job.limits.abort_ms / (stop->stacks ? kHangsPatience : 1);
     if (may_stay) order.set_abort_ms(static_cast<uint32_t>(abort_ms));

@@ -38,7 +38,8 @@ Facts::Origin choose_origin(const Job& job, const CheckpointChosen& e) {
   return origin;
 }
 
-// A state that twice leads to no progress may be bad in memory, too.
+// A state that leads to no progress may be bad in memory, too, but two faults in a short time prove
+// nothing against it: other processes try it once more (wants_new_processes()).
 bool trusts_memory(const Job& job) {
   return !job.without_memory && job.restarts_without_progress < kMaxFruitlessFromMemory;
 }

@@ -62,6 +62,10 @@ bool is_training(const Job& job) {
 
 bool saves_and_leaves(const Job& job) { return job.cancel_requested || job.at_limit; }
 
+bool wants_new_processes(const Job& job) {
+  return job.restarts_without_progress == kFruitlessInSameProcesses;
+}
+
 int64_t last_checkpoint_ms(const Job& job) {
   const int64_t limit_ms = job.limits.last_checkpoint_ms;
   if (!job.at_limit || job.spec.limits.last_checkpoint_ms > 0) return limit_ms;

@@ -235,6 +235,9 @@ struct Job {
 bool has_mirror(const Job& job);
 // The state for users: "STOPPING" while a job that is to end waits for its workers to end.
 const char* shown_state(const Job& job);
+// The workers end, and do not stay for the next generation: what they share across generations may
+// be what fails. Their memory stays with their nodes.
+bool wants_new_processes(const Job& job);
 // From SIGTERM to SIGKILL of workers that save and leave. If the job leaves it open, the time limit
 // gives them the time that is really left: what slurm.signal leaves, without the end of the nodes.
 int64_t last_checkpoint_ms(const Job& job);

@@ -245,6 +245,24 @@ TEST_F(WorkerOrder, AtTheTimeLimitTheLastCheckpointHasTheTimeThatIsLeft) {
   EXPECT_EQ(grace(), 40'000U) << "as the job file says";
 }
 
+// Two generations from memory have reached no step: other processes try the memory once more.
+TEST_F(WorkerOrder, AfterTwoFruitlessGenerationsWorkersDoNotStay) {
+  core::Job& job = state_.jobs[kJob];
+  job.spec.train.emplace();
+  job.limits.abort_ms = 3'000;
+  const auto abort = [&](int64_t fruitless) {
+    job.restarts_without_progress = fruitless;
+    const core::StopWorkers stop{kJob, "n0", Generation{3}, false};
+    return OrderMaker(paths_, ports_)
+        .make({{Seq{5}, 1}, "a peer died", stop}, state_)
+        .stop_workers()
+        .abort_ms();
+  };
+  EXPECT_EQ(abort(1), 3'000U);
+  EXPECT_EQ(abort(2), 0U);
+  EXPECT_EQ(abort(3), 3'000U);
+}
+
 TEST_F(WorkerOrder, WhoHangsIsAskedForItsStacks) {
   state_.jobs[kJob].spec.train.emplace();
   state_.jobs[kJob].limits.abort_ms = 3'000;
