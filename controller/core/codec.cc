@@ -82,7 +82,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     suspended_since_ms, deadline_ms, submitted_wall_ms, ended_wall_ms, running_since_ms,
     recovering_since_ms, regain_step, stepped_ms, lost_ms, spent, part_since_ms, loss_part,
     told_waits, bad_step, stragglers, pruning, storage_waited_ms, storage_errors_directory,
-    storage_errors_worker, claim, storage_exits, mirror)
+    storage_errors_worker, claim, storage_exits, mirror, awaits_cause)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeKey, job, name)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Node, key, state, instance_id, boot_id, address, holder_pid, agent_pid, connected, launches,

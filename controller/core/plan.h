@@ -229,6 +229,8 @@ void recover_in_order(Transition& t, Job& job, const std::string& reason);
 bool has_progressed(const Transition& t, const Job& job);
 // A restart now would neither be the last nor follow another one without progress between.
 bool can_afford_restart(const Transition& t, const Job& job);
+// No cause of the consequence was reported while the workers stopped: the job ends with that one.
+void end_without_cause(Transition& t, Job& job);
 // The checkpoint directory could not be used: looks again after a back-off, for limits.storage;
 // then the job has failed.
 void retry_plan(Transition& t, Job& job, const std::string& cause);

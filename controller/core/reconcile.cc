@@ -55,6 +55,10 @@ bool is_saved_at_its_limit(Transition& t, const Job& job) {
   return job.at_limit && have_stopped(t, job);
 }
 
+bool has_no_cause_and_no_restart(Transition& t, const Job& job) {
+  return job.awaits_cause && have_stopped(t, job);
+}
+
 bool lacks_a_member(Transition& t, const Job& job) {
   const bool chooses =
       is_at(job, PlanStage::kFindCheckpoint) || is_at(job, PlanStage::kRecordGeneration);
@@ -206,6 +210,8 @@ constexpr std::array kTable = {
     Row{"cancelled, and all workers have stopped", is_cancelled, "end it", end_as_ordered},
     Row{"at the time limit, and all workers have stopped", is_saved_at_its_limit, "requeue the job",
         requeue_saved},
+    Row{"no restart is left, and all workers have stopped without a cause",
+        has_no_cause_and_no_restart, "end it with the consequence", end_without_cause},
     Row{"all workers have stopped", have_stopped, "wait for nodes", enter_wait_nodes},
     Row{"a member is missing before the generation is recorded", lacks_a_member,
         "wait for nodes again", enter_wait_nodes},

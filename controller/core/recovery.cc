@@ -101,6 +101,16 @@ void remember_progress(Job& job) {
   job.start_at_restart = job.start_step;
 }
 
+// Whether spend_budget() would not end the job for a consequence.
+bool has_budget(const Transition& t, const Job& job) {
+  const auto& times = job.restart_times_ms;
+  const auto recent = std::count_if(times.begin(), times.end(),
+                                    [&](int64_t at) { return is_in_window(t, job, at); });
+  const bool may_retry =
+      has_progressed(t, job) || job.restarts_without_progress < kMaxRestartsWithoutProgress;
+  return may_retry && recent < job.spec.recovery.max_restarts;
+}
+
 // Counts the restart; false when the job may not restart again and has been ended.
 bool spend_budget(Transition& t, Job& job, FaultKind kind) {
   auto& times = job.restart_times_ms;
@@ -180,7 +190,9 @@ void recover(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
   set_fault(job, fault, kind == FaultKind::kCollateral);
   t.changed(job);
   if (kind == FaultKind::kCause) count_fault(t, job, fault);
-  if (!may_try_again(t, job, fault, kind, previous)) return;
+  // The report of its cause may be a moment late, and a job ends with its cause.
+  job.awaits_cause = kind == FaultKind::kCollateral && !has_budget(t, job);
+  if (!job.awaits_cause && !may_try_again(t, job, fault, kind, previous)) return;
   const bool adopted = job.stage == PlanStage::kMeetNodes;
   if (job.state == JobState::kRunning || adopted) begin_loss(t, job);
   job.state = JobState::kRecovering;
@@ -243,13 +255,26 @@ void judge_fault(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
     return;
   }
   const bool explains = job.fault_is_collateral && kind != FaultKind::kCollateral;
-  if (explains) adopt_cause(t, job, fault);
-  if (explains) count_cause_instead(t, job, fault, kind);
+  if (explains) {
+    const Seq consequence = job.fault_seq;
+    adopt_cause(t, job, fault);
+    if (std::exchange(job.awaits_cause, false)) {
+      may_try_again(t, job, fault, kind, consequence);
+    } else {
+      count_cause_instead(t, job, fault, kind);
+    }
+  }
   const bool goes_on = job.stage == PlanStage::kStopWorkers || job.stage == PlanStage::kRequeue;
   if (has_ended(job.state) || goes_on) return;
   // The chosen checkpoint is no longer valid, or the wait has become longer.
   const bool begins_anew = kind == FaultKind::kDamage || (explains && kind == FaultKind::kStorage);
   if (begins_anew) enter_wait_nodes(t, job);
+}
+
+void end_without_cause(Transition& t, Job& job) {
+  job.awaits_cause = false;
+  const Fault last = job.recent_faults.back();
+  may_try_again(t, job, last, FaultKind::kCollateral, job.fault_seq);
 }
 
 void retry_plan(Transition& t, Job& job, const std::string& cause) {

@@ -201,9 +201,10 @@ struct Job {
   bool at_limit = false;             // the time limit ends this life: in the queue, or for good
   bool without_memory = false;       // memory_of has failed: the next one starts from a checkpoint
   bool in_host_memory = false;       // a worker that ended has left its state to its node
-  int64_t stage_since_ms = 0;        // when the present stage began
-  int64_t deadline_ms = 0;           // of the present stage; 0 = none
-  int64_t submitted_wall_ms = 0;     // labels
+  bool awaits_cause = false;   // only a consequence is known, and no restart is left for its cause
+  int64_t stage_since_ms = 0;  // when the present stage began
+  int64_t deadline_ms = 0;     // of the present stage; 0 = none
+  int64_t submitted_wall_ms = 0;  // labels
   int64_t ended_wall_ms = 0;
   int64_t running_since_ms = 0;  // when it last became RUNNING; 0 = never
   // The time that faults cost (lost_time.h).

@@ -179,17 +179,22 @@ Outcome Generation::meet_peers() {
   return Ok{};
 }
 
-// A corpus on a local disk may differ between nodes; then a sample number would not mean the same
-// text everywhere.
+// A corpus on a local disk may differ between nodes, and a process of an earlier generation has
+// read what was there then; a sample number would not mean the same text everywhere.
 Outcome Generation::agree_on_data() {
   HP_TRY_ASSIGN(const std::vector<std::string> fingerprints,
                 comms_->world().all_gather_text(run_.data_fingerprint()));
+  HP_TRY_ASSIGN(const std::vector<std::string> nodes,
+                comms_->world().all_gather_text(workload_.node));
   for (size_t rank = 1; rank < fingerprints.size(); ++rank) {
     if (fingerprints[rank] == fingerprints[0]) continue;
     return Error{ErrorCode::kInvalidArgument,
                  "data " + data_name(run_.train().data) + " differs between rank 0 and rank " +
                      std::to_string(rank) +
-                     "; put the same files on every node or on a disk that all share"};
+                     (nodes[rank] == nodes[0]
+                          ? ", both on node " + nodes[0] +
+                                ": it was changed while the job ran; restore it and resume"
+                          : "; put the same files on every node or on a disk that all share")};
   }
   return Ok{};
 }

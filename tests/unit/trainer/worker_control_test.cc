@@ -323,7 +323,8 @@ TEST(WorkerControl, FinishEndsTrainingAsSigtermDoes) {
   job.start_and_join();
   ASSERT_TRUE(job.workers[0]->wait_for_step(3)) << job.messages();
   job.workers[1]->tell(Finish{});
-  for (const auto& worker : job.workers) EXPECT_EQ(worker->wait(), -SIGTERM);
+  EXPECT_EQ(job.workers[0]->wait(), kExitPeerLost);
+  EXPECT_EQ(job.workers[1]->wait(), -SIGTERM);
   const auto saved = latest_valid_checkpoint(job.workload.checkpoint_dir, {});
   ASSERT_TRUE(saved.ok() && *saved) << broken_promise("checkpoint");
   EXPECT_EQ((*saved)->step, job.workers[0]->page().step) << broken_promise("checkpoint");
@@ -339,7 +340,8 @@ TEST(WorkerControl, FinishDuringAStartFromMemorySavesIt) {
   job.begin_from(sealed);
   for (const int rank : {0, 1}) job.send_join(rank, 2);
   job.workers[1]->tell(Finish{});
-  for (const auto& worker : job.workers) EXPECT_EQ(worker->wait(), -SIGTERM) << job.messages();
+  EXPECT_EQ(job.workers[0]->wait(), kExitPeerLost) << job.messages();
+  EXPECT_EQ(job.workers[1]->wait(), -SIGTERM) << job.messages();
   const auto saved = latest_valid_checkpoint(job.workload.checkpoint_dir, {});
   ASSERT_TRUE(saved.ok() && *saved) << broken_promise("checkpoint");
   EXPECT_EQ((*saved)->step, sealed) << broken_promise("checkpoint");

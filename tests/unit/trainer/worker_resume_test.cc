@@ -89,7 +89,9 @@ TEST(Worker, SigtermEndsAllRanksWithACheckpointOfTheStepUnderWay) {
   ASSERT_TRUE(stopped.workers[0]->wait_for_step(3)) << stopped.messages();
   stopped.workers[1]->send(SIGTERM);
   stopped.workers[1]->send(SIGTERM);  // by Slurm and by the agent
-  for (const auto& worker : stopped.workers) EXPECT_EQ(worker->wait(), -SIGTERM);
+  EXPECT_EQ(stopped.workers[0]->wait(), kExitPeerLost) << "it was not asked: no cause";
+  EXPECT_THAT(stopped.workers[0]->message(), HasSubstr("another rank was asked to end"));
+  EXPECT_EQ(stopped.workers[1]->wait(), -SIGTERM);
   const uint64_t reached = stopped.workers[0]->page().step;
   const auto saved = latest_valid_checkpoint(stopped.workload.checkpoint_dir, {});
   ASSERT_TRUE(saved.ok() && *saved) << broken_promise("checkpoint");
@@ -119,7 +121,8 @@ TEST(Worker, SigtermEndsAValidationAndTheNextStartMakesUpForIt) {
   job.start();
   ASSERT_TRUE(job.workers[0]->wait_for_step(3)) << job.messages();
   job.workers[1]->send(SIGTERM);
-  for (const auto& worker : job.workers) EXPECT_EQ(worker->wait(), -SIGTERM);
+  EXPECT_EQ(job.workers[0]->wait(), kExitPeerLost);
+  EXPECT_EQ(job.workers[1]->wait(), -SIGTERM);
   EXPECT_EQ(job.workers[0]->page().step, 3U);
   ASSERT_EQ(job.resume_from_newest(), 3U) << job.messages();
   job.workload.train.steps = 4;
@@ -143,7 +146,8 @@ TEST(Worker, SigtermEndsALongFirstStep) {
         << job.messages();
   }
   job.workers[1]->send(SIGTERM);
-  for (const auto& worker : job.workers) EXPECT_EQ(worker->wait(), -SIGTERM);
+  EXPECT_EQ(job.workers[0]->wait(), kExitPeerLost);
+  EXPECT_EQ(job.workers[1]->wait(), -SIGTERM);
   EXPECT_EQ(job.workers[0]->page().step, 0U);
   const auto saved = latest_valid_checkpoint(job.workload.checkpoint_dir, {});
   EXPECT_TRUE(saved.ok() && !*saved);
