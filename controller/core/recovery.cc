@@ -182,6 +182,13 @@ bool may_try_again(Transition& t, Job& job, const Fault& fault, FaultKind kind, 
   return true;
 }
 
+// No restart was left for a consequence: what is known of its cause by now decides.
+void judge_awaited(Transition& t, Job& job, const Fault& fault, FaultKind kind, Seq previous) {
+  job.awaits_cause = false;
+  if (!may_try_again(t, job, fault, kind, previous)) return;
+  t.note("JobRecovering", job, fault.cause, fault.node).step = job.furthest_step;
+}
+
 void recover(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
   const bool progressed = has_progressed(t, job);
   const Seq previous = job.fault_seq;
@@ -198,7 +205,9 @@ void recover(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
   job.state = JobState::kRecovering;
   // A fault that repeats without progress is part of the explanation of the present one.
   const Seq because = progressed || previous == Seq{} ? t.seq() : previous;
-  LogEntry& told = t.note_because(because, "JobRecovering", job, fault.cause, fault.node);
+  LogEntry& told = t.note_because(
+      because, job.awaits_cause ? "CauseAwaited" : "JobRecovering", job,
+      fault.cause + (job.awaits_cause ? "; no restart is left for its cause" : ""), fault.node);
   told.step = job.furthest_step;
   if (!job.fault_is_collateral) told.rank = fault.rank;
   enter_stop_workers(t, job);
@@ -258,8 +267,8 @@ void judge_fault(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
   if (explains) {
     const Seq consequence = job.fault_seq;
     adopt_cause(t, job, fault);
-    if (std::exchange(job.awaits_cause, false)) {
-      may_try_again(t, job, fault, kind, consequence);
+    if (job.awaits_cause) {
+      judge_awaited(t, job, fault, kind, consequence);
     } else {
       count_cause_instead(t, job, fault, kind);
     }
@@ -272,9 +281,8 @@ void judge_fault(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
 }
 
 void end_without_cause(Transition& t, Job& job) {
-  job.awaits_cause = false;
   const Fault last = job.recent_faults.back();
-  may_try_again(t, job, last, FaultKind::kCollateral, job.fault_seq);
+  judge_awaited(t, job, last, FaultKind::kCollateral, job.fault_seq);
 }
 
 void retry_plan(Transition& t, Job& job, const std::string& cause) {
