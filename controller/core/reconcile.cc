@@ -56,7 +56,7 @@ bool is_saved_at_its_limit(Transition& t, const Job& job) {
 }
 
 bool has_no_cause_and_no_restart(Transition& t, const Job& job) {
-  return job.awaits_cause && have_stopped(t, job);
+  return job.ending.awaits_cause && have_stopped(t, job);
 }
 
 bool lacks_a_member(Transition& t, const Job& job) {

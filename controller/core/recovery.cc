@@ -184,7 +184,7 @@ bool may_try_again(Transition& t, Job& job, const Fault& fault, FaultKind kind, 
 
 // No restart was left for a consequence: what is known of its cause by now decides.
 void judge_awaited(Transition& t, Job& job, const Fault& fault, FaultKind kind, Seq previous) {
-  job.awaits_cause = false;
+  job.ending.awaits_cause = false;
   if (!may_try_again(t, job, fault, kind, previous)) return;
   t.note("JobRecovering", job, fault.cause, fault.node).step = job.furthest_step;
 }
@@ -198,16 +198,16 @@ void recover(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
   t.changed(job);
   if (kind == FaultKind::kCause) count_fault(t, job, fault);
   // The report of its cause may be a moment late, and a job ends with its cause.
-  job.awaits_cause = kind == FaultKind::kCollateral && !has_budget(t, job);
-  if (!job.awaits_cause && !may_try_again(t, job, fault, kind, previous)) return;
+  job.ending.awaits_cause = kind == FaultKind::kCollateral && !has_budget(t, job);
+  if (!job.ending.awaits_cause && !may_try_again(t, job, fault, kind, previous)) return;
   const bool adopted = job.stage == PlanStage::kMeetNodes;
   if (job.state == JobState::kRunning || adopted) begin_loss(t, job);
   job.state = JobState::kRecovering;
   // A fault that repeats without progress is part of the explanation of the present one.
   const Seq because = progressed || previous == Seq{} ? t.seq() : previous;
   LogEntry& told = t.note_because(
-      because, job.awaits_cause ? "CauseAwaited" : "JobRecovering", job,
-      fault.cause + (job.awaits_cause ? "; no restart is left for its cause" : ""), fault.node);
+      because, job.ending.awaits_cause ? "CauseAwaited" : "JobRecovering", job,
+      fault.cause + (job.ending.awaits_cause ? "; no restart is left for its cause" : ""), fault.node);
   told.step = job.furthest_step;
   if (!job.fault_is_collateral) told.rank = fault.rank;
   enter_stop_workers(t, job);
@@ -267,7 +267,7 @@ void judge_fault(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
   if (explains) {
     const Seq consequence = job.fault_seq;
     adopt_cause(t, job, fault);
-    if (job.awaits_cause) {
+    if (job.ending.awaits_cause) {
       judge_awaited(t, job, fault, kind, consequence);
     } else {
       count_cause_instead(t, job, fault, kind);

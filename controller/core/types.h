@@ -61,6 +61,11 @@ const char* to_string(PlanStage stage);
 // The activity during a loss (lost_time.h), once the fault is known.
 enum class LossPart { kDecide, kWait, kRestart, kRepeat };
 
+// What is decided of a job's end before it ends.
+struct Ending {
+  bool awaits_cause = false;  // only a consequence is known, and no restart is left for its cause
+};
+
 // Why a recovery began; the newest few are kept for the diagnosis of a job that fails.
 struct Fault {
   std::string cause;      // one line
@@ -201,10 +206,10 @@ struct Job {
   bool at_limit = false;             // the time limit ends this life: in the queue, or for good
   bool without_memory = false;       // memory_of has failed: the next one starts from a checkpoint
   bool in_host_memory = false;       // a worker that ended has left its state to its node
-  bool awaits_cause = false;   // only a consequence is known, and no restart is left for its cause
-  int64_t stage_since_ms = 0;  // when the present stage began
-  int64_t deadline_ms = 0;     // of the present stage; 0 = none
-  int64_t submitted_wall_ms = 0;  // labels
+  Ending ending;                     // what is decided of its end
+  int64_t stage_since_ms = 0;        // when the present stage began
+  int64_t deadline_ms = 0;           // of the present stage; 0 = none
+  int64_t submitted_wall_ms = 0;     // labels
   int64_t ended_wall_ms = 0;
   int64_t running_since_ms = 0;  // when it last became RUNNING; 0 = never
   // The time that faults cost (lost_time.h).
