@@ -58,6 +58,11 @@ Workload make_workload(const core::StartWorkers& action, const core::Job& job,
   workload.start_step = action.start_step;
   workload.checkpoint_dir = job.spec.checkpoint.dir;
   workload.claimed = true;
+  workload.is_last = action.last;
+  if (action.suspect) {
+    workload.checkpoint_dir += "/suspect";
+    workload.claimed = false;  // owner.json is in the directory above
+  }
   if (job.spec.ledger) workload.ledger_dir = job.spec.checkpoint.dir + "/ledger";
   workload.metrics_path = paths.job_metrics(job.id);
   workload.checkpoint = job.spec.checkpoint;
@@ -192,9 +197,10 @@ void OrderMaker::fill(v1::StartWorkers& order, const core::StartWorkers& action,
   const std::string master = master_address(state, job.id);
   const uint16_t port = ports_.of(job.id, action.generation);
   const int32_t world_size = job.world_size();
-  const auto basis = std::tie(job.id, action.generation, action.checkpoint, action.start_step,
-                              action.memory_of, action.refilled, action.former_parts,
-                              job.committed_step, job.restarts, world_size, master, port);
+  const auto basis =
+      std::tie(job.id, action.generation, action.checkpoint, action.start_step, action.memory_of,
+               action.refilled, action.former_parts, action.last, action.suspect,
+               job.committed_step, job.restarts, world_size, master, port);
   if (basis != basis_) {
     make_common_part(action, job, master, port);
     basis_ = basis;

@@ -88,6 +88,8 @@ void start_workers_on(Transition& t, const Job& job, const Node& node,
   StartWorkers action{job.id,          node.key.name,  job.generation, {},
                       job.checkpoint,  job.start_step, job.memory_of,  job.refilled,
                       job.former_parts};
+  action.last = ends_for_good(job);
+  action.suspect = action.last && is_state_accused(job);
   for (Slot* slot : t.slots(node)) {
     action.ranks.push_back(slot->key.rank);
     const auto rank = static_cast<size_t>(slot->key.rank.value);
@@ -373,7 +375,7 @@ void on(Transition& t, const GenerationProgressed& e) {
     t.refuse(e.job, "progress of a generation that is not the present one");
     return;
   }
-  if (is_preparing(*job) || job->cancel_requested) {
+  if (is_preparing(*job) || job->cancel_requested || ends_for_good(*job)) {
     t.refuse(e.job, "generation " + to_string(e.generation) + " is being stopped");
     return;
   }

@@ -155,7 +155,7 @@ void on(Transition& t, const CancelRequested& e) {
   Job* job = t.job(e.job);
   if (const std::string conflict = order_conflict(job, e.job, e.uid); !conflict.empty()) {
     t.refuse(e.job, conflict);
-  } else if (e.time_limit && can_be_continued(*job)) {
+  } else if (e.time_limit && can_be_continued(*job) && !ends_for_good(*job)) {
     if (!saves_and_leaves(*job)) save_for_requeue(t, *job);
   } else if (!job->cancel_requested) {
     job->cancel_requested = true;

@@ -112,6 +112,7 @@ int64_t stage_deadline(const Job& job, int64_t now_ms) {
     case PlanStage::kNone:
       break;
   }
+  if (ends_for_good(job)) return now_ms + last_checkpoint_ms(job);
   const bool waits_for_step = !has_ended(job.state) && job.state != JobState::kRunning;
   return waits_for_step ? now_ms + job.limits.first_step_ms : 0;
 }
@@ -137,7 +138,8 @@ void launch(Transition& t, Job& job, Node& node, const std::string& reason) {
   if (t.now() < job.not_before_ms || t.now() < node.deadline_ms) return;
   const bool given_up = node.launched_for == job.restarts &&
                         node.launch_attempts >= kMaxLaunchAttempts && !t.has_ranks(node.key);
-  if (given_up || job.stage == PlanStage::kRequeue || saves_and_leaves(job)) return;
+  const bool ends = saves_and_leaves(job) || ends_for_good(job);
+  if (given_up || job.stage == PlanStage::kRequeue || ends) return;
   // In vain, as long as anything else can be done.
   if (node.taken && can_vacate(t, job, node)) return;
   node.launches += 1;

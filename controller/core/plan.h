@@ -247,6 +247,21 @@ bool has_just_hung(const Transition& t, const Job& job);
 void judge_loss(Transition& t, Job& job, const Facts::LostNode& lost);
 void bring_back(Transition& t, Job& job, const Facts::LostNode& lost);
 
+// ---- the last generation (last_generation.cc) ---------------------------------------------------
+
+// It has failed, and first the steps are saved that only its workers' memory has.
+bool ends_for_good(const Job& job);
+// A bad step has ended the generation whose memory the last one saves.
+bool is_state_accused(const Job& job);
+// FAILED, after a last generation where there is something to save.
+void fail_for_good(Transition& t, Job& job, const std::string& reason);
+// FAILED: the last generation has saved, or could not for `obstacle`.
+void conclude_for_good(Transition& t, Job& job, const std::string& obstacle);
+// Once the workers have stopped.
+void find_last_state(Transition& t, Job& job);
+// Every rank, in whatever way.
+bool have_all_exited(Transition& t, const Job& job);
+
 // ---- the end (jobs.cc) --------------------------------------------------------------------------
 
 // The node is gone for good, and its workers with it.

@@ -80,20 +80,21 @@ std::string where_to_look(const Job& job, const Fault& last) {
 void fail_without_progress(Transition& t, Job& job) {
   const Fault last = job.recent_faults.back();
   const auto count = static_cast<size_t>(kMaxRestartsWithoutProgress) + 1;
-  end_job(t, job, JobState::kFailed,
-          (shows_steps(job) ? "no progress past step " + std::to_string(job.furthest_step) + " in "
-                            : std::string("the command did not last a minute in ")) +
-              std::to_string(count) + " generations in a row, " + suspect(job, count) +
-              "; last: " + last.cause + "; " + where_to_look(job, last));
+  fail_for_good(
+      t, job,
+      (shows_steps(job) ? "no progress past step " + std::to_string(job.furthest_step) + " in "
+                        : std::string("the command did not last a minute in ")) +
+          std::to_string(count) + " generations in a row, " + suspect(job, count) +
+          "; last: " + last.cause + "; " + where_to_look(job, last));
 }
 
 void fail_budget_spent(Transition& t, Job& job) {
   const Fault last = job.recent_faults.back();
-  end_job(t, job, JobState::kFailed,
-          "the restart budget is spent (" + std::to_string(job.spec.recovery.max_restarts) +
-              " within " + duration_text(job.spec.recovery.window_ms) + "), faults " +
-              suspect(job, kRecentFaults) + "; last: " + last.cause + "; " +
-              where_to_look(job, last) + ", or raise recovery.max_restarts");
+  fail_for_good(t, job,
+                "the restart budget is spent (" + std::to_string(job.spec.recovery.max_restarts) +
+                    " within " + duration_text(job.spec.recovery.window_ms) + "), faults " +
+                    suspect(job, kRecentFaults) + "; last: " + last.cause + "; " +
+                    where_to_look(job, last) + ", or raise recovery.max_restarts");
 }
 
 void remember_progress(Job& job) {
@@ -111,7 +112,7 @@ bool has_budget(const Transition& t, const Job& job) {
   return may_retry && recent < job.spec.recovery.max_restarts;
 }
 
-// Counts the restart; false when the job may not restart again and has been ended.
+// Counts the restart; false when the job may not restart again and fails.
 bool spend_budget(Transition& t, Job& job, FaultKind kind) {
   auto& times = job.restart_times_ms;
   const bool progressed = has_progressed(t, job) || kind == FaultKind::kDamage;
@@ -207,7 +208,8 @@ void recover(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
   const Seq because = progressed || previous == Seq{} ? t.seq() : previous;
   LogEntry& told = t.note_because(
       because, job.ending.awaits_cause ? "CauseAwaited" : "JobRecovering", job,
-      fault.cause + (job.ending.awaits_cause ? "; no restart is left for its cause" : ""), fault.node);
+      fault.cause + (job.ending.awaits_cause ? "; no restart is left for its cause" : ""),
+      fault.node);
   told.step = job.furthest_step;
   if (!job.fault_is_collateral) told.rank = fault.rank;
   enter_stop_workers(t, job);
@@ -259,6 +261,10 @@ void fault_seen(Transition& t, const Job& job, const Fault& fault, FaultKind kin
 
 void judge_fault(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
   if (job.cancel_requested) return;
+  if (ends_for_good(job)) {  // what is reported while the workers stop changes nothing
+    if (!is_preparing(job)) conclude_for_good(t, job, fault.cause);
+    return;
+  }
   if (!is_preparing(job) || kind == FaultKind::kRepeated) {
     recover(t, job, fault, kind);
     return;
@@ -351,6 +357,7 @@ void lose_node(Transition& t, Job& job, Node& node, const std::string& cause, Ev
 
 void judge_loss(Transition& t, Job& job, const Facts::LostNode& lost) {
   if (job.stage == PlanStage::kRequeue) return;
+  if (ends_for_good(job)) return conclude_for_good(t, job, lost.cause);
   Node& node = *t.node(job.id, lost.name);
   const Fault fault{lost.cause, lost.name, -1, job.furthest_step, t.seq()};
   const bool is_back = node.state != NodeState::kDown;  // as another life

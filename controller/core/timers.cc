@@ -137,9 +137,11 @@ void job_deadline(Transition& t, Job& job) {
       return;
     case PlanStage::kNone: {
       if (job.state == JobState::kRunning) return last_ranks_are_late(t, job);
-      const std::string what = "generation " + to_string(job.generation) +
-                               " completed no step within " +
-                               duration_text(job.limits.first_step_ms);
+      const std::string what =
+          "generation " + to_string(job.generation) +
+          (ends_for_good(job)
+               ? " did not save within " + duration_text(last_checkpoint_ms(job))
+               : " completed no step within " + duration_text(job.limits.first_step_ms));
       passed(t, job, what);
       fault_seen(
           t, job,

@@ -63,6 +63,7 @@ enum class LossPart { kDecide, kWait, kRestart, kRepeat };
 
 // What is decided of a job's end before it ends.
 struct Ending {
+  std::string reason;         // it fails, once its last generation has saved; "" = it does not
   bool awaits_cause = false;  // only a consequence is known, and no restart is left for its cause
 };
 
@@ -411,6 +412,8 @@ struct StartWorkers {
   Generation memory_of = {};  // Job
   std::vector<Rank> refilled = {};
   int32_t former_parts = 0;
+  bool last = false;     // they train no step: they save what memory has, and end
+  bool suspect = false;  // with `last`: apart from the other checkpoints
 };
 // To the node's agent: end every worker of a generation <= `generation`. Acknowledged by
 // WorkersStopped, ActionFailed, or made moot by NodeLost.

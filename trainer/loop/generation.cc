@@ -47,12 +47,13 @@ Generation::Generation(Run& run, const Workload& workload)
 Outcome Generation::start() {
   // A stop saves steps that only memory has. Without such steps it may end the process at once.
   if (workload_.from_memory) take_stop_requests();
+  if (workload_.is_last) request_stop();
   HP_TRY(run_.begin_generation(workload_));
   HP_TRY(check_memory());
   progress_.enter(WorkerPhase::kLoading);
-  HP_TRY(run_.open_data());
+  if (!workload_.is_last) HP_TRY(run_.open_data());
   HP_TRY(meet_peers());
-  HP_TRY(agree_on_data());
+  HP_TRY(workload_.is_last ? learn_data() : agree_on_data());
   HP_TRY(load_state());
   progress_.enter(WorkerPhase::kTraining);
   return Ok{};
@@ -88,7 +89,7 @@ Outcome Generation::look_back() {
   std::array<double, 2> sums = {is_stop_requested() ? 1.0 : 0.0, is_owed ? 1.0 : 0.0};
   HP_TRY(comms_->world().all_reduce(sums));
   const bool any_owed = sums[1] > 0;
-  stopping_ = sums[0] > 0 && (any_owed || !is_last_step());
+  stopping_ = sums[0] > 0 && (workload_.is_last || any_owed || !is_last_step());
   if (stopping_ || !any_owed) return Ok{};
   progress_.stands_at(step);  // it may take longer than limits.first_step
   return evaluate(*validation, "validation");
@@ -197,6 +198,24 @@ Outcome Generation::agree_on_data() {
                           : "; put the same files on every node or on a disk that all share")};
   }
   return Ok{};
+}
+
+// The last generation reads no data: they may be what ended the job. The checkpoint names them, and
+// a rank that stayed knows which they are.
+Outcome Generation::learn_data() {
+  const std::optional<DataIdentity>& own = run_.data();
+  HP_TRY_ASSIGN(const std::vector<std::string> texts,
+                comms_->world().all_gather_text(
+                    own ? std::to_string(own->tokens) + " " + own->fingerprint : ""));
+  for (const std::string& text : texts) {
+    if (text.empty()) continue;
+    const size_t space = text.find(' ');
+    HP_CHECK(space != std::string::npos);
+    run_.learn_data(
+        {text.substr(space + 1), std::stoull(text.substr(0, space)), run_.train().data.seq_len});
+    return Ok{};
+  }
+  return run_.open_data();
 }
 
 // The environment of this rank in this generation, besides the job's settings.

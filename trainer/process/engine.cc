@@ -194,6 +194,10 @@ int Trainer::finished() {
     if (!is_stop_requested()) {
       return fail(progress_, {kPeerLost, "another rank was asked to end by SIGTERM: " + durable});
     }
+    if (generation_->workload().is_last &&
+        generation_->durable_step() < generation_->workload().start_step) {
+      return fail(progress_, {ErrorCode::kStorage, "the last checkpoint cannot be written"});
+    }
     log_info("asked to end by SIGTERM: " + durable);
     end_as_requested();
   }

@@ -263,6 +263,24 @@ TEST_F(WorkerOrder, AfterTwoFruitlessGenerationsWorkersDoNotStay) {
   EXPECT_EQ(abort(3), 3'000U);
 }
 
+TEST_F(WorkerOrder, TheLastGenerationOfAnAccusedStateSavesApart) {
+  core::Job& job = state_.jobs[kJob];
+  job.spec.train.emplace();
+  job.spec.checkpoint.dir = "/ckpt";
+  OrderMaker maker(paths_, ports_);
+  for (const bool suspect : {false, true}) {
+    core::StartWorkers start{kJob, "n1", Generation{3}, {Rank{2}, Rank{3}}, "", 17, Generation{2}};
+    start.last = true;
+    start.suspect = suspect;
+    const auto message = maker.make({{Seq{5}, 0}, "", start}, state_);
+    const auto workload = workload_from_json(message.start_workers().workload_json());
+    ASSERT_TRUE(workload.ok()) << workload.error().message;
+    EXPECT_TRUE(workload->is_last);
+    EXPECT_EQ(workload->checkpoint_dir, suspect ? "/ckpt/suspect" : "/ckpt");
+    EXPECT_EQ(workload->claimed, !suspect);
+  }
+}
+
 TEST_F(WorkerOrder, WhoHangsIsAskedForItsStacks) {
   state_.jobs[kJob].spec.train.emplace();
   state_.jobs[kJob].limits.abort_ms = 3'000;
