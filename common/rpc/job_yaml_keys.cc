@@ -378,7 +378,8 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
     HP_LIMIT(first_step, "From the start of the workers until their first step completes. auto: "
      "10m."),
     HP_LIMIT(last_checkpoint, "From SIGTERM to SIGKILL at a cancellation or the time limit, for a "
-             "last checkpoint; also for the last generation of a job that fails. auto: 25s; at the time limit what slurm.signal leaves, less 35s."),
+             "last checkpoint; also for the last generation of a job that fails. auto: 25s; at the "
+             "time limit what slurm.signal leaves, less 35s."),
     HP_LIMIT(end, "From the end of the job until a node counts as ended. hooks.post have their "
              "own time. auto: 30s."),
     HP_LIMIT(directory, "For an answer of the checkpoint directory while a restart is prepared. "
