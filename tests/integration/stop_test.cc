@@ -78,5 +78,24 @@ TEST_F(Stop, CancelAtAnyMomentSavesTheLastStep) {
   cluster_.stop_and_expect_no_leftovers(seconds(30));
 }
 
+// No restart is left, and no checkpoint is there yet.
+TEST_F(Stop, SpentBudgetSavesWhatMemoryHas) {
+  std::string text = yaml("spent");
+  const std::string restarts = "max_restarts: 50";
+  text.replace(text.find(restarts), restarts.size(), "max_restarts: 0");
+  const JobId job = cluster_.submit(text);
+  ASSERT_TRUE(cluster_.wait_for_step(job, 5, kLong)) << cluster_.status(job);
+  ASSERT_TRUE(end_process(worker_pid(cluster_.status(job), 1)));
+  ASSERT_EQ(cluster_.wait_for_end(job, kLong), "FAILED");
+  const uint64_t saved = saved_step(job);
+  // Rank 1 may have died before it had applied the step that rank 0 reported.
+  EXPECT_GE(saved + 1, last_step(job));
+  const std::string reason = cluster_.status(job)["reason"];
+  EXPECT_NE(reason.find("the restart budget is spent"), std::string::npos) << reason;
+  EXPECT_NE(reason.find("saved as step-" + std::to_string(saved) + ".g2"), std::string::npos)
+      << reason;
+  cluster_.stop_and_expect_no_leftovers(seconds(30));
+}
+
 }  // namespace
 }  // namespace hpctl::testing
