@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a job fails for good without a loss of steps. The ranks have sealed the last completed step
-// in memory, and the newest checkpoint may be hundreds of steps older. So a last generation
-// follows:
+// How a job fails for good, or is cancelled during a recovery, without a loss of steps. The ranks
+// have sealed the last completed step in memory, and the newest checkpoint may be hundreds of steps
+// older. So a last generation follows:
 //
 //   the workers stop --> what memory has is found --> the generation is recorded --> its workers
-//   start, save, and die of SIGTERM, as after any stop --> FAILED, with the reason that it had
+//   start, save, and die of SIGTERM, as after any stop --> the end, with the reason that it had
 //
 // They open no data and train no step, and have limits.last_checkpoint. There is one attempt:
 // another fault, a node that is missing, or a directory that is away ends the job at once.
@@ -24,14 +24,20 @@ bool is_state_accused(const Job& job) {
   return job.bad_step.stopped_seq != Seq{} && job.bad_step.generation == job.memory_of;
 }
 
+bool may_save_memory(const Job& job) {
+  return job.spec.train && job.in_host_memory && job.furthest_step > job.committed_step &&
+         !ends_for_good(job) && !saves_and_leaves(job);
+}
+
 void fail_for_good(Transition& t, Job& job, const std::string& reason) {
-  const bool has_more_in_memory =
-      job.spec.train && job.in_host_memory && job.furthest_step > job.committed_step;
-  if (!has_more_in_memory || ends_for_good(job) || saves_and_leaves(job)) {
-    end_job(t, job, JobState::kFailed, reason);
-    return;
-  }
+  if (may_save_memory(job)) return begin_ending(t, job, JobState::kFailed, reason);
+  end_job(t, job, JobState::kFailed, reason);
+}
+
+void begin_ending(Transition& t, Job& job, JobState state, const std::string& reason) {
+  job.ending.state = state;
   job.ending.reason = reason;
+  job.saves_first = false;
   job.state = JobState::kRecovering;
   job.reason = reason + "; first the steps that only memory has are saved";
   job.not_before_ms = 0;
@@ -53,7 +59,7 @@ void conclude_for_good(Transition& t, Job& job, const std::string& obstacle) {
     reason += "; the steps after step " + std::to_string(job.committed_step) +
               " could not be saved: " + obstacle;
   }
-  end_job(t, job, JobState::kFailed, reason);
+  end_job(t, job, job.ending.state, reason);
 }
 
 void find_last_state(Transition& t, Job& job) {

@@ -249,13 +249,17 @@ void bring_back(Transition& t, Job& job, const Facts::LostNode& lost);
 
 // ---- the last generation (last_generation.cc) ---------------------------------------------------
 
-// It has failed, and first the steps are saved that only its workers' memory has.
+// It ends, and first the steps are saved that only its workers' memory has.
 bool ends_for_good(const Job& job);
 // A bad step has ended the generation whose memory the last one saves.
 bool is_state_accused(const Job& job);
+// Memory may have steps after the newest checkpoint, and nobody saves them yet.
+bool may_save_memory(const Job& job);
+// It ends so after a last generation. Precondition: may_save_memory().
+void begin_ending(Transition& t, Job& job, JobState state, const std::string& reason);
 // FAILED, after a last generation where there is something to save.
 void fail_for_good(Transition& t, Job& job, const std::string& reason);
-// FAILED: the last generation has saved, or could not for `obstacle`.
+// The end: the last generation has saved, or could not for `obstacle`.
 void conclude_for_good(Transition& t, Job& job, const std::string& obstacle);
 // Once the workers have stopped.
 void find_last_state(Transition& t, Job& job);

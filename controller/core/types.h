@@ -63,7 +63,8 @@ enum class LossPart { kDecide, kWait, kRestart, kRepeat };
 
 // What is decided of a job's end before it ends.
 struct Ending {
-  std::string reason;         // it fails, once its last generation has saved; "" = it does not
+  JobState state = JobState::kFailed;
+  std::string reason;         // why, once its last generation has saved; "" = it does not end
   bool awaits_cause = false;  // only a consequence is known, and no restart is left for its cause
 };
 

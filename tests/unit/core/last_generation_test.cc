@@ -94,6 +94,21 @@ TEST_F(LastGeneration, OfAnAccusedStateSavesItApart) {
   EXPECT_THAT(job().reason, HasSubstr("saved as /ckpt/demo/suspect/step-17.g3"));
 }
 
+// The workers that have left their generation wait for the next one, and save nothing by
+// themselves.
+TEST_F(LastGeneration, FollowsACancellationDuringARecovery) {
+  shell.exit_worker(id, 0, kExitStorage, 0, 17, "cannot read /data: Input/output error");
+  for (const int32_t rank : {1, 2, 3}) shell.exit_worker(id, rank, kExitPeerLost, 0, 17);
+  shell.settle_kind("StopWorkers");
+  ASSERT_EQ(job().state, JobState::kRecovering);
+  shell.feed(CancelRequested{id, 1000});
+  EXPECT_STREQ(shown_state(job()), "STOPPING");
+  shell.settle();
+  end_workers(0, SIGTERM);
+  EXPECT_EQ(job().state, JobState::kCancelled);
+  EXPECT_EQ(job().reason, "cancelled by uid 1000; the last step is saved as step-17.g3");
+}
+
 TEST_F(LastGeneration, IsTriedOnce) {
   ASSERT_NO_FATAL_FAILURE(spend_budget());
   shell.settle();
