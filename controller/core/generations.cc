@@ -402,6 +402,10 @@ void on(Transition& t, const CheckpointCommitted& e) {
                         ", which is not the present one, does not count");
     return;
   }
+  if (ends_for_good(*job) && is_state_accused(*job)) {
+    t.refuse(e.job, "a suspect checkpoint does not count");
+    return;
+  }
   if (e.step <= job->committed_step) {  // every node reports it; the history tells it once
     t.result().refusal = "checkpoint step-" + std::to_string(e.step) + " was known";
     t.result().log.clear();
