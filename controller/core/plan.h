@@ -6,6 +6,7 @@
 //   a node lost, or the directory unusable:  kFindCheckpoint, kRecordGeneration → kWaitNodes
 //   number taken by another:    kRecordGeneration → kFindCheckpoint
 //   a fault after the record:   recovery again
+//   an end that saves first:    kStopWorkers → kFindCheckpoint → kRecordGeneration → kStartWorkers
 //
 // This file has the moves of reconcile() and their parts. A move completes the rows of one stage
 // and issues its actions; the table decides whether another follows.
