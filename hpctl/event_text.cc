@@ -46,9 +46,10 @@ Colour colour_of_event(const EventView& event) {
                              "DeadlinePassed", "HardwareFaultSuspected", "TrainingStopped"})) {
     return Colour::kRed;
   }
-  if (is_one_of(event.type, {"JobRecovering", "ControllerResumed", "CauseFound", "BackOff",
-                             "NonFiniteFound", "LossSpiked", "GradientSpiked", "TrainingRolledBack",
-                             "StragglerFound", "SpareFoundUnfit", "DamageNotConfirmed"})) {
+  if (is_one_of(event.type,
+                {"JobRecovering", "ControllerResumed", "CauseFound", "CauseAwaited", "BackOff",
+                 "NonFiniteFound", "LossSpiked", "GradientSpiked", "TrainingRolledBack",
+                 "StragglerFound", "SpareFoundUnfit", "DamageNotConfirmed"})) {
     return Colour::kYellow;
   }
   if (is_one_of(event.type, {"JobRunning", "JobFinished"})) return Colour::kGreen;

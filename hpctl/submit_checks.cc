@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/duration_text.h"
 #include "common/base/environment_file.h"
 #include "common/base/file.h"
 #include "common/base/python_command.h"
@@ -198,6 +199,18 @@ Outcome check_before_submit(const JobSpec& spec, const HomePaths& paths) {
   HP_TRY(check_memory(spec));
   HP_TRY(check_lora_base(*spec.train));
   return check_data(spec);
+}
+
+std::string describe_short_notice(const JobSpec& spec) {
+  constexpr int64_t kEndOfTheJobS = 35;  // of its nodes, and a reserve
+  const int64_t last_ms = spec.limits.last_checkpoint_ms;
+  if (last_ms <= spec.slurm.warning_seconds * 1000) return "";
+  return "limits.last_checkpoint gives the last checkpoint " + duration_text(last_ms) +
+         ", and slurm.signal tells the job to end only " +
+         duration_text(spec.slurm.warning_seconds * 1000) +
+         " before its time limit; give slurm.signal: B:TERM@" +
+         std::to_string((last_ms + 999) / 1000 + kEndOfTheJobS) +
+         ", or lower limits.last_checkpoint";
 }
 
 Outcome check_before_slurm_submit(const JobSpec& spec, const HomePaths& paths,

@@ -21,4 +21,8 @@ Outcome check_before_submit(const JobSpec& spec, const HomePaths& paths);
 Outcome check_before_slurm_submit(const JobSpec& spec, const HomePaths& paths,
                                   const std::string& job_file);
 
+// A warning that Slurm ends the job before its last checkpoint may be complete: limits and
+// slurm.signal contradict each other. "" = they do not.
+std::string describe_short_notice(const JobSpec& spec);
+
 }  // namespace hpctl

@@ -283,6 +283,11 @@ void tell_literal_variables(const Terminal& terminal, const JobSpec& spec) {
   }
 }
 
+void tell_short_notice(const Terminal& terminal, const JobSpec& spec) {
+  const std::string warning = describe_short_notice(spec);
+  if (!warning.empty()) terminal.err << "hpctl: warning: " << warning << std::endl;
+}
+
 void tell_former_run(const Terminal& terminal, const JobSpec& spec, const HomePaths& paths) {
   const std::string former = describe_former_run(spec, paths);
   if (!former.empty()) terminal.err << "hpctl: " << printable(former) << std::endl;
@@ -369,6 +374,7 @@ int run(Invocation& invocation) {
   const auto has_files = check_places_answer(*paths, spec.checkpoint);
   if (!has_files.ok()) return report(terminal, has_files.error());
   tell_literal_variables(terminal, spec);
+  if (!local) tell_short_notice(terminal, spec);
   tell_former_run(terminal, spec, *paths);
   if (invocation.has("--dry-run")) return dry_run(invocation, *paths, spec);
   if (const auto ours = check_home_is_ours(*paths); !ours.ok()) {

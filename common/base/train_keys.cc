@@ -189,8 +189,7 @@ constexpr TrainKey kKeys[] = {
      "in data.split."},
     {.path = "workload.train.validation.sequences", .field = HP_FIELD(validation.sequences),
      .limits = {0, kMaxSteps},
-     .meaning = "Sequences of the validation part, the same every time; one micro-batch at least, "
-     "rounded down to whole ones. 0 = all."},
+     .meaning = "Sequences of the validation part, the same every time. 0 = all."},
 
     {.path = "workload.train.batch", .kind = kSection, .initial = "required",
      .meaning = "Sequences per step.", .type = "section with global"},

@@ -185,18 +185,6 @@ void check_split(const TrainSpec& t, SpecChecks& checks) {
   }
 }
 
-// Whole micro-batches are evaluated (trainer/data/evaluation_part.h).
-void check_validation(const TrainSpec& t, SpecChecks& checks) {
-  const int64_t sequences = t.validation.sequences;
-  if (t.validation.every_steps == 0 || t.automatic.micro) return;
-  if (sequences <= 0 || sequences >= t.batch.micro) return;
-  checks.fail("workload.train.validation.sequences",
-              "expected 0, which is all, or at least batch.micro (" +
-                  std::to_string(t.batch.micro) +
-                  "), as whole micro-batches are evaluated; found " + std::to_string(sequences) +
-                  "; raise it, or lower batch.micro");
-}
-
 void check_format(const DataSpec& data, SpecChecks& checks) {
   const std::string at = "workload.train.data.";
   const bool chat = data.format == DataFormat::kChat;
@@ -311,7 +299,6 @@ void check_train(const TrainSpec& t, int64_t world_size, SpecChecks& checks) {
   check_heads(t.model, checks);
   check_positions(t, checks);
   check_data(t, checks);
-  check_validation(t, checks);
   check_batch(t.batch, world_size, checks);
   if (t.schedule.name == ScheduleShape::kWsd) {
     checks.range("workload.train.schedule.decay_steps", t.schedule.decay_steps, 1, kMaxSteps);

@@ -29,6 +29,7 @@ std::string to_json_text(const Workload& workload) {
     document["refilled"] = workload.refilled;
     document["former_parts"] = workload.former_parts;
     document["durable_step"] = workload.durable_step;
+    document["is_last"] = workload.is_last;
   }
   return json_text(document);
 }
@@ -47,6 +48,7 @@ Result<Workload> workload_from_json(const std::string& text) {
     workload.refilled = document.value("refilled", std::vector<int32_t>{});
     workload.former_parts = document.value("former_parts", 0);
     workload.durable_step = document.value("durable_step", uint64_t{0});
+    workload.is_last = document.value("is_last", false);
     return workload;
   } catch (const nlohmann::json::exception& e) {
     return Error{ErrorCode::kInvalidArgument,

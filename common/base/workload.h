@@ -33,6 +33,7 @@ struct Workload {
   // With from_memory, where another number of ranks goes on: into how many parts the state in
   // memory is divided; each rank may have any part of it. 0 = as this generation divides it.
   int32_t former_parts = 0;
+  bool is_last = false;        // with from_memory: no step is trained; it saves, and ends
   uint64_t durable_step = 0;   // of the newest checkpoint, as far as the controller knows
   std::string checkpoint_dir;  // absolute
   bool claimed = false;        // the controller has claimed it: owner.json is there

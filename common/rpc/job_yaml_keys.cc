@@ -261,7 +261,8 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
     {"checkpoint.keep", kValue, "integer", "5", "1 to 1000000",
      "Newest checkpoints kept; older ones are deleted.", HP_READ(checkpoint.keep)},
     {"checkpoint.keep_every", kValue, "integer", "0", "0 or a multiple of every_steps",
-     "Checkpoints whose step is a multiple of this are kept for good, besides the newest; 0: none.",
+     "Checkpoints whose step is a multiple of this are kept for good, besides the newest; 0: none. "
+     "If a fault costs one of them, the next one takes its place.",
      HP_READ(checkpoint.keep_every)},
     {"checkpoint.verify_before_delete", kValue, "text", "sample", "sizes, sample, full",
      "The check of the newest checkpoint, past the page cache, before the controller deletes an "
@@ -377,7 +378,8 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
     HP_LIMIT(first_step, "From the start of the workers until their first step completes. auto: "
      "10m."),
     HP_LIMIT(last_checkpoint, "From SIGTERM to SIGKILL at a cancellation or the time limit, for a "
-             "last checkpoint. auto: 25s."),
+             "last checkpoint; also for the last generation of a job that fails. auto: 25s; at the "
+             "time limit what slurm.signal leaves, less 35s."),
     HP_LIMIT(end, "From the end of the job until a node counts as ended. hooks.post have their "
              "own time. auto: 30s."),
     HP_LIMIT(directory, "For an answer of the checkpoint directory while a restart is prepared. "

@@ -58,6 +58,11 @@ Workload make_workload(const core::StartWorkers& action, const core::Job& job,
   workload.start_step = action.start_step;
   workload.checkpoint_dir = job.spec.checkpoint.dir;
   workload.claimed = true;
+  workload.is_last = action.last;
+  if (action.suspect) {
+    workload.checkpoint_dir += "/suspect";
+    workload.claimed = false;  // owner.json is in the directory above
+  }
   if (job.spec.ledger) workload.ledger_dir = job.spec.checkpoint.dir + "/ledger";
   workload.metrics_path = paths.job_metrics(job.id);
   workload.checkpoint = job.spec.checkpoint;
@@ -192,9 +197,10 @@ void OrderMaker::fill(v1::StartWorkers& order, const core::StartWorkers& action,
   const std::string master = master_address(state, job.id);
   const uint16_t port = ports_.of(job.id, action.generation);
   const int32_t world_size = job.world_size();
-  const auto basis = std::tie(job.id, action.generation, action.checkpoint, action.start_step,
-                              action.memory_of, action.refilled, action.former_parts,
-                              job.committed_step, job.restarts, world_size, master, port);
+  const auto basis =
+      std::tie(job.id, action.generation, action.checkpoint, action.start_step, action.memory_of,
+               action.refilled, action.former_parts, action.last, action.suspect,
+               job.committed_step, job.restarts, world_size, master, port);
   if (basis != basis_) {
     make_common_part(action, job, master, port);
     basis_ = basis;
@@ -225,9 +231,9 @@ v1::ControllerMessage OrderMaker::make(const core::Action& action, const core::S
     order.set_generation(stop->generation.value);
     const core::Job& job = state.jobs.at(stop->job);
     const int64_t grace_ms =
-        stop->graceful ? job.limits.last_checkpoint_ms : job.spec.stop_grace_ms();
+        stop->graceful ? core::last_checkpoint_ms(job) : job.spec.stop_grace_ms();
     order.set_grace_ms(static_cast<uint32_t>(grace_ms));
-    const bool may_stay = job.spec.train && !stop->graceful;
+    const bool may_stay = job.spec.train && !stop->graceful && !core::wants_new_processes(job);
     // One that hangs does not hear it, and the others, which wait for it, leave at once.
     const int64_t abort_ms = job.limits.abort_ms / (stop->stacks ? kHangsPatience : 1);
     if (may_stay) order.set_abort_ms(static_cast<uint32_t>(abort_ms));

@@ -35,7 +35,7 @@ class OrderMaker {
  private:
   // All that the common part is made of, but the spec: the plan of the generation, then rows.
   using Basis = std::tuple<JobId, Generation, std::string, uint64_t, Generation, std::vector<Rank>,
-                           int32_t, uint64_t, int64_t, int32_t, std::string, uint16_t>;
+                           int32_t, bool, bool, uint64_t, int64_t, int32_t, std::string, uint16_t>;
 
   void fill(v1::StartWorkers& order, const core::StartWorkers& action, const core::State& state);
   void make_common_part(const core::StartWorkers& action, const core::Job& job,

@@ -121,7 +121,7 @@ void on(Transition& t, const BadStepFound& e) {
     undo_in_mirror(t, *job, e.resumed_step);
   }
   // The exit that it explains was reported first, by another node.
-  const bool failed = job->state == JobState::kFailed;
+  const bool failed = job->state == JobState::kFailed || ends_for_good(*job);
   if (ends_workers(e) && e.generation == job->generation && (failed || is_preparing(*job))) {
     const Slot* slot = t.slot(job->id, Rank{e.blamed_rank});
     if (slot == nullptr) absolve(t, *job);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <type_traits>
+#include <utility>
 
 #include "common/base/bounded_json.h"
 #include "common/base/job_spec_json.h"
@@ -83,6 +84,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     recovering_since_ms, regain_step, stepped_ms, lost_ms, spent, part_since_ms, loss_part,
     told_waits, bad_step, stragglers, pruning, storage_waited_ms, storage_errors_directory,
     storage_errors_worker, claim, storage_exits, mirror)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Ending, state, reason, awaits_cause)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeKey, job, name)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Node, key, state, instance_id, boot_id, address, holder_pid, agent_pid, connected, launches,
@@ -106,7 +108,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RecordGeneration, job, generatio
                                                 members, quarantined, committed, in_mirror)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StartWorkers, job, node, generation, ranks,
                                                 checkpoint, start_step, memory_of, refilled,
-                                                former_parts)
+                                                former_parts, last, suspect)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StopWorkers, job, node, generation, graceful,
                                                 stacks)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(EndNode, job, node, stacks)
@@ -271,6 +273,16 @@ Variant named_body(const json& j, const std::array<const char*, N>& names) {
   throw json::other_error::create(501, "unknown type " + printable_line(type, 80), nullptr);
 }
 
+// The macro takes no further field of a job.
+struct StoredJob {
+  Job job;
+};
+
+void from_json(const json& j, StoredJob& stored) {
+  j.get_to(stored.job);
+  stored.job.ending = j.value("ending", Ending{});
+}
+
 template <typename T>
 Result<T> decode(const std::string& text, const char* what) {
   json document;
@@ -366,7 +378,11 @@ void append(std::string& text, const Slot& row) {
 
 }  // namespace
 
-std::string encode(const Job& row) { return dump(row); }
+std::string encode(const Job& row) {
+  json document = row;
+  document["ending"] = row.ending;
+  return dump(document);
+}
 std::string encode(const Node& row) { return dump(row); }
 std::string encode(const Slot& row) {
   std::string text;
@@ -386,7 +402,8 @@ std::string encode(const Event& event) { return dump(event); }
 std::string encode(const LogEntry& entry) { return dump(entry); }
 
 Result<Job> decode_job(const std::string& text) {
-  HP_TRY_ASSIGN(Job job, decode<Job>(text, "job"));
+  HP_TRY_ASSIGN(StoredJob stored, decode<StoredJob>(text, "job"));
+  Job job = std::move(stored.job);
   job.limits = resolve(job.limits, local_limits());  // those that the writer did not know
   return job;
 }

@@ -121,7 +121,8 @@ std::vector<LogEntry> explain(const std::vector<LogEntry>& log, JobId job) {
     for (const LogEntry* entry : entries) {
       if (entry->type == "FaultInjected") injected.insert(seq);
       if (entry->type == "JobRunning") injected.clear();
-      if (entry->type == "JobRecovering" && story.contains(seq)) story.merge(injected);
+      const bool begins = entry->type == "JobRecovering" || entry->type == "CauseAwaited";
+      if (begins && story.contains(seq)) story.merge(injected);
     }
   }
   // And who holds the job up at present.

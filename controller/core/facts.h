@@ -32,6 +32,7 @@ struct Facts {
   struct End {
     JobState state = JobState::kFailed;
     std::string reason;
+    bool saves_first = false;  // what only memory has
   };
   // The start point of the next generation.
   struct Origin {
@@ -56,6 +57,7 @@ struct Facts {
   bool first_place_failed = false;  // then: it was checkpoint.dir that could not be searched
   std::optional<Origin> origin;     // chosen
   bool recorded = false;            // the generation's record is durable
+  bool last_saved = false;          // the last generation has saved and ended
   bool look_again = false;          // what a job waits for may have changed
 };
 

@@ -38,7 +38,8 @@ Facts::Origin choose_origin(const Job& job, const CheckpointChosen& e) {
   return origin;
 }
 
-// A state that twice leads to no progress may be bad in memory, too.
+// A state that leads to no progress may be bad in memory, too, but two faults in a short time prove
+// nothing against it: other processes try it once more (wants_new_processes()).
 bool trusts_memory(const Job& job) {
   return !job.without_memory && job.restarts_without_progress < kMaxFruitlessFromMemory;
 }
@@ -87,6 +88,8 @@ void start_workers_on(Transition& t, const Job& job, const Node& node,
   StartWorkers action{job.id,          node.key.name,  job.generation, {},
                       job.checkpoint,  job.start_step, job.memory_of,  job.refilled,
                       job.former_parts};
+  action.last = ends_for_good(job);
+  action.suspect = action.last && is_state_accused(job);
   for (Slot* slot : t.slots(node)) {
     action.ranks.push_back(slot->key.rank);
     const auto rank = static_cast<size_t>(slot->key.rank.value);
@@ -372,7 +375,7 @@ void on(Transition& t, const GenerationProgressed& e) {
     t.refuse(e.job, "progress of a generation that is not the present one");
     return;
   }
-  if (is_preparing(*job) || job->cancel_requested) {
+  if (is_preparing(*job) || job->cancel_requested || ends_for_good(*job)) {
     t.refuse(e.job, "generation " + to_string(e.generation) + " is being stopped");
     return;
   }
@@ -397,6 +400,10 @@ void on(Transition& t, const CheckpointCommitted& e) {
   if (job == nullptr || has_ended(job->state) || e.generation != job->generation) {
     t.refuse(e.job, "a checkpoint of generation " + to_string(e.generation) +
                         ", which is not the present one, does not count");
+    return;
+  }
+  if (ends_for_good(*job) && is_state_accused(*job)) {
+    t.refuse(e.job, "a suspect checkpoint does not count");
     return;
   }
   if (e.step <= job->committed_step) {  // every node reports it; the history tells it once

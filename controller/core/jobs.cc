@@ -155,8 +155,13 @@ void on(Transition& t, const CancelRequested& e) {
   Job* job = t.job(e.job);
   if (const std::string conflict = order_conflict(job, e.job, e.uid); !conflict.empty()) {
     t.refuse(e.job, conflict);
-  } else if (e.time_limit && can_be_continued(*job)) {
+  } else if (e.time_limit && can_be_continued(*job) && !ends_for_good(*job)) {
     if (!saves_and_leaves(*job)) save_for_requeue(t, *job);
+  } else if (job->state == JobState::kRecovering && job->stage != PlanStage::kRequeue &&
+             may_save_memory(*job)) {
+    // Idle workers have nothing that saves: a last generation does.
+    begin_ending(t, *job, e.time_limit ? JobState::kTimeout : JobState::kCancelled,
+                 e.reason.empty() ? "cancelled by uid " + std::to_string(e.uid) : e.reason);
   } else if (!job->cancel_requested) {
     job->cancel_requested = true;
     job->at_limit = e.time_limit;

@@ -62,6 +62,17 @@ bool is_training(const Job& job) {
 
 bool saves_and_leaves(const Job& job) { return job.cancel_requested || job.at_limit; }
 
+bool wants_new_processes(const Job& job) {
+  return job.restarts_without_progress == kFruitlessInSameProcesses;
+}
+
+int64_t last_checkpoint_ms(const Job& job) {
+  const int64_t limit_ms = job.limits.last_checkpoint_ms;
+  if (!job.at_limit || job.spec.limits.last_checkpoint_ms > 0) return limit_ms;
+  const int64_t noticed_ms = job.spec.slurm.warning_seconds * 1000;
+  return std::max(limit_ms, noticed_ms - job.limits.end_ms - kAfterGraceMs);
+}
+
 std::string join_some(const std::vector<std::string>& names) {
   std::string text;
   for (size_t i = 0; i < names.size(); ++i) {
@@ -74,7 +85,7 @@ std::string join_some(const std::vector<std::string>& names) {
 int64_t stop_limit_ms(const Job& job) {
   const int64_t limit_ms = sigkill_after_ms(job) + job.limits.stop_ms;
   if (!job.saves_first) return limit_ms;
-  return std::max(limit_ms, job.limits.last_checkpoint_ms + kAfterGraceMs);
+  return std::max(limit_ms, last_checkpoint_ms(job) + kAfterGraceMs);
 }
 
 int64_t report_limit_ms(const Job& job) {
@@ -85,7 +96,7 @@ int64_t stage_deadline(const Job& job, int64_t now_ms) {
   switch (job.stage) {
     case PlanStage::kStopWorkers:
       return now_ms + (saves_and_leaves(job) || job.saves_first
-                           ? job.limits.last_checkpoint_ms + kAfterGraceMs
+                           ? last_checkpoint_ms(job) + kAfterGraceMs
                            : std::min(sigkill_after_ms(job) + kSlowStopMs, stop_limit_ms(job)));
     case PlanStage::kWaitNodes:
       return job.not_before_ms > now_ms ? job.not_before_ms : 0;
@@ -101,6 +112,7 @@ int64_t stage_deadline(const Job& job, int64_t now_ms) {
     case PlanStage::kNone:
       break;
   }
+  if (ends_for_good(job)) return now_ms + last_checkpoint_ms(job);
   const bool waits_for_step = !has_ended(job.state) && job.state != JobState::kRunning;
   return waits_for_step ? now_ms + job.limits.first_step_ms : 0;
 }
@@ -126,7 +138,8 @@ void launch(Transition& t, Job& job, Node& node, const std::string& reason) {
   if (t.now() < job.not_before_ms || t.now() < node.deadline_ms) return;
   const bool given_up = node.launched_for == job.restarts &&
                         node.launch_attempts >= kMaxLaunchAttempts && !t.has_ranks(node.key);
-  if (given_up || job.stage == PlanStage::kRequeue || saves_and_leaves(job)) return;
+  const bool ends = saves_and_leaves(job) || ends_for_good(job);
+  if (given_up || job.stage == PlanStage::kRequeue || ends) return;
   // In vain, as long as anything else can be done.
   if (node.taken && can_vacate(t, job, node)) return;
   node.launches += 1;

@@ -6,6 +6,7 @@
 //   a node lost, or the directory unusable:  kFindCheckpoint, kRecordGeneration → kWaitNodes
 //   number taken by another:    kRecordGeneration → kFindCheckpoint
 //   a fault after the record:   recovery again
+//   an end that saves first:    kStopWorkers → kFindCheckpoint → kRecordGeneration → kStartWorkers
 //
 // This file has the moves of reconcile() and their parts. A move completes the rows of one stage
 // and issues its actions; the table decides whether another follows.
@@ -229,6 +230,8 @@ void recover_in_order(Transition& t, Job& job, const std::string& reason);
 bool has_progressed(const Transition& t, const Job& job);
 // A restart now would neither be the last nor follow another one without progress between.
 bool can_afford_restart(const Transition& t, const Job& job);
+// No cause of the consequence was reported while the workers stopped: the job ends with that one.
+void end_without_cause(Transition& t, Job& job);
 // The checkpoint directory could not be used: looks again after a back-off, for limits.storage;
 // then the job has failed.
 void retry_plan(Transition& t, Job& job, const std::string& cause);
@@ -244,6 +247,25 @@ void lose_node(Transition& t, Job& job, Node& node, const std::string& cause,
 bool has_just_hung(const Transition& t, const Job& job);
 void judge_loss(Transition& t, Job& job, const Facts::LostNode& lost);
 void bring_back(Transition& t, Job& job, const Facts::LostNode& lost);
+
+// ---- the last generation (last_generation.cc) ---------------------------------------------------
+
+// It ends, and first the steps are saved that only its workers' memory has.
+bool ends_for_good(const Job& job);
+// A bad step has ended the generation whose memory the last one saves.
+bool is_state_accused(const Job& job);
+// Memory may have steps after the newest checkpoint, and nobody saves them yet.
+bool may_save_memory(const Job& job);
+// It ends so after a last generation. Precondition: may_save_memory().
+void begin_ending(Transition& t, Job& job, JobState state, const std::string& reason);
+// FAILED, after a last generation where there is something to save.
+void fail_for_good(Transition& t, Job& job, const std::string& reason);
+// The end: the last generation has saved, or could not for `obstacle`.
+void conclude_for_good(Transition& t, Job& job, const std::string& obstacle);
+// Once the workers have stopped.
+void find_last_state(Transition& t, Job& job);
+// Every rank, in whatever way.
+bool have_all_exited(Transition& t, const Job& job);
 
 // ---- the end (jobs.cc) --------------------------------------------------------------------------
 

@@ -55,10 +55,24 @@ bool is_saved_at_its_limit(Transition& t, const Job& job) {
   return job.at_limit && have_stopped(t, job);
 }
 
+bool has_no_cause_and_no_restart(Transition& t, const Job& job) {
+  return job.ending.awaits_cause && have_stopped(t, job);
+}
+
+bool has_saved_its_last(Transition& t, const Job& job) { return t.facts(job.id).last_saved; }
+
+bool ends_and_has_stopped(Transition& t, const Job& job) {
+  return ends_for_good(job) && have_stopped(t, job);
+}
+
 bool lacks_a_member(Transition& t, const Job& job) {
   const bool chooses =
       is_at(job, PlanStage::kFindCheckpoint) || is_at(job, PlanStage::kRecordGeneration);
   return chooses && !nodes_missing(t, job, 1).empty();
+}
+
+bool would_wait_at_its_end(Transition& t, const Job& job) {
+  return ends_for_good(job) && (is_at(job, PlanStage::kWaitNodes) || lacks_a_member(t, job));
 }
 
 bool waits_for_what_changed(Transition& t, const Job& job) {
@@ -119,9 +133,15 @@ T take_first(std::deque<T>& queue) {
 }
 
 void end(Transition& t, Job& job) {
-  const Facts::End end = *t.facts(job.id).end;
+  const Facts::End end = *std::exchange(t.facts(job.id).end, std::nullopt);
+  if (ends_for_good(job)) return conclude_for_good(t, job, end.reason);
+  if (end.saves_first) return fail_for_good(t, job, end.reason);
   end_job(t, job, end.state, end.reason);
 }
+
+void end_saved(Transition& t, Job& job) { conclude_for_good(t, job, ""); }
+
+void end_unsaved(Transition& t, Job& job) { conclude_for_good(t, job, "not every node is there"); }
 
 void judge_first_fault(Transition& t, Job& job) {
   const auto seen = take_first(t.facts(job.id).faults);
@@ -140,6 +160,7 @@ void try_directory_again(Transition& t, Job& job) {
   std::string cause;
   cause.swap(t.facts(job.id).directory_failure);
   const auto before_mirror = std::exchange(t.facts(job.id).before_mirror, std::nullopt);
+  if (ends_for_good(job)) return conclude_for_good(t, job, cause);
   if (can_do_without_mirror(job, before_mirror)) {
     return use_first_place(t, job, *before_mirror, cause);
   }
@@ -171,7 +192,12 @@ void find_checkpoint_again(Transition& t, Job& job) {
 }
 
 void record_generation(Transition& t, Job& job) {
-  enter_record_generation(t, job, *t.facts(job.id).origin);
+  const Facts::Origin& origin = *t.facts(job.id).origin;
+  const bool saves = origin.memory_of != Generation{} && origin.step > job.committed_step;
+  if (ends_for_good(job) && !saves) {
+    return conclude_for_good(t, job, "memory has no newer step on every rank");
+  }
+  enter_record_generation(t, job, origin);
 }
 
 void wait_for_step(Transition& t, Job& job) {
@@ -190,6 +216,7 @@ struct Row {
 // stages.
 constexpr std::array kTable = {
     Row{"the event ends the job", is_at_its_end, "end it", end},
+    Row{"the last generation has saved", has_saved_its_last, "end it", end_saved},
     Row{"a fault was seen", has_a_fault,
         "a recovery within the budget, or the end; while one is prepared it belongs to that one",
         judge_first_fault},
@@ -206,7 +233,13 @@ constexpr std::array kTable = {
     Row{"cancelled, and all workers have stopped", is_cancelled, "end it", end_as_ordered},
     Row{"at the time limit, and all workers have stopped", is_saved_at_its_limit, "requeue the job",
         requeue_saved},
+    Row{"no restart is left, and all workers have stopped without a cause",
+        has_no_cause_and_no_restart, "end it with the consequence", end_without_cause},
+    Row{"it ends for good, and all workers have stopped", ends_and_has_stopped,
+        "find what memory has", find_last_state},
     Row{"all workers have stopped", have_stopped, "wait for nodes", enter_wait_nodes},
+    Row{"it ends for good, and would wait for a node", would_wait_at_its_end, "end it",
+        end_unsaved},
     Row{"a member is missing before the generation is recorded", lacks_a_member,
         "wait for nodes again", enter_wait_nodes},
     Row{"what is waited for may have changed", waits_for_what_changed, "look at the nodes again",

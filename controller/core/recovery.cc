@@ -80,20 +80,21 @@ std::string where_to_look(const Job& job, const Fault& last) {
 void fail_without_progress(Transition& t, Job& job) {
   const Fault last = job.recent_faults.back();
   const auto count = static_cast<size_t>(kMaxRestartsWithoutProgress) + 1;
-  end_job(t, job, JobState::kFailed,
-          (shows_steps(job) ? "no progress past step " + std::to_string(job.furthest_step) + " in "
-                            : std::string("the command did not last a minute in ")) +
-              std::to_string(count) + " generations in a row, " + suspect(job, count) +
-              "; last: " + last.cause + "; " + where_to_look(job, last));
+  fail_for_good(
+      t, job,
+      (shows_steps(job) ? "no progress past step " + std::to_string(job.furthest_step) + " in "
+                        : std::string("the command did not last a minute in ")) +
+          std::to_string(count) + " generations in a row, " + suspect(job, count) +
+          "; last: " + last.cause + "; " + where_to_look(job, last));
 }
 
 void fail_budget_spent(Transition& t, Job& job) {
   const Fault last = job.recent_faults.back();
-  end_job(t, job, JobState::kFailed,
-          "the restart budget is spent (" + std::to_string(job.spec.recovery.max_restarts) +
-              " within " + duration_text(job.spec.recovery.window_ms) + "), faults " +
-              suspect(job, kRecentFaults) + "; last: " + last.cause + "; " +
-              where_to_look(job, last) + ", or raise recovery.max_restarts");
+  fail_for_good(t, job,
+                "the restart budget is spent (" + std::to_string(job.spec.recovery.max_restarts) +
+                    " within " + duration_text(job.spec.recovery.window_ms) + "), faults " +
+                    suspect(job, kRecentFaults) + "; last: " + last.cause + "; " +
+                    where_to_look(job, last) + ", or raise recovery.max_restarts");
 }
 
 void remember_progress(Job& job) {
@@ -101,7 +102,17 @@ void remember_progress(Job& job) {
   job.start_at_restart = job.start_step;
 }
 
-// Counts the restart; false when the job may not restart again and has been ended.
+// Whether spend_budget() would not end the job for a consequence.
+bool has_budget(const Transition& t, const Job& job) {
+  const auto& times = job.restart_times_ms;
+  const auto recent = std::count_if(times.begin(), times.end(),
+                                    [&](int64_t at) { return is_in_window(t, job, at); });
+  const bool may_retry =
+      has_progressed(t, job) || job.restarts_without_progress < kMaxRestartsWithoutProgress;
+  return may_retry && recent < job.spec.recovery.max_restarts;
+}
+
+// Counts the restart; false when the job may not restart again and fails.
 bool spend_budget(Transition& t, Job& job, FaultKind kind) {
   auto& times = job.restart_times_ms;
   const bool progressed = has_progressed(t, job) || kind == FaultKind::kDamage;
@@ -172,6 +183,13 @@ bool may_try_again(Transition& t, Job& job, const Fault& fault, FaultKind kind, 
   return true;
 }
 
+// No restart was left for a consequence: what is known of its cause by now decides.
+void judge_awaited(Transition& t, Job& job, const Fault& fault, FaultKind kind, Seq previous) {
+  job.ending.awaits_cause = false;
+  if (!may_try_again(t, job, fault, kind, previous)) return;
+  t.note("JobRecovering", job, fault.cause, fault.node).step = job.furthest_step;
+}
+
 void recover(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
   const bool progressed = has_progressed(t, job);
   const Seq previous = job.fault_seq;
@@ -180,13 +198,18 @@ void recover(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
   set_fault(job, fault, kind == FaultKind::kCollateral);
   t.changed(job);
   if (kind == FaultKind::kCause) count_fault(t, job, fault);
-  if (!may_try_again(t, job, fault, kind, previous)) return;
+  // The report of its cause may be a moment late, and a job ends with its cause.
+  job.ending.awaits_cause = kind == FaultKind::kCollateral && !has_budget(t, job);
+  if (!job.ending.awaits_cause && !may_try_again(t, job, fault, kind, previous)) return;
   const bool adopted = job.stage == PlanStage::kMeetNodes;
   if (job.state == JobState::kRunning || adopted) begin_loss(t, job);
   job.state = JobState::kRecovering;
   // A fault that repeats without progress is part of the explanation of the present one.
   const Seq because = progressed || previous == Seq{} ? t.seq() : previous;
-  LogEntry& told = t.note_because(because, "JobRecovering", job, fault.cause, fault.node);
+  LogEntry& told = t.note_because(
+      because, job.ending.awaits_cause ? "CauseAwaited" : "JobRecovering", job,
+      fault.cause + (job.ending.awaits_cause ? "; no restart is left for its cause" : ""),
+      fault.node);
   told.step = job.furthest_step;
   if (!job.fault_is_collateral) told.rank = fault.rank;
   enter_stop_workers(t, job);
@@ -238,18 +261,34 @@ void fault_seen(Transition& t, const Job& job, const Fault& fault, FaultKind kin
 
 void judge_fault(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
   if (job.cancel_requested) return;
+  if (ends_for_good(job)) {  // what is reported while the workers stop changes nothing
+    if (!is_preparing(job)) conclude_for_good(t, job, fault.cause);
+    return;
+  }
   if (!is_preparing(job) || kind == FaultKind::kRepeated) {
     recover(t, job, fault, kind);
     return;
   }
   const bool explains = job.fault_is_collateral && kind != FaultKind::kCollateral;
-  if (explains) adopt_cause(t, job, fault);
-  if (explains) count_cause_instead(t, job, fault, kind);
+  if (explains) {
+    const Seq consequence = job.fault_seq;
+    adopt_cause(t, job, fault);
+    if (job.ending.awaits_cause) {
+      judge_awaited(t, job, fault, kind, consequence);
+    } else {
+      count_cause_instead(t, job, fault, kind);
+    }
+  }
   const bool goes_on = job.stage == PlanStage::kStopWorkers || job.stage == PlanStage::kRequeue;
   if (has_ended(job.state) || goes_on) return;
   // The chosen checkpoint is no longer valid, or the wait has become longer.
   const bool begins_anew = kind == FaultKind::kDamage || (explains && kind == FaultKind::kStorage);
   if (begins_anew) enter_wait_nodes(t, job);
+}
+
+void end_without_cause(Transition& t, Job& job) {
+  const Fault last = job.recent_faults.back();
+  judge_awaited(t, job, last, FaultKind::kCollateral, job.fault_seq);
 }
 
 void retry_plan(Transition& t, Job& job, const std::string& cause) {
@@ -318,6 +357,7 @@ void lose_node(Transition& t, Job& job, Node& node, const std::string& cause, Ev
 
 void judge_loss(Transition& t, Job& job, const Facts::LostNode& lost) {
   if (job.stage == PlanStage::kRequeue) return;
+  if (ends_for_good(job)) return conclude_for_good(t, job, lost.cause);
   Node& node = *t.node(job.id, lost.name);
   const Fault fault{lost.cause, lost.name, -1, job.furthest_step, t.seq()};
   const bool is_back = node.state != NodeState::kDown;  // as another life

@@ -73,9 +73,8 @@ void bear_with_slow_nodes(Transition& t, Job& job, int64_t until_ms) {
 }
 
 void leave_unconfirmed(Transition& t, Job& job) {
-  passed(
-      t, job,
-      "workers did not end within " + duration_text(job.limits.last_checkpoint_ms + kAfterGraceMs));
+  passed(t, job,
+         "workers did not end within " + duration_text(last_checkpoint_ms(job) + kAfterGraceMs));
   if (!job.cancel_requested) {  // to be requeued
     t.withdraw_all(job.id, ActionKind::kStopWorkers);
     return;
@@ -138,9 +137,11 @@ void job_deadline(Transition& t, Job& job) {
       return;
     case PlanStage::kNone: {
       if (job.state == JobState::kRunning) return last_ranks_are_late(t, job);
-      const std::string what = "generation " + to_string(job.generation) +
-                               " completed no step within " +
-                               duration_text(job.limits.first_step_ms);
+      const std::string what =
+          "generation " + to_string(job.generation) +
+          (ends_for_good(job)
+               ? " did not save within " + duration_text(last_checkpoint_ms(job))
+               : " completed no step within " + duration_text(job.limits.first_step_ms));
       passed(t, job, what);
       fault_seen(
           t, job,

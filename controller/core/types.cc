@@ -28,7 +28,8 @@ const char* to_string(JobState state) {
 }
 
 const char* shown_state(const Job& job) {
-  return job.cancel_requested && !has_ended(job.state) ? "STOPPING" : to_string(job.state);
+  const bool ends = job.cancel_requested || !job.ending.reason.empty();
+  return ends && !has_ended(job.state) ? "STOPPING" : to_string(job.state);
 }
 
 const char* to_string(PlanStage stage) {

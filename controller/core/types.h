@@ -61,6 +61,13 @@ const char* to_string(PlanStage stage);
 // The activity during a loss (lost_time.h), once the fault is known.
 enum class LossPart { kDecide, kWait, kRestart, kRepeat };
 
+// What is decided of a job's end before it ends.
+struct Ending {
+  JobState state = JobState::kFailed;
+  std::string reason;         // why, once its last generation has saved; "" = it does not end
+  bool awaits_cause = false;  // only a consequence is known, and no restart is left for its cause
+};
+
 // Why a recovery began; the newest few are kept for the diagnosis of a job that fails.
 struct Fault {
   std::string cause;      // one line
@@ -201,6 +208,7 @@ struct Job {
   bool at_limit = false;             // the time limit ends this life: in the queue, or for good
   bool without_memory = false;       // memory_of has failed: the next one starts from a checkpoint
   bool in_host_memory = false;       // a worker that ended has left its state to its node
+  Ending ending;                     // what is decided of its end
   int64_t stage_since_ms = 0;        // when the present stage began
   int64_t deadline_ms = 0;           // of the present stage; 0 = none
   int64_t submitted_wall_ms = 0;     // labels
@@ -235,6 +243,12 @@ struct Job {
 bool has_mirror(const Job& job);
 // The state for users: "STOPPING" while a job that is to end waits for its workers to end.
 const char* shown_state(const Job& job);
+// The workers end, and do not stay for the next generation: what they share across generations may
+// be what fails. Their memory stays with their nodes.
+bool wants_new_processes(const Job& job);
+// From SIGTERM to SIGKILL of workers that save and leave. If the job leaves it open, the time limit
+// gives them the time that is really left: what slurm.signal leaves, without the end of the nodes.
+int64_t last_checkpoint_ms(const Job& job);
 // With what is not made good yet.
 int64_t lost_ms(const Job& job, int64_t now_ms);
 // Likewise; `waits`: of the present generation, as far as they are known.
@@ -399,6 +413,8 @@ struct StartWorkers {
   Generation memory_of = {};  // Job
   std::vector<Rank> refilled = {};
   int32_t former_parts = 0;
+  bool last = false;     // they train no step: they save what memory has, and end
+  bool suspect = false;  // with `last`: apart from the other checkpoints
 };
 // To the node's agent: end every worker of a generation <= `generation`. Acknowledged by
 // WorkersStopped, ActionFailed, or made moot by NodeLost.

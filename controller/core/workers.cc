@@ -3,6 +3,7 @@
 // repetitions and from late ones of an older generation.
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 
 #include "common/base/result.h"
@@ -81,7 +82,8 @@ void exit_with_fault(Transition& t, Job& job, const WorkerExited& e) {
         worker_name(e) + " says that a restart cannot help: " +
             (e.message.empty() ? "it left no message, see hpctl logs " + to_string(job.id) +
                                      " --rank " + to_string(e.rank)
-                               : e.message)};
+                               : e.message),
+        true};
   } else if (e.signal == 0 && e.exit_code == kExitStorage && job.spec.train) {
     job.storage_exits[errno_label(e.fault.error)] += 1;
     t.changed(job);
@@ -209,6 +211,10 @@ void take_exit(Transition& t, const WorkerExited& e) {
     const std::string what =
         worker_name(e) + " was stopped by an order that did not come from here";
     fault_seen(t, job, Fault{what, e.node, e.rank.value, e.last_step, t.seq()}, FaultKind::kCause);
+  } else if (ends_for_good(job) && stopping) {
+    return;  // the first that was reported has told why
+  } else if (ends_for_good(job) && e.signal == SIGTERM) {
+    t.facts(job.id).last_saved = have_all_exited(t, job);
   } else if (e.exit_code != 0 || e.signal != 0) {
     exit_with_fault(t, job, e);
   } else if (!job.cancel_requested && unfinished_ranks(t, job).empty()) {

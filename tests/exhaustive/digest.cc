@@ -61,19 +61,20 @@ uint64_t digest_of(const core::Job& job, int64_t now_ms) {
                fault_is_collateral, fault_seq, recent_faults, plan_seq, not_before_ms,
                storage_since_ms, suspended_since_ms, requeue_refusal, scheduler_note,
                cancel_requested, cancel_reason, saves_first, at_limit, without_memory,
-               in_host_memory, stage_since_ms, deadline_ms, submitted_wall_ms, ended_wall_ms,
-               running_since_ms, recovering_since_ms, regain_step, stepped_ms, lost_ms, spent,
-               part_since_ms, told_waits, bad_step, stragglers, pruning, storage_waited_ms,
-               storage_errors_directory, storage_errors_worker, claim, storage_exits, mirror] = job;
+               in_host_memory, ending, stage_since_ms, deadline_ms, submitted_wall_ms,
+               ended_wall_ms, running_since_ms, recovering_since_ms, regain_step, stepped_ms,
+               lost_ms, spent, part_since_ms, told_waits, bad_step, stragglers, pruning,
+               storage_waited_ms, storage_errors_directory, storage_errors_worker, claim,
+               storage_exits, mirror] = job;
   Digest digest;
   digest.add_each(active_nodes, state, generation, directory_generation, stage, checkpoint,
                   memory_of, former_parts, start_step, furthest_step, committed_step, restarts,
                   progress_at_restart, start_at_restart, restarts_without_progress, fault.empty(),
                   fault_is_collateral, recent_faults.size(), cancel_requested, saves_first,
-                  at_limit, without_memory, in_host_memory, regain_step, pruning.due,
-                  pruning.for_room, claim.checkpoint, claim.node, mirror.due, mirror.step,
-                  mirror.undone.generation, mirror.undone.step, mirror.ordered.generation,
-                  mirror.ordered.in_mirror, mirror.problem.empty());
+                  at_limit, without_memory, in_host_memory, ending.reason.empty(),
+                  ending.awaits_cause, regain_step, pruning.due, pruning.for_room, claim.checkpoint,
+                  claim.node, mirror.due, mirror.step, mirror.undone.generation, mirror.undone.step,
+                  mirror.ordered.generation, mirror.ordered.in_mirror, mirror.problem.empty());
   digest.add_all(refilled);
   digest.add_all(damaged);
   digest.add_all(claim.asked);

@@ -103,6 +103,8 @@ struct Run {
   std::set<int32_t> refilled;  // of the ranks that have nothing in memory
   bool from_memory = false;
   int32_t former_parts = 0;
+  bool is_last = false;     // it trains no step: it saves, and ends
+  bool is_suspect = false;  // where no job looks for it
   Snapshot snapshot;
   uint64_t step = 0;
   uint64_t bad_steps = 0;
@@ -335,6 +337,7 @@ class Cluster final : public World {
   History history_of(const Run& run) const;
   void seal(const Run& run, int32_t rank, uint64_t step);
   void load_everywhere(Run& run);
+  void save_last(Run& run);
   void schedule_step(Run& run);
   void complete_step(Run& run);
   void meet_bad_step(Run& run);

@@ -94,6 +94,8 @@ uint64_t Cluster::spawn(SimNode& node, int32_t rank, const core::StartWorkers& o
   run.refilled.clear();
   for (const Rank without : order.refilled) run.refilled.insert(without.value);
   run.former_parts = order.former_parts;
+  run.is_last = order.last;
+  run.is_suspect = order.suspect;
   run.homes[rank] = node.key;
   if (run.from_memory && run.former_parts == 0 && !run.refilled.contains(rank)) {
     const SimArena& arena = arena_of(run, rank);
@@ -394,10 +396,32 @@ void Cluster::form_run(Run& run) {
     run.digest = stored->digest;
   }
   if (!run.from_memory) load_everywhere(run);
+  if (run.is_last) return save_last(run);
   // A last step that only memory or the mirror has is still to be saved.
   const bool is_elsewhere = run.from_memory || run.checkpoint.starts_with('/');
   if (is_elsewhere && run.step >= plans_.at(run.job).steps) commit_checkpoint(run);
   schedule_step(run);
+}
+
+// The last generation: all ranks die of SIGTERM once the checkpoint is there, or tell that storage
+// failed.
+void Cluster::save_last(Run& run) {
+  run.last_progress_ms = agenda_.now();
+  if (!can_save(run.job)) return fail_to_begin(run, kExitStorage);
+  run.finished = true;
+  StoredCheckpoint stored;
+  stored.history = history_of(run);
+  stored.digest = run.digest;
+  if (!run.is_suspect) land(run, {run.step, run.generation}, std::move(stored), false);
+  for (const int32_t rank : run.alive) {
+    SimNode& node = node_of(run, rank);
+    const uint64_t pid = node.workers.at(rank).pid;
+    after_in_life(node, 1 + static_cast<int64_t>(rng_.below(300)), [this, &node, rank, pid] {
+      const auto worker = node.workers.find(rank);
+      if (worker == node.workers.end() || worker->second.hangs()) return;
+      worker_ends(node, rank, pid, 0, 15, false, true);
+    });
+  }
 }
 
 void Cluster::schedule_step(Run& run) {

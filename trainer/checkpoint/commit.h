@@ -34,7 +34,7 @@ Outcome delete_checkpoint(const std::string& checkpoint_dir, const std::string& 
 struct RetentionOrder {
   uint64_t generation = 0;  // whose record must be the newest; otherwise nothing happens
   int64_t keep = 1;         // >= 1
-  int64_t keep_every = 0;   // steps whose multiples stay; 0 = none
+  int64_t keep_every = 0;   // the first from each multiple on stays; 0 = none
   VerifyDepth depth = VerifyDepth::kSample;
   bool for_room = false;   // where `keep` leaves nothing to delete, keep fewer, at least one
   bool unfinished = true;  // saves of older generations without a manifest go, too
@@ -48,8 +48,8 @@ struct RetentionReport {
   std::string refused;   // why deletion stopped, "" when it ran to its end
 };
 
-// Keeps the newest `keep` checkpoints that are valid by lineage, and those with a step that is a
-// multiple of `keep_every`. Deletes, manifest first: other valid ones, checkpoints of a history
+// Keeps the newest `keep` checkpoints that are valid by lineage, and the first one from each
+// multiple of `keep_every` on. Deletes, manifest first: other valid ones, checkpoints of a history
 // that was given up or undone, and partial saves of older generations. The newest valid checkpoint
 // stays, and nothing is deleted before confirm_checkpoint() has found it sound. Checkpoints
 // recorded as damaged stay for inspection, and so do the saves of another job in the directory:

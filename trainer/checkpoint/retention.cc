@@ -117,18 +117,42 @@ class Retention {
 
   // Complete checkpoints beyond `keep`, or of a history that was given up.
   std::set<CheckpointRef> superfluous(int64_t keep) const {
+    const std::set<CheckpointRef> kept = milestones();
     std::set<CheckpointRef> doomed;
     int64_t valid = 0;
     for (auto it = complete_.rbegin(); it != complete_.rend(); ++it) {
       if (valid_by_lineage(*it, chain_)) {
-        const auto every = static_cast<uint64_t>(order_.keep_every);
-        const bool milestone = every > 0 && it->step % every == 0;
-        if (++valid > keep && !milestone) doomed.insert(*it);
+        if (++valid > keep && !kept.contains(*it)) doomed.insert(*it);
       } else if (it->generation < order_.generation && !recorded_as_damaged(chain_, it->name())) {
         doomed.insert(*it);
       }
     }
     return doomed;
+  }
+
+  // For each multiple of keep_every the first valid checkpoint from there on: a fault or failing
+  // storage may have cost the one of the very step.
+  std::set<CheckpointRef> milestones() const {
+    std::set<CheckpointRef> found;
+    if (order_.keep_every <= 0) return found;
+    const auto every = static_cast<uint64_t>(order_.keep_every);
+    uint64_t passed = first_step() / every;
+    for (const CheckpointRef& ref : complete_) {
+      if (!valid_by_lineage(ref, chain_)) continue;
+      if (ref.step % every == 0 || ref.step / every > passed) found.insert(ref);
+      passed = std::max(passed, ref.step / every);
+    }
+    return found;
+  }
+
+  // Where the job and its predecessors began.
+  uint64_t first_step() const {
+    std::optional<uint64_t> first;
+    for (const GenerationRecord& record : chain_) {
+      if (!own_.contains(record.generation)) continue;
+      first = std::min(first.value_or(record.start_step), record.start_step);
+    }
+    return first.value_or(0);
   }
 
   // Whether a save without a manifest may go: its generation is over. If its commit still came, it

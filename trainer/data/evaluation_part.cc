@@ -2,7 +2,6 @@
 #include "trainer/data/evaluation_part.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 namespace hpctl {
@@ -17,15 +16,7 @@ Result<std::optional<EvaluationPart>> open_evaluation_part(const TrainSpec& trai
   HP_TRY_ASSIGN(SampleReader reader, trained.open_part(train.data, part));
   const auto wanted = test ? 0 : static_cast<uint64_t>(train.validation.sequences);
   const uint64_t sequences = wanted == 0 ? reader.windows() : std::min(wanted, reader.windows());
-  const auto micro = static_cast<uint64_t>(train.batch.micro);
-  if (sequences < micro) {
-    return Error{
-        ErrorCode::kInvalidArgument,
-        std::string("the ") + to_string(part) + " part has " + std::to_string(sequences) +
-            " of the sequences that a micro-batch takes (batch.micro " + std::to_string(micro) +
-            "); " + (test ? "" : "raise validation.sequences, or ") + "give it more of data.split"};
-  }
-  return std::optional(EvaluationPart{std::move(reader), sequences / micro * micro});
+  return std::optional(EvaluationPart{std::move(reader), sequences});
 }
 
 uint64_t evaluation_rounds(const EvaluationPart& part, uint64_t micro, int32_t count) {
@@ -33,12 +24,13 @@ uint64_t evaluation_rounds(const EvaluationPart& part, uint64_t micro, int32_t c
   return (part.sequences + a_round - 1) / a_round;
 }
 
-std::optional<uint64_t> evaluated_from(const EvaluationPart& part, uint64_t micro, uint64_t round,
-                                       int32_t index, int32_t count) {
+std::optional<SampleRange> evaluated_in(const EvaluationPart& part, uint64_t micro, uint64_t round,
+                                        int32_t index, int32_t count) {
   HP_CHECK(index >= 0 && index < count);
   const uint64_t first =
       (round * static_cast<uint64_t>(count) + static_cast<uint64_t>(index)) * micro;
-  return first < part.sequences ? std::optional(first) : std::nullopt;
+  if (first >= part.sequences) return std::nullopt;
+  return SampleRange{first, std::min(first + micro, part.sequences)};
 }
 
 }  // namespace hpctl

@@ -303,7 +303,7 @@ Outcome IndexedDataset::read(uint64_t begin, std::span<int64_t> out) {
     }
     if (!widen(type_, piece, part)) {
       const auto at = std::find_if(part.begin(), part.end(), [](int64_t t) { return t < 0; });
-      return Error{ErrorCode::kDataLoss,
+      return Error{ErrorCode::kInvalidArgument,
                    tokens_path_ + ": token " + std::to_string(first + uint64_t(at - part.begin())) +
                        " is " + std::to_string(*at) + "; prepare the dataset again"};
     }

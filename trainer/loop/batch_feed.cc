@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "trainer/state/may_pass.h"
+
 namespace hpctl {
 
 BatchFeed::BatchFeed(SampleReader& reader, Staging* staging)
@@ -46,7 +48,8 @@ void BatchFeed::read_ahead(const BatchOrder& order) {
 BatchFeed::Batches BatchFeed::read(const BatchOrder& order) {
   Batches batches =
       read_micro_batches(reader_, sample_numbers(order.samples), order.micro, order.count);
-  if (batches.ok() && staging_ != nullptr) HP_TRY(stage(*batches));
+  if (!batches.ok()) return may_pass(batches.error());  // never damage of a state or checkpoint
+  if (staging_ != nullptr) HP_TRY(stage(*batches));
   return batches;
 }
 

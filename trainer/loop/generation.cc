@@ -10,6 +10,7 @@
 #include "trainer/arch/lora.h"
 #include "trainer/arch/wide_products.h"
 #include "trainer/checkpoint/lora_base.h"
+#include "trainer/metrics/evaluation_record.h"
 #include "trainer/plan/fit.h"
 #include "trainer/process/runtime.h"
 #include "trainer/process/stop_request.h"
@@ -44,32 +45,61 @@ Generation::Generation(Run& run, const Workload& workload)
              workload.train.metrics.trace_steps) {}
 
 Outcome Generation::start() {
+  // A stop saves steps that only memory has. Without such steps it may end the process at once.
+  if (workload_.from_memory) take_stop_requests();
+  if (workload_.is_last) request_stop();
   HP_TRY(run_.begin_generation(workload_));
   HP_TRY(check_memory());
   progress_.enter(WorkerPhase::kLoading);
-  HP_TRY(run_.open_data());
+  if (!workload_.is_last) HP_TRY(run_.open_data());
   HP_TRY(meet_peers());
-  HP_TRY(agree_on_data());
+  HP_TRY(workload_.is_last ? learn_data() : agree_on_data());
   HP_TRY(load_state());
   progress_.enter(WorkerPhase::kTraining);
   return Ok{};
 }
 
 Outcome Generation::run() {
-  const auto last = static_cast<uint64_t>(run_.train().steps);
+  take_stop_requests();
+  HP_TRY(look_back());
   // A last step that only memory or the mirror has is still to be saved.
-  if (state().step() >= last && !starts_without_directory(workload_)) {
+  if (is_last_step() && !starts_without_directory(workload_)) {
     log_info("nothing to do: step " + std::to_string(state().step()) + " of " +
-             std::to_string(last) + " is done and durable");
-    HP_TRY(test());
-    progress_.enter(WorkerPhase::kFinished);
-    return Ok{};
+             std::to_string(run_.train().steps) + " is done and durable");
+  } else {
+    while (!is_last_step() && !stopping_) HP_TRY(step());
+    trace_.finish();
+    operation_trace_.follow(false);
+    HP_TRY(save_last());
   }
-  take_stop_requests();  // before, there is nothing to save
-  while (state().step() < last && !stopping_) HP_TRY(step());
-  stopping_ = state().step() < last;
-  trace_.finish();
-  operation_trace_.follow(false);
+  if (!stopping_) HP_TRY(test());
+  if (!stopping_) progress_.enter(WorkerPhase::kFinished);
+  return Ok{};
+}
+
+// What the former generation may have left undone at the step where this one begins: an evaluation
+// that a fault or a stop has cut short, and the last checkpoint of a stop that came meanwhile.
+Outcome Generation::look_back() {
+  Validation* const validation = run_.validation();
+  const uint64_t step = state().step();
+  const bool is_due = validation != nullptr && step > 0 && validation->due(step);
+  if (!is_due && !workload_.from_memory) return Ok{};
+  const bool is_owed =
+      is_due && workload_.rank == 0 && !has_evaluation(workload_.metrics_path, "validation", step);
+  std::array<double, 2> sums = {is_stop_requested() ? 1.0 : 0.0, is_owed ? 1.0 : 0.0};
+  HP_TRY(comms_->world().all_reduce(sums));
+  const bool any_owed = sums[1] > 0;
+  stopping_ = sums[0] > 0 && (workload_.is_last || any_owed || !is_last_step());
+  if (stopping_ || !any_owed) return Ok{};
+  progress_.stands_at(step);  // it may take longer than limits.first_step
+  return evaluate(*validation, "validation");
+}
+
+// Of the state as it is, which the checkpoint of the start may be.
+Outcome Generation::save_last() {
+  const bool is_durable =
+      state().step() == workload_.start_step && !starts_without_directory(workload_);
+  if (is_durable) return Ok{};
   progress_.enter(WorkerPhase::kSaving);
   const Clock::time_point began = Clock::now();
   HP_TRY_ASSIGN(const bool durable, saver_->finish(&is_stop_requested, [this] { tell_saves(); }));
@@ -81,10 +111,13 @@ Outcome Generation::run() {
                 " is not durable: checkpoints cannot be written");
     stopping_ = true;
   }
-  if (stopping_) return Ok{};
-  HP_TRY(test());
-  progress_.enter(WorkerPhase::kFinished);
   return Ok{};
+}
+
+uint64_t Generation::durable_step() const {
+  const uint64_t began_with =
+      starts_without_directory(workload_) ? workload_.durable_step : workload_.start_step;
+  return std::max(saver_->committed_step(), began_with);
 }
 
 void Generation::abort() {
@@ -147,19 +180,42 @@ Outcome Generation::meet_peers() {
   return Ok{};
 }
 
-// A corpus on a local disk may differ between nodes; then a sample number would not mean the same
-// text everywhere.
+// A corpus on a local disk may differ between nodes, and a process of an earlier generation has
+// read what was there then; a sample number would not mean the same text everywhere.
 Outcome Generation::agree_on_data() {
   HP_TRY_ASSIGN(const std::vector<std::string> fingerprints,
                 comms_->world().all_gather_text(run_.data_fingerprint()));
+  HP_TRY_ASSIGN(const std::vector<std::string> nodes,
+                comms_->world().all_gather_text(workload_.node));
   for (size_t rank = 1; rank < fingerprints.size(); ++rank) {
     if (fingerprints[rank] == fingerprints[0]) continue;
     return Error{ErrorCode::kInvalidArgument,
                  "data " + data_name(run_.train().data) + " differs between rank 0 and rank " +
                      std::to_string(rank) +
-                     "; put the same files on every node or on a disk that all share"};
+                     (nodes[rank] == nodes[0]
+                          ? ", both on node " + nodes[0] +
+                                ": it was changed while the job ran; restore it and resume"
+                          : "; put the same files on every node or on a disk that all share")};
   }
   return Ok{};
+}
+
+// The last generation reads no data: they may be what ended the job. The checkpoint names them, and
+// a rank that stayed knows which they are.
+Outcome Generation::learn_data() {
+  const std::optional<DataIdentity>& own = run_.data();
+  HP_TRY_ASSIGN(const std::vector<std::string> texts,
+                comms_->world().all_gather_text(
+                    own ? std::to_string(own->tokens) + " " + own->fingerprint : ""));
+  for (const std::string& text : texts) {
+    if (text.empty()) continue;
+    const size_t space = text.find(' ');
+    HP_CHECK(space != std::string::npos);
+    run_.learn_data(
+        {text.substr(space + 1), std::stoull(text.substr(0, space)), run_.train().data.seq_len});
+    return Ok{};
+  }
+  return run_.open_data();
 }
 
 // The environment of this rank in this generation, besides the job's settings.
@@ -308,25 +364,33 @@ void Generation::note_what_is_for_gpus() const {
 // one may not have done so.
 Outcome Generation::test() {
   Validation* const part = run_.test();
-  return part != nullptr ? evaluate(*part, "test") : Outcome(Ok{});
+  if (part == nullptr) return Ok{};
+  progress_.stands_at(state().step());
+  return evaluate(*part, "test");
 }
 
-// `name` is "validation" or "test".
+// `name` is "validation" or "test". A stop ends it early.
 Outcome Generation::evaluate(Validation& part, const char* name) {
   const Clock::time_point began = Clock::now();
-  HP_TRY_ASSIGN(const ValidationResult found,
-                part.run(*engine_, state().weight_shards(), data_rank_, comms_->world(), storage_));
+  HP_TRY_ASSIGN(const std::optional<ValidationResult> found,
+                part.run(*engine_, state().weight_shards(), data_rank_, comms_->world(), storage_,
+                         &is_stop_requested));
+  if (!found) {
+    log_info(std::string("asked to end: the ") + name + " part is not evaluated");
+    stopping_ = true;
+    return Ok{};
+  }
   if (workload_.rank != 0) return Ok{};
   run_.metrics().append_evaluation({.part = name,
                                     .step = state().step(),
                                     .generation = workload_.generation,
-                                    .loss = found.loss,
-                                    .sequences = found.sequences});
+                                    .loss = found->loss,
+                                    .sequences = found->sequences});
   std::array<char, 160> line{};
   std::snprintf(line.data(), line.size(),
                 "%s at step %llu loss %.4f perplexity %.2f over %llu sequences in %.1f s", name,
-                static_cast<unsigned long long>(state().step()), found.loss, std::exp(found.loss),
-                static_cast<unsigned long long>(found.sequences), seconds_since(began));
+                static_cast<unsigned long long>(state().step()), found->loss, std::exp(found->loss),
+                static_cast<unsigned long long>(found->sequences), seconds_since(began));
   log_info(line.data());
   return Ok{};
 }

@@ -42,7 +42,8 @@ class Generation {
   // Everything before the first step. kDataLoss: the checkpoint of the workload is damaged.
   Outcome start();
   // All steps, the final checkpoint, and the evaluation of the test part; or, once any rank has a
-  // stop request, the current step and a checkpoint of it.
+  // stop request, the end of an evaluation or step under way, and a checkpoint of the last step
+  // that is complete.
   Outcome run();
   // start() or run() returns kPeerLost, from the collective that it waits in or at the next step
   // boundary. The connections to the peers stay until this object goes: a rank without an order yet
@@ -52,11 +53,11 @@ class Generation {
   // once.
   void when_saved(std::function<void()> done);
 
-  // run() has ended before the last step because of a request.
+  // run() has ended because of a request, with something left to do.
   bool is_stopped() const { return stopping_; }
-  // The newest checkpoint that this generation saw committed: the step that run() has ended with,
-  // unless the disk was full.
-  uint64_t durable_step() const { return saver_->committed_step(); }
+  // Of the newest checkpoint that this generation saw committed or began with: the step that run()
+  // has ended with, unless the disk was full.
+  uint64_t durable_step() const;
   const Workload& workload() const { return workload_; }
 
  private:
@@ -68,6 +69,7 @@ class Generation {
     double loss_scale = 1;   // that the engine's gradients are multiplied by
     bool clock_due = false;  // a checkpoint, by rank 0's clock
     bool stop = false;       // some rank was asked to
+    double seconds = 0;      // of the step, the mean of all ranks
     SaveNews news;
     SnapshotNews snapshots;
   };
@@ -75,9 +77,12 @@ class Generation {
   Outcome check_memory() const;
   Outcome meet_peers();
   Outcome agree_on_data();
+  Outcome learn_data();
   Result<Environment> environment_here();
   Outcome check_one_base(const Environment& of_all) const;
   Outcome load_state();
+  Outcome look_back();
+  Outcome save_last();
   Outcome refill();
   Outcome make_snapshots();
   Outcome make_saver();
@@ -89,13 +94,18 @@ class Generation {
   void tell_saves();
   Outcome test();
   Outcome evaluate(Validation& part, const char* name);
+  Result<bool> any_rank_is_stopped();
 
   // step.cc
   Outcome step();
   StepSamples samples_from(uint64_t cursor) const;  // of a step that begins there
   BatchOrder order_of(const StepSamples& samples) const;
   void read_ahead(uint64_t cursor);
-  Result<StepSums> compute_gradients(const StepSamples& samples);
+  // What compute_gradients() does when a rank has a stop request.
+  enum class OnStop { kGiveUp, kFinish };
+  // nullopt on every rank: the step is given up.
+  Result<std::optional<StepSums>> compute_gradients(const StepSamples& samples, OnStop on_stop);
+  bool looks_before(size_t batch, size_t batches) const;
   Result<StepSums> reduce(FullySharded::Sums own, int64_t counted);
   double loss_factor();  // of the next step: the loss scale of fp16, otherwise 1
   void update(const StepSums& sums, const StepSamples& samples, double lr);
@@ -113,6 +123,7 @@ class Generation {
 
   TrainingState& state() const { return run_.state(); }
   uint64_t next_step() const { return state().step() + 1; }
+  bool is_last_step() const { return state().step() >= static_cast<uint64_t>(run_.train().steps); }
 
   Run& run_;
   const Workload workload_;
@@ -137,7 +148,8 @@ class Generation {
   std::array<double, 2> own_sums_{};     // this rank's loss and gradient squares in that step
   uint64_t step_tokens_ = 0;             // of the whole job in that step
   bool stopping_ = false;
-  bool owes_save_ = false;  // rank 0's is asked
+  std::optional<double> last_step_s_;  // StepSums::seconds; nullopt: none is complete
+  bool owes_save_ = false;             // rank 0's is asked
   std::chrono::steady_clock::time_point last_log_{};
 };
 

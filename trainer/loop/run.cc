@@ -72,6 +72,7 @@ Outcome Run::read_data() {
                 SampleReader::open(train_.data, train_.seed, train_.model.vocab));
   HP_TRY_ASSIGN(validation_, Validation::open(train_, reader, DataPart::kValidation));
   HP_TRY_ASSIGN(test_, Validation::open(train_, reader, DataPart::kTest));
+  data_ = DataIdentity{reader.fingerprint(), reader.tokens(), train_.data.seq_len};
   reader_ = std::move(reader);
   return Ok{};
 }
@@ -105,12 +106,11 @@ Outcome Run::load_state(const Workload& workload, const Environment& environment
   if (workload.from_memory && state_ && !divided_anew) {
     return state_->rejoin(workload, environment);
   }
-  const DataIdentity data = {reader_->fingerprint(), reader_->tokens(), train_.data.seq_len};
   FileFault fault;
-  auto state = divided_anew
-                   ? TrainingState::create_from_parts(arena_fd_, workload, data, environment,
-                                                      device_, world, state_)
-                   : TrainingState::create(arena_fd_, workload, data, environment, device_, &fault);
+  auto state = divided_anew ? TrainingState::create_from_parts(arena_fd_, workload, *data_,
+                                                               environment, device_, world, state_)
+                            : TrainingState::create(arena_fd_, workload, *data_, environment,
+                                                    device_, &fault);
   if (!state.ok()) {
     progress_.file_fault(fault);
     return state.error();

@@ -38,6 +38,10 @@ class Run {
   Outcome begin_generation(const Workload& workload);
   // Opens the job's data; once. A read error may be transient.
   Outcome open_data();
+  // What the state was trained on; nullopt before open_data(), unless learn_data() has told it.
+  const std::optional<DataIdentity>& data() const { return data_; }
+  // From another rank, for a generation that reads no data.
+  void learn_data(const DataIdentity& data) { data_ = data; }
   // The forward pass, once. kInvalidArgument: it cannot be had as workload.train.gpu wants it.
   Outcome load_model();
   // The state that this generation starts from. With Workload::from_memory it is a sealed one of
@@ -54,7 +58,7 @@ class Run {
   Progress& progress() { return progress_; }
   Device& device() { return device_; }
   BatchFeed& feed() { return *feed_; }
-  const std::string& data_fingerprint() const { return reader_->fingerprint(); }
+  const std::string& data_fingerprint() const { return data_->fingerprint; }
   Validation* validation() { return validation_ ? &*validation_ : nullptr; }
   Validation* test() { return test_ ? &*test_ : nullptr; }
   bool has_state() const { return state_.has_value(); }
@@ -93,6 +97,7 @@ class Run {
   int arena_fd_;
   Device& device_;
   std::optional<SampleReader> reader_;
+  std::optional<DataIdentity> data_;
   std::optional<BatchFeed> feed_;
   std::optional<Validation> validation_;
   std::optional<Validation> test_;

@@ -96,7 +96,7 @@ Outcome Generation::leave_out_overflow(const StepSamples& samples, uint64_t scal
 Outcome Generation::reexecute(const StepSamples& samples, const std::string& what,
                               BadStep& bad_step) {
   const std::array<double, 2> first = own_sums_;
-  const auto again = compute_gradients(samples);
+  const auto again = compute_gradients(samples, OnStop::kFinish);
   if (!again.ok()) return again.error();
   const auto differs = [&](size_t i) {
     return std::bit_cast<uint64_t>(first[i]) != std::bit_cast<uint64_t>(own_sums_[i]);

@@ -26,6 +26,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Steps that take longer, and the first one, whose length nothing tells, are given up between two
+// micro-batches when a stop is asked for: the last checkpoint needs the time.
+constexpr double kSlowStepS = 2;
+// On a GPU the host waits for the device when it looks for a stop.
+constexpr size_t kLooksOfADevice = 8;
+
 }  // namespace
 
 Outcome Generation::step() {
@@ -43,7 +49,15 @@ Outcome Generation::step() {
   const StepSamples samples = samples_from(state().sample_cursor());
   step_tokens_ = sample_count(samples.ranges) * static_cast<uint64_t>(run_.train().data.seq_len);
   const double lr = learning_rate(run_.train(), next_step(), samples.next_cursor);
-  HP_TRY_ASSIGN(const StepSums sums, compute_gradients(samples));
+  HP_TRY_ASSIGN(const std::optional<StepSums> computed,
+                compute_gradients(samples, OnStop::kGiveUp));
+  if (!computed) {
+    log_info("asked to end: step " + std::to_string(next_step()) + " is given up");
+    stopping_ = true;
+    return Ok{};
+  }
+  const StepSums& sums = *computed;
+  last_step_s_ = sums.seconds;
   LossScaleRecord& loss_scale = state().loss_scale();
   const uint64_t scale = loss_scale.scale;
   if (is_overflow(loss_scale, sums.loss, sums.grad_norm) &&
@@ -66,7 +80,7 @@ Outcome Generation::step() {
   times_.lap(StepPart::kOptimizer);
   report(sums, lr);
   times_.lap(StepPart::kReport);
-  stopping_ = sums.stop;
+  stopping_ = sums.stop && !is_last_step();
   const bool due = save_due(sums);
   if (due) {
     run_.save_begins(state().step());
@@ -76,8 +90,8 @@ Outcome Generation::step() {
   times_.lap(StepPart::kSave);
   tell_saves();
   Validation* const validation = run_.validation();
-  const bool evaluated = validation != nullptr && validation->due(state().step());
-  return evaluated ? evaluate(*validation, "validation") : Outcome(Ok{});
+  const bool is_due = validation != nullptr && validation->due(state().step());
+  return is_due && !stopping_ ? evaluate(*validation, "validation") : Outcome(Ok{});
 }
 
 void Generation::tell_saves() {
@@ -112,11 +126,20 @@ void Generation::read_ahead(uint64_t cursor) {
 // tokens, times StepSums::loss_scale, is then in the engine's shards, for any number of ranks and
 // micro-batches. The number of counted tokens is known only afterwards, so the sum is divided by
 // all of them here, and the rest is a part of that scale.
-Result<Generation::StepSums> Generation::compute_gradients(const StepSamples& samples) {
+Result<std::optional<Generation::StepSums>> Generation::compute_gradients(
+    const StepSamples& samples, OnStop on_stop) {
   const BatchOrder order = order_of(samples);
   my_samples_ = order.samples;
-  HP_TRY_ASSIGN(const std::vector<MicroBatch> batches,
-                storage_.until_done([&] { return run_.feed().take(order); }));
+  const bool may_give_up =
+      on_stop == OnStop::kGiveUp && (!last_step_s_ || *last_step_s_ >= kSlowStepS);
+  const auto taken = storage_.until_done([&] { return run_.feed().take(order); });
+  if (!taken.ok()) {
+    // A stop has ended the wait for storage, and the others hear of it before their first batch.
+    if (!may_give_up || !is_stop_requested()) return taken.error();
+    HP_TRY(any_rank_is_stopped());
+    return std::optional<StepSums>();
+  }
+  const std::vector<MicroBatch>& batches = *taken;
   read_ahead(samples.next_cursor);
   times_.lap(StepPart::kData);
   progress_.set_computing(true);
@@ -128,7 +151,15 @@ Result<Generation::StepSums> Generation::compute_gradients(const StepSamples& sa
   int64_t counted = 0;
   HP_TRY(suffer_ordered_fault(workload_.generation));
   const auto began = Clock::now();
-  for (const MicroBatch& batch : batches) {
+  for (size_t number = 0; number < batches.size(); ++number) {
+    const MicroBatch& batch = batches[number];
+    if (may_give_up && looks_before(number, batches.size())) {
+      HP_TRY_ASSIGN(const bool is_stopped, any_rank_is_stopped());
+      if (is_stopped) {
+        progress_.set_computing(false);
+        return std::optional<StepSums>();
+      }
+    }
     HP_TRY(engine_->forward_backward(batch.tokens, batch.targets, scale, batch.documents));
     counted += batch.counted;
   }
@@ -141,10 +172,23 @@ Result<Generation::StepSums> Generation::compute_gradients(const StepSamples& sa
     HP_TRY(snapshots_->make_room());
   }
   my_counted_ = static_cast<uint64_t>(counted);
-  auto sums = reduce(own, counted);
+  const auto sums = reduce(own, counted);
   progress_.set_computing(false);
   times_.lap(StepPart::kReduce);
-  return sums;
+  if (!sums.ok()) return sums.error();
+  return std::optional(*sums);
+}
+
+// The first one always: there the ranks hear of one that has no data.
+bool Generation::looks_before(size_t batch, size_t batches) const {
+  const size_t looks = device_.is_host() ? batches : kLooksOfADevice;
+  return batch % std::max<size_t>(1, batches / looks) == 0;
+}
+
+Result<bool> Generation::any_rank_is_stopped() {
+  std::array<double, 1> stops = {is_stop_requested() ? 1.0 : 0.0};
+  HP_TRY(comms_->world().all_reduce(stops));
+  return stops[0] > 0;
 }
 
 // The last collective before the optimizer step: norm, loss, and what ranks must agree on.
@@ -163,7 +207,7 @@ Result<Generation::StepSums> Generation::reduce(FullySharded::Sums own, int64_t 
   }
   // Ranks that read the same samples have the same loss.
   const double share = data_rank_.counts ? 1.0 : 0.0;
-  std::array<double, 10> sums = {own_sums_[1],
+  std::array<double, 11> sums = {own_sums_[1],
                                  own.loss * share,
                                  clock_due ? 1.0 : 0.0,
                                  news.finished,
@@ -172,7 +216,8 @@ Result<Generation::StepSums> Generation::reduce(FullySharded::Sums own, int64_t 
                                  static_cast<double>(counted) * share,
                                  snapshots.received,
                                  snapshots.damaged,
-                                 snapshots.due};
+                                 snapshots.due,
+                                 seconds_since(times_.began())};
   HP_TRY(comms_->world().all_reduce(sums));
   StepSums result;
   const double tokens_counted = std::max(1.0, sums[6]);
@@ -183,6 +228,7 @@ Result<Generation::StepSums> Generation::reduce(FullySharded::Sums own, int64_t 
   result.clock_due = sums[2] > 0;
   result.news = {.finished = sums[3], .failed = sums[4]};
   result.stop = sums[5] > 0;
+  result.seconds = sums[10] / workload_.world_size;
   result.snapshots = {.received = sums[7], .damaged = sums[8], .due = sums[9]};
   if (snapshots_) snapshots_->conclude(result.snapshots);
   return result;

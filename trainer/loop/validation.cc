@@ -26,11 +26,16 @@ uint64_t Validation::rounds(const DataRank& rank) const {
   return evaluation_rounds(source_->part, static_cast<uint64_t>(train_->batch.micro), rank.count);
 }
 
+std::optional<SampleRange> Validation::turn_of(uint64_t round, const DataRank& rank) const {
+  return evaluated_in(source_->part, static_cast<uint64_t>(train_->batch.micro), round, rank.index,
+                      rank.count);
+}
+
 BatchOrder Validation::order_of(uint64_t round, const DataRank& rank) const {
   const auto micro = static_cast<uint64_t>(train_->batch.micro);
-  const uint64_t first =
-      evaluated_from(source_->part, micro, round, rank.index, rank.count).value_or(0);
-  return {.samples = {{first, first + micro}}, .micro = train_->batch.micro, .count = 1};
+  const SampleRange first{0, std::min(micro, source_->part.sequences)};
+  return {
+      .samples = {turn_of(round, rank).value_or(first)}, .micro = train_->batch.micro, .count = 1};
 }
 
 Result<MicroBatch> Validation::take(uint64_t round, const DataRank& rank) {
@@ -40,23 +45,35 @@ Result<MicroBatch> Validation::take(uint64_t round, const DataRank& rank) {
   return std::move(batches->front());
 }
 
-Result<ValidationResult> Validation::run(FullySharded& engine, WeightShards shards,
-                                         const DataRank& rank, Communicator& comm,
-                                         StorageWait& storage) {
-  const auto micro = static_cast<uint64_t>(train_->batch.micro);
+Result<std::optional<ValidationResult>> Validation::run(FullySharded& engine, WeightShards shards,
+                                                        const DataRank& rank, Communicator& comm,
+                                                        StorageWait& storage,
+                                                        bool (*is_stopped)()) {
+  const uint64_t rounds_per_look = engine.computes_on_host() ? 1 : kRoundsPerLook;
   engine.begin_evaluation(std::move(shards));
   double counted = 0;
   for (uint64_t round = 0; round < rounds(rank); ++round) {
-    HP_TRY_ASSIGN(const MicroBatch batch, storage.until_done([&] { return take(round, rank); }));
-    const bool counts =
-        evaluated_from(source_->part, micro, round, rank.index, rank.count) && rank.counts;
-    HP_TRY(engine.evaluate(batch.tokens, batch.targets, batch.documents, counts));
-    if (counts) counted += static_cast<double>(batch.counted);
+    const auto batch = storage.until_done([&] { return take(round, rank); });
+    const bool looks = round % rounds_per_look == 0;
+    // A stop has ended the wait for storage.
+    const bool gives_up = looks && !batch.ok() && is_stopped();
+    if (!batch.ok() && !gives_up) return batch.error();
+    if (looks) {
+      std::array<double, 1> stops = {is_stopped() ? 1.0 : 0.0};
+      HP_TRY(comm.all_reduce(stops));
+      if (stops[0] > 0) {
+        HP_TRY(engine.finish_evaluation());
+        return std::optional<ValidationResult>();
+      }
+    }
+    const bool counts = turn_of(round, rank) && rank.counts;
+    HP_TRY(engine.evaluate(batch->tokens, batch->targets, batch->documents, counts));
+    if (counts) counted += static_cast<double>(batch->counted);
   }
   HP_TRY_ASSIGN(const double loss_sum, engine.finish_evaluation());
   std::array<double, 2> sums = {loss_sum, counted};
   HP_TRY(comm.all_reduce(sums));
-  return ValidationResult{sums[0] / std::max(1.0, sums[1]), source_->part.sequences};
+  return std::optional(ValidationResult{sums[0] / std::max(1.0, sums[1]), source_->part.sequences});
 }
 
 }  // namespace hpctl

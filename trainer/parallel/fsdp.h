@@ -124,6 +124,9 @@ class FullySharded {
     return streams_ ? streams_->under_way : under_way_.seconds();
   }
 
+  // What it returns is computed, and not only queued on a device.
+  bool computes_on_host() const { return device_.is_host(); }
+
   // Records what happens from now on, null = nothing; not owned.
   void set_trace(ScheduleTrace* trace) { trace_ = trace; }
 

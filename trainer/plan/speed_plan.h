@@ -49,8 +49,8 @@ double recompute_factor(const TrainSpec& train, const FlopsPerToken& flops);
 // Micro-batches of a step in the largest share.
 int64_t passes_per_step(const PlanSetting& setting);
 // Micro-batches that share the global batch, and validation.sequences where given, out without a
-// rest, ascending; always 1. With another one the evaluated part is smaller than the job asks for,
-// or has no whole micro-batch, which the trainer refuses.
+// rest, ascending; always 1. With another one a step or an evaluation ends with a micro-batch that
+// is not full.
 std::vector<int64_t> even_micros(const TrainSpec& train, int64_t world_size);
 
 SpeedPlan plan_speed(const PlanSetting& setting, const std::vector<Block>& blocks,

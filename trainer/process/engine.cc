@@ -188,8 +188,17 @@ Result<Workload> Trainer::await_join() {
 int Trainer::finished() {
   run_->await_metrics(kLastMetrics);
   if (generation_->is_stopped()) {
-    log_info("asked to end by SIGTERM: step " + std::to_string(generation_->durable_step()) +
-             " is durable, and a restart goes on from there");
+    const std::string durable = "step " + std::to_string(generation_->durable_step()) +
+                                " is durable, and a restart goes on from there";
+    // Where nobody asked this rank, its end is a consequence: who asked another one is the cause.
+    if (!is_stop_requested()) {
+      return fail(progress_, {kPeerLost, "another rank was asked to end by SIGTERM: " + durable});
+    }
+    if (generation_->workload().is_last &&
+        generation_->durable_step() < generation_->workload().start_step) {
+      return fail(progress_, {ErrorCode::kStorage, "the last checkpoint cannot be written"});
+    }
+    log_info("asked to end by SIGTERM: " + durable);
     end_as_requested();
   }
   log_info("finished");

@@ -90,10 +90,14 @@ void Progress::step_done(const StepProgress& done) {
   page_->data_waits_ns.store(f.data_waits_ns, std::memory_order_relaxed);
   page_->save_waits_ns.store(f.save_waits_ns, std::memory_order_relaxed);
   page_->snapshot_step.store(f.snapshot_step, std::memory_order_relaxed);
+  stands_at(done.step);
+}
+
+void Progress::stands_at(uint64_t step) {
   if (page_->first_step_unix_ns.load(std::memory_order_relaxed) == 0) {
     page_->first_step_unix_ns.store(unix_ns(), std::memory_order_relaxed);
   }
-  page_->step.store(done.step, std::memory_order_release);
+  page_->step.store(step, std::memory_order_release);
 }
 
 void Progress::waited_for_last_save(uint64_t nanoseconds) {

@@ -42,6 +42,8 @@ class Progress {
   void enter(WorkerPhase phase);
   void set_computing(bool computing);
   void step_done(const StepProgress& done);
+  // The generation trains, though it has done no step yet: it evaluates the state of `step`.
+  void stands_at(uint64_t step);
   // After the last step, of which no further one tells.
   void waited_for_last_save(uint64_t nanoseconds);
   void checkpoint_committed(uint64_t step);

@@ -14,7 +14,7 @@
 namespace hpctl {
 
 // Of reading what all nodes read, and of taking what other processes take, too. kDataLoss, too:
-// at a start it would be blamed on the checkpoint.
+// it would be blamed on the checkpoint or the memory that the generation started from.
 inline Error may_pass(Error error) {
   const bool is_of_the_job =
       error.code == ErrorCode::kInvalidArgument || error.code == ErrorCode::kFailedPrecondition;

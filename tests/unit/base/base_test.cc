@@ -346,6 +346,8 @@ TEST(Workload, RoundTrips) {
   ASSERT_TRUE(back.ok()) << back.error().message;
   EXPECT_EQ(to_json_text(*back), to_json_text(w));
   EXPECT_TRUE(back->claimed);
+  w.from_memory = w.is_last = true;
+  EXPECT_TRUE(workload_from_json(to_json_text(w))->is_last);
   // Where somebody else writes it nothing is said of nodes: there is one.
   w.world_size = 4;
   nlohmann::json document = nlohmann::json::parse(to_json_text(w));

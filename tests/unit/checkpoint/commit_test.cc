@@ -165,6 +165,20 @@ TEST(Retention, MultiplesOfKeepEveryStay) {
       << "a multiple on a history that was given up goes";
 }
 
+// A worker was killed at step 30, before its save was durable, and the next save was at step 31.
+TEST(Retention, FirstAfterAMissedMultipleOfKeepEveryStays) {
+  const TemporaryDirectory dir;
+  record(dir, 1, 0);
+  for (const uint64_t step : {10, 20}) save(dir, step, 1);
+  record(dir, 2, 30);
+  for (const uint64_t step : {31, 40, 50, 60, 70}) save(dir, step, 2);
+  ASSERT_TRUE(keep_newest(dir.path(), 1, 2, 30).ok());
+  EXPECT_THAT(checkpoints_in(dir), ElementsAre("step-31.g2", "step-60.g2", "step-70.g2"));
+  save(dir, 80, 2);
+  ASSERT_TRUE(keep_newest(dir.path(), 1, 2, 30).ok());
+  EXPECT_THAT(checkpoints_in(dir), ElementsAre("step-31.g2", "step-60.g2", "step-80.g2"));
+}
+
 TEST(Retention, StaleHistoryDoesNotCountAndGoes) {
   const TemporaryDirectory dir;
   record(dir, 1, 0);

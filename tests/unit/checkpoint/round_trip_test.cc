@@ -249,6 +249,12 @@ TEST(Resumable, AnotherModelSeedOrCorpusIsRefusedAloud) {
   EXPECT_THAT(refusal(run),
               HasSubstr("model.heads is 2 there and 4 here, model.head_dim is 6 there and 3 "
                         "here, model.ffn is 20 there and 96 here; "));
+  // std::to_string() has six digits, of which these are all zero.
+  for (const double eps : {1e-8, 1e-7}) {
+    run = same;
+    run.model.norm_eps = eps;
+    EXPECT_THAT(refusal(run), HasSubstr(eps == 1e-8 ? "and 1e-08 here" : "and 1e-07 here"));
+  }
   run = same;
   run.blocks.pop_back();
   EXPECT_THAT(refusal(run), HasSubstr("it holds a whole model, with another layout"));

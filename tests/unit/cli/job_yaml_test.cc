@@ -431,22 +431,6 @@ TEST(JobYaml, BlendsAndSplits) {
               testing::HasSubstr("data.split: this key is required"));
 }
 
-TEST(JobYaml, RefusesToEvaluateLessThanAMicroBatch) {
-  const auto with = [](const std::string& batch, const std::string& validation) {
-    return "name: t\nworkload:\n  train:\n    model: {preset: tiny}\n"
-           "    data: {path: x, split: [98, 2, 0], seq_len: 8}\n    batch: {global: 16" +
-           batch + "}\n    steps: 3\n    validation: {" + validation + "}\n";
-  };
-  EXPECT_EQ(problems_of(with(", micro: 8", "every_steps: 2, sequences: 7")),
-            "j.yaml:8:45: workload.train.validation.sequences: expected 0, which is all, or at "
-            "least batch.micro (8), as whole micro-batches are evaluated; found 7; raise it, or "
-            "lower batch.micro\n");
-  good(with(", micro: 8", "every_steps: 2, sequences: 8"));
-  good(with(", micro: 8", "every_steps: 2, sequences: 0"));
-  good(with(", micro: 8", "every_steps: 0, sequences: 7"));  // it evaluates nothing
-  good(with("", "every_steps: 2, sequences: 7"));            // the plan chooses one that can
-}
-
 TEST(JobYaml, RefusesARollbackBehindTheOldestCheckpoint) {
   const auto with = [](const std::string& checkpoint, int rollback_steps) {
     return std::string(kMinimal) +

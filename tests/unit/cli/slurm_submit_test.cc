@@ -46,6 +46,19 @@ TEST_F(SlurmSubmit, LeavesWhatTheNodesNeed) {
   EXPECT_THAT(text_of(directory + "/batch.sh"), HasSubstr("#SBATCH --nodes=2\n"));
 }
 
+// The job would be ended in the middle of its last checkpoint.
+TEST_F(SlurmSubmit, ShortNoticeForTheLastCheckpointIsWarnedOf) {
+  const auto errors = [&](const std::string& limit) {
+    return submit({"--dry-run", "--set", "limits.last_checkpoint=" + limit}).err;
+  };
+  EXPECT_THAT(errors("2m"),
+              HasSubstr("hpctl: warning: limits.last_checkpoint gives the last "
+                        "checkpoint 120 s, and slurm.signal tells the job to end only "
+                        "60 s before its time limit; give slurm.signal: B:TERM@155"));
+  EXPECT_THAT(errors("60s"), ::testing::Not(HasSubstr("warning")));
+  EXPECT_THAT(errors("auto"), ::testing::Not(HasSubstr("warning")));
+}
+
 TEST_F(SlurmSubmit, ALostAnswerDoesNotDoubleTheJob) {
   write(slurm() + "/faults", "submit accept-and-die connection lost\n");
   const CommandResult result = submit();

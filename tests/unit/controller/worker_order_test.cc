@@ -223,6 +223,64 @@ TEST_F(WorkerOrder, SurvivorsOfACommandGetATermFirst) {
   EXPECT_EQ(grace(true), local_limits().last_checkpoint_ms);
 }
 
+// slurm.signal B:TERM@600: of ten minutes, 35 s are for the end of the nodes and a reserve.
+TEST_F(WorkerOrder, AtTheTimeLimitTheLastCheckpointHasTheTimeThatIsLeft) {
+  core::Job& job = state_.jobs[kJob];
+  job.spec.train.emplace();
+  job.spec.slurm.warning_seconds = 600;
+  const auto grace = [&] {
+    const core::StopWorkers stop{kJob, "n0", Generation{3}, true};
+    return OrderMaker(paths_, ports_)
+        .make({{Seq{5}, 1}, "the time limit has come", stop}, state_)
+        .stop_workers()
+        .grace_ms();
+  };
+  EXPECT_EQ(grace(), 25'000U) << "Slurm's KillWait counts from scancel on, and not slurm.signal";
+  job.at_limit = true;
+  EXPECT_EQ(grace(), 565'000U);
+  job.spec.slurm.warning_seconds = 60;
+  EXPECT_EQ(grace(), 25'000U);
+  job.spec.slurm.warning_seconds = 600;
+  job.spec.limits.last_checkpoint_ms = job.limits.last_checkpoint_ms = 40'000;
+  EXPECT_EQ(grace(), 40'000U) << "as the job file says";
+}
+
+// Two generations from memory have reached no step: other processes try the memory once more.
+TEST_F(WorkerOrder, AfterTwoFruitlessGenerationsWorkersDoNotStay) {
+  core::Job& job = state_.jobs[kJob];
+  job.spec.train.emplace();
+  job.limits.abort_ms = 3'000;
+  const auto abort = [&](int64_t fruitless) {
+    job.restarts_without_progress = fruitless;
+    const core::StopWorkers stop{kJob, "n0", Generation{3}, false};
+    return OrderMaker(paths_, ports_)
+        .make({{Seq{5}, 1}, "a peer died", stop}, state_)
+        .stop_workers()
+        .abort_ms();
+  };
+  EXPECT_EQ(abort(1), 3'000U);
+  EXPECT_EQ(abort(2), 0U);
+  EXPECT_EQ(abort(3), 3'000U);
+}
+
+TEST_F(WorkerOrder, TheLastGenerationOfAnAccusedStateSavesApart) {
+  core::Job& job = state_.jobs[kJob];
+  job.spec.train.emplace();
+  job.spec.checkpoint.dir = "/ckpt";
+  OrderMaker maker(paths_, ports_);
+  for (const bool suspect : {false, true}) {
+    core::StartWorkers start{kJob, "n1", Generation{3}, {Rank{2}, Rank{3}}, "", 17, Generation{2}};
+    start.last = true;
+    start.suspect = suspect;
+    const auto message = maker.make({{Seq{5}, 0}, "", start}, state_);
+    const auto workload = workload_from_json(message.start_workers().workload_json());
+    ASSERT_TRUE(workload.ok()) << workload.error().message;
+    EXPECT_TRUE(workload->is_last);
+    EXPECT_EQ(workload->checkpoint_dir, suspect ? "/ckpt/suspect" : "/ckpt");
+    EXPECT_EQ(workload->claimed, !suspect);
+  }
+}
+
 TEST_F(WorkerOrder, WhoHangsIsAskedForItsStacks) {
   state_.jobs[kJob].spec.train.emplace();
   state_.jobs[kJob].limits.abort_ms = 3'000;

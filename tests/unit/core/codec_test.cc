@@ -141,7 +141,8 @@ std::vector<ActionBody> every_action() {
                        0,
                        "step-10.g2",
                        true},
-      StartWorkers{kJob, "n1", Generation{4}, {Rank{1}}, "step-10.g2", 10, Generation{2}},
+      StartWorkers{
+          kJob, "n1", Generation{4}, {Rank{1}}, "step-10.g2", 10, Generation{2}, {}, 0, true, true},
       StopWorkers{kJob, "n1", Generation{4}, true, true},
       EndNode{kJob, "n1", true},
       RequeueJob{kJob, {"n1"}, 2, {kQuarantined}},
@@ -231,6 +232,7 @@ TEST(Codec, JobRowKeepsEveryField) {
   job.not_before_ms = 77;
   job.storage_since_ms = 2;
   job.cancel_requested = true;
+  job.ending = {JobState::kTimeout, "the time limit has come", true};
   job.lost_ms = 123;
   job.spent = {4, 23, 60, 40, 5, 6, 9, {10, 11}};
   job.part_since_ms = 9;
@@ -248,6 +250,9 @@ TEST(Codec, JobRowKeepsEveryField) {
   EXPECT_EQ(decoded->stage, PlanStage::kRecordGeneration);
   EXPECT_EQ(decoded->not_before_ms, 77);
   EXPECT_TRUE(decoded->cancel_requested);
+  EXPECT_EQ(decoded->ending.state, JobState::kTimeout);
+  EXPECT_EQ(decoded->ending.reason, "the time limit has come");
+  EXPECT_TRUE(decoded->ending.awaits_cause);
   EXPECT_EQ(decoded->spent, job.spent);
   EXPECT_EQ(decoded->loss_part, job.loss_part);
   EXPECT_EQ(decoded->told_waits, job.told_waits);

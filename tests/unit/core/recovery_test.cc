@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <csignal>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,6 +37,31 @@ TEST_F(Recovery, FirstGenerationRunsWithoutStopping) {
   for (const LogEntry& entry : shell.log) EXPECT_NE(entry.type, "StopWorkers");
   EXPECT_EQ(shell.slot(id, 3).node, "n1");
   EXPECT_EQ(shell.slot(id, 3).state, SlotState::kRunning);
+}
+
+// A rank's SIGKILL was reported 2 ms after the peer that lost it. The job had ended with "worker 0
+// lost a peer", and the report of the cause was refused.
+TEST(RestartBudget, JobEndsWithACauseThatFollowsItsConsequence) {
+  for (const bool is_reported : {true, false}) {
+    FakeShell shell;
+    JobSpec spec = small_job("demo");
+    spec.recovery.max_restarts = 1;
+    const JobId id = shell.submit(spec);
+    shell.settle();
+    shell.progress(id, 1);
+    shell.exit_worker(id, 2, 0, SIGKILL, 10);
+    shell.settle();
+    shell.progress(id, 11);
+    shell.exit_worker(id, 0, kExitPeerLost, 0, 17);
+    EXPECT_EQ(shell.job(id).state, JobState::kRecovering);
+    if (is_reported) shell.exit_worker(id, 3, 0, SIGKILL, 17);
+    shell.settle();
+    EXPECT_EQ(shell.job(id).state, JobState::kFailed);
+    EXPECT_THAT(shell.job(id).reason, HasSubstr("the restart budget is spent"));
+    EXPECT_THAT(shell.job(id).reason,
+                HasSubstr(is_reported ? "last: worker 3 on n1 died of SIGKILL at step 17"
+                                      : "last: worker 0 on n0 lost a peer at step 17"));
+  }
 }
 
 // For the metrics of storage: how long a job waited in all, and for whom.

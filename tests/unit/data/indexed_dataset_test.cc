@@ -259,6 +259,19 @@ TEST(SampleReader, AnIdBeyondTheModelIsNamed) {
   EXPECT_THAT(read.error().message, HasSubstr("vocabulary of 500"));
 }
 
+// No restart makes it another one.
+TEST(SampleReader, ANegativeIdIsRefusedAsOneBeyondTheModel) {
+  const TemporaryDirectory dir;
+  write_here(dir / "d", TokenType::kInt32, {{1, 2, 3, -7, 5}});
+  auto reader = SampleReader::open(spec_of(dir / "d", 4), 1, 500);
+  ASSERT_TRUE(reader.ok()) << reader.error().message;
+  std::vector<int64_t> tokens(5);
+  const Outcome read = reader->read_sample(0, tokens);
+  ASSERT_FALSE(read.ok());
+  EXPECT_EQ(read.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(read.error().message, HasSubstr("token 3 is -7"));
+}
+
 TEST(SampleReader, HalfADatasetIsNotText) {
   const TemporaryDirectory dir;
   write_here(dir / "d", TokenType::kInt32, {{1, 2, 3, 4, 5}});

@@ -17,6 +17,7 @@
 
 #include "common/base/fd.h"
 #include "tests/support/temporary_directory.h"
+#include "trainer/data/indexed_dataset.h"
 
 namespace hpctl {
 namespace {
@@ -64,6 +65,20 @@ class Feed : public ::testing::Test {
   }
   TemporaryDirectory dir_;
 };
+
+// It would be taken for damage of the memory or the checkpoint that the generation started from.
+TEST_F(Feed, DamagedDataAreNotDamageOfTheState) {
+  const std::string prefix = dir_ / "prepared";
+  std::ofstream(prefix + ".bin", std::ios::binary) << std::string(200, '\1');
+  ASSERT_TRUE(write_index(prefix + ".idx", TokenType::kUint16, std::vector<int32_t>(10, 10)).ok());
+  SampleReader reader = reader_of(prefix, DocumentMask::kBorders);
+  std::filesystem::resize_file(prefix + ".idx", 40);
+  BatchFeed feed(reader);
+  const auto taken = feed.take(order_of(0));
+  ASSERT_FALSE(taken.ok());
+  EXPECT_EQ(taken.error().code, ErrorCode::kInternal) << taken.error().message;
+  EXPECT_THAT(taken.error().message, ::testing::HasSubstr("too early"));
+}
 
 TEST_F(Feed, GivesWhatWasAskedForWhateverWasReadAhead) {
   SampleReader reader = reader_of(dir_ / "text");

@@ -27,6 +27,7 @@
 #include "tests/support/temporary_directory.h"
 #include "trainer/arch/lora.h"
 #include "trainer/arch/registry.h"
+#include "trainer/metrics/evaluation_record.h"
 #include "trainer/metrics/event_file.h"
 #include "trainer/metrics/metrics_writer.h"
 #include "trainer/metrics/step_times.h"
@@ -345,6 +346,27 @@ TEST(MetricsWriter, LastLineIsWrittenBeforeTheProcessEnds) {
   writer.await_written(std::chrono::milliseconds(1));
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("bytes of metrics are lost"));
   ASSERT_GE(::fcntl(reader.get(), F_SETPIPE_SZ, 1 << 20), 1 << 20);  // room for what is left
+}
+
+// A generation that begins at step 20 asks whether the evaluation that was due there is done.
+TEST(EvaluationRecord, CountsTheHistoryThatGoesOn) {
+  const TemporaryDirectory dir;
+  const std::string path = dir / "metrics.jsonl";
+  std::string text;
+  const auto has = [&](const std::string& more, const char* part = "validation") {
+    text += more;
+    EXPECT_TRUE(write_file_atomic(path, text).ok());
+    return has_evaluation(path, part, 20);
+  };
+  EXPECT_FALSE(has_evaluation(path, "validation", 20)) << "no file";
+  EXPECT_FALSE(has("{\"step\":10,\"validation_loss\":2.5}\n{\"step\":20,\"loss\":2}\n"));
+  EXPECT_TRUE(has("{\"step\":20,\"validation_loss\":2.4}\n"));
+  EXPECT_FALSE(has("", "test"));
+  EXPECT_TRUE(has("{\"step\":21,\"loss\":2}\n{\"step\":22,\"lo")) << "the last line is torn";
+  EXPECT_FALSE(has("\n{\"step\":15,\"loss\":2}\n{\"step\":20,\"loss\":2}\n"))
+      << "the job went back";
+  EXPECT_TRUE(has("{\"step\":20,\"validation_loss\":2.3}\n"));
+  EXPECT_FALSE(has(std::string(kEvaluationTail, '\n'))) << "too far back to look for";
 }
 
 TEST(Trace, HoldsTheStepsAskedForAndNoOthers) {

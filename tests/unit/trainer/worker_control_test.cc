@@ -2,8 +2,10 @@
 // Whole workers that are told over their control socket to leave a generation and to join the next,
 // or see by themselves that a peer is gone, in whose place a standby comes: the processes stay, and
 // the bits of the result are those of a job that nobody disturbed.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
@@ -323,10 +325,51 @@ TEST(WorkerControl, FinishEndsTrainingAsSigtermDoes) {
   job.start_and_join();
   ASSERT_TRUE(job.workers[0]->wait_for_step(3)) << job.messages();
   job.workers[1]->tell(Finish{});
-  for (const auto& worker : job.workers) EXPECT_EQ(worker->wait(), -SIGTERM);
+  EXPECT_EQ(job.workers[0]->wait(), kExitPeerLost);
+  EXPECT_EQ(job.workers[1]->wait(), -SIGTERM);
   const auto saved = latest_valid_checkpoint(job.workload.checkpoint_dir, {});
   ASSERT_TRUE(saved.ok() && *saved) << broken_promise("checkpoint");
   EXPECT_EQ((*saved)->step, job.workers[0]->page().step) << broken_promise("checkpoint");
+}
+
+// What only memory has is saved before the end, also by ranks that nobody told.
+TEST(WorkerControl, FinishDuringAStartFromMemorySavesIt) {
+  SteeredJob job(2, 1'000'000);
+  job.workload.train.schedule.name = ScheduleShape::kConstant;
+  job.workload.checkpoint.every_steps = 0;
+  job.start_and_join();
+  const uint64_t sealed = job.abort_after_step(3);
+  job.begin_from(sealed);
+  for (const int rank : {0, 1}) job.send_join(rank, 2);
+  job.workers[1]->tell(Finish{});
+  EXPECT_EQ(job.workers[0]->wait(), kExitPeerLost) << job.messages();
+  EXPECT_EQ(job.workers[1]->wait(), -SIGTERM) << job.messages();
+  const auto saved = latest_valid_checkpoint(job.workload.checkpoint_dir, {});
+  ASSERT_TRUE(saved.ok() && *saved) << broken_promise("checkpoint");
+  EXPECT_EQ((*saved)->step, sealed) << broken_promise("checkpoint");
+}
+
+// The data are gone, which may be why the job fails. A new process learns from its peer what they
+// were.
+TEST(WorkerControl, LastGenerationSavesWhatMemoryHasWithoutTheData) {
+  SteeredJob job(2, 1'000'000);
+  job.workload.train.schedule.name = ScheduleShape::kConstant;
+  job.workload.checkpoint.every_steps = 0;
+  job.start_and_join();
+  const uint64_t sealed = job.abort_after_step(3);
+  ASSERT_EQ(::unlink(job.workload.train.data.path.c_str()), 0);
+  UniqueFd arena(::fcntl(job.workers[1]->arena_fd(), F_DUPFD_CLOEXEC, 0));
+  job.workers[1]->send(SIGKILL);
+  job.workers[1]->wait();
+  job.begin_from(sealed);
+  job.workload.is_last = true;
+  job.workload.rank = 1;
+  job.workers[1] = std::make_unique<WorkerProcess>(job.workload, std::move(arena));
+  job.send_join(0, 2);
+  for (const auto& worker : job.workers) EXPECT_EQ(worker->wait(), -SIGTERM) << job.messages();
+  const auto saved = latest_valid_checkpoint(job.workload.checkpoint_dir, {});
+  ASSERT_TRUE(saved.ok() && *saved) << broken_promise("checkpoint");
+  EXPECT_EQ((*saved)->step, sealed) << broken_promise("checkpoint");
 }
 
 // Nobody waits for ever: each of these ends a worker that waits for the next generation.

@@ -92,6 +92,30 @@ TEST(Worker, TheTestPartIsEvaluatedOnceAtTheEnd) {
   EXPECT_NEAR(losses[1], losses[0], 1e-4);
 }
 
+TEST(Worker, PartsAreEvaluatedWholeForEveryMicroBatch) {
+  std::vector<nlohmann::json> lines;
+  for (const int64_t micro : {1, 4, 8}) {
+    Job job(1);
+    use_blend(job);
+    job.workload.train.data.split = {8, 1, 1};
+    job.workload.train.batch.global = 8;
+    job.workload.train.batch.micro = micro;
+    job.workload.train.steps = 1;
+    job.workload.train.validation = {.every_steps = 1, .sequences = 0};
+    ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+    for (const auto& line : job.metrics()) {
+      if (line.contains("perplexity")) lines.push_back(line);
+    }
+  }
+  ASSERT_EQ(lines.size(), 6U);
+  ASSERT_NE(lines[0]["sequences"].get<int>() % 8, 0) << "the last micro-batch is smaller";
+  for (size_t i = 2; i < lines.size(); ++i) {
+    const char* loss = i % 2 == 0 ? "validation_loss" : "test_loss";
+    EXPECT_EQ(lines[i]["sequences"], lines[i % 2]["sequences"]);
+    EXPECT_NEAR(lines[i][loss], lines[i % 2][loss], 1e-4);
+  }
+}
+
 TEST(Worker, DocumentsAreKeptApartForEveryWorldSize) {
   std::vector<std::vector<double>> losses;
   for (const int world_size : {1, 2}) {

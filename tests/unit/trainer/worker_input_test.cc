@@ -78,17 +78,22 @@ TEST(Worker, AbsentDataMayComeBack) {
 }
 
 TEST(Worker, DataThatDifferBetweenRanksAreRefusedByAll) {
-  Job job(2);
-  for (const char* name : {"here", "there"}) {
-    job.workload.train.data.path = job / name;
-    std::ofstream(job / name) << std::string(20'000, name[0]);
-    job.workload.rank = static_cast<int32_t>(job.workers.size());
-    job.workload.rendezvous_dir = job / "rdzv";
-    job.workers.push_back(std::make_unique<WorkerProcess>(job.workload));
-  }
-  for (const auto& worker : job.workers) {
-    EXPECT_EQ(worker->wait(), kExitDoNotRestart);
-    EXPECT_THAT(worker->message(), HasSubstr("differs between rank 0 and rank 1"));
+  for (const bool one_node : {false, true}) {
+    Job job(2);
+    for (const char* name : {"here", "there"}) {
+      job.workload.train.data.path = job / name;
+      std::ofstream(job / name) << std::string(20'000, name[0]);
+      job.workload.rank = static_cast<int32_t>(job.workers.size());
+      job.workload.rendezvous_dir = job / "rdzv";
+      job.workload.node = one_node ? "n0" : "n" + std::to_string(job.workload.rank);
+      job.workers.push_back(std::make_unique<WorkerProcess>(job.workload));
+    }
+    for (const auto& worker : job.workers) {
+      EXPECT_EQ(worker->wait(), kExitDoNotRestart);
+      EXPECT_THAT(worker->message(), HasSubstr("differs between rank 0 and rank 1"));
+      EXPECT_THAT(worker->message(), HasSubstr(one_node ? "both on node n0: it was changed"
+                                                        : "put the same files on every node"));
+    }
   }
 }
 

@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <string>
 #include <vector>
 
+#include "common/base/file.h"
 #include "common/base/json.h"
 #include "common/base/lineage.h"
 #include "tests/support/promise.h"
@@ -86,7 +89,9 @@ TEST(Worker, SigtermEndsAllRanksWithACheckpointOfTheStepUnderWay) {
   ASSERT_TRUE(stopped.workers[0]->wait_for_step(3)) << stopped.messages();
   stopped.workers[1]->send(SIGTERM);
   stopped.workers[1]->send(SIGTERM);  // by Slurm and by the agent
-  for (const auto& worker : stopped.workers) EXPECT_EQ(worker->wait(), -SIGTERM);
+  EXPECT_EQ(stopped.workers[0]->wait(), kExitPeerLost) << "it was not asked: no cause";
+  EXPECT_THAT(stopped.workers[0]->message(), HasSubstr("another rank was asked to end"));
+  EXPECT_EQ(stopped.workers[1]->wait(), -SIGTERM);
   const uint64_t reached = stopped.workers[0]->page().step;
   const auto saved = latest_valid_checkpoint(stopped.workload.checkpoint_dir, {});
   ASSERT_TRUE(saved.ok() && *saved) << broken_promise("checkpoint");
@@ -100,6 +105,52 @@ TEST(Worker, SigtermEndsAllRanksWithACheckpointOfTheStepUnderWay) {
   ASSERT_THAT(calm.run(), Each(kExitFinished)) << calm.messages();
   const std::string last = "step-" + std::to_string(end);
   EXPECT_EQ(stopped.digest(last + ".g2"), calm.digest(last + ".g1")) << broken_promise("digest");
+}
+
+// A validation of some thirty seconds. The next start makes up for it.
+TEST(Worker, SigtermEndsAValidationAndTheNextStartMakesUpForIt) {
+  Job job(2);
+  be_long(job, kEndless);
+  ASSERT_TRUE(make_directories(job / "texts").ok());
+  std::ofstream(job / "texts/0") << std::string(4'000, 'a');
+  std::ofstream(job / "texts/1") << std::string(2'000'000, 'b');
+  job.workload.train.data.path = job / "texts";
+  job.workload.train.data.split = {1, 1, 0};
+  job.workload.train.validation.every_steps = 3;
+  job.workload.checkpoint.every_steps = 0;
+  job.start();
+  ASSERT_TRUE(job.workers[0]->wait_for_step(3)) << job.messages();
+  job.workers[1]->send(SIGTERM);
+  EXPECT_EQ(job.workers[0]->wait(), kExitPeerLost);
+  EXPECT_EQ(job.workers[1]->wait(), -SIGTERM);
+  EXPECT_EQ(job.workers[0]->page().step, 3U);
+  ASSERT_EQ(job.resume_from_newest(), 3U) << job.messages();
+  job.workload.train.steps = 4;
+  job.workload.train.validation.sequences = 2;
+  ASSERT_THAT(job.run(), Each(kExitFinished)) << job.messages();
+  std::vector<uint64_t> evaluated;
+  for (const auto& line : job.metrics()) {
+    if (line.contains("validation_loss")) evaluated.push_back(line["step"]);
+  }
+  EXPECT_EQ(evaluated, (std::vector<uint64_t>{3, 4}));
+}
+
+// No step is complete, so nothing is saved: the step would take a minute.
+TEST(Worker, SigtermEndsALongFirstStep) {
+  Job job(2);
+  be_long(job, kEndless);
+  job.workload.train.batch.global = 40'000;
+  job.start();
+  for (const auto& worker : job.workers) {
+    ASSERT_TRUE(worker->wait_until([&] { return worker->page().computing.load() != 0; }))
+        << job.messages();
+  }
+  job.workers[1]->send(SIGTERM);
+  EXPECT_EQ(job.workers[0]->wait(), kExitPeerLost);
+  EXPECT_EQ(job.workers[1]->wait(), -SIGTERM);
+  EXPECT_EQ(job.workers[0]->page().step, 0U);
+  const auto saved = latest_valid_checkpoint(job.workload.checkpoint_dir, {});
+  EXPECT_TRUE(saved.ok() && !*saved);
 }
 
 // Two workers that share everything out are killed; four in groups of two go on.

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs that fail for good while only the memory of their workers has the last steps.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <string>
+
+#include "common/base/worker_abi.h"
+#include "tests/unit/core/fake_shell.h"
+
+namespace hpctl::core {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Two nodes with two ranks each, one restart, and step 17 sealed on every rank.
+class LastGeneration : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    JobSpec spec = small_job("demo");
+    spec.recovery.max_restarts = 1;
+    id = shell.submit(spec);
+    shell.settle();
+    shell.progress(id, 1);
+    shell.exit_worker(id, 2, 0, SIGKILL, 10);
+    shell.settle();
+    shell.progress(id, 11);
+    shell.seals.own = {{17, 7, job().generation.value}};
+  }
+  const Job& job() const { return shell.job(id); }
+  void end_workers(int32_t code, int32_t signal, const std::string& message = "") {
+    for (int32_t rank = 0; rank < 4; ++rank) {
+      shell.exit_worker(id, rank, code, signal, 17, message);
+    }
+  }
+  // The second, and no restart is left.
+  void spend_budget() {
+    end_workers(0, SIGKILL);
+    ASSERT_EQ(job().state, JobState::kRecovering);
+    EXPECT_THAT(job().reason, HasSubstr("the restart budget is spent"));
+  }
+
+  FakeShell shell;
+  JobId id;
+};
+
+TEST_F(LastGeneration, SavesWhatMemoryHasBeforeTheJobFails) {
+  ASSERT_NO_FATAL_FAILURE(spend_budget());
+  shell.restart();
+  shell.settle_kind("StopWorkers");
+  shell.settle_kind("FindCheckpoint");
+  shell.settle_kind("RecordGeneration");
+  const auto starts = shell.open(ActionKind::kStartWorkers);
+  ASSERT_EQ(starts.size(), 2U);
+  const auto& start = std::get<StartWorkers>(starts[0]->body);
+  EXPECT_TRUE(start.last);
+  EXPECT_FALSE(start.suspect);
+  EXPECT_EQ(start.start_step, 17U);
+  shell.settle();
+  EXPECT_EQ(job().state, JobState::kRecovering);
+  end_workers(0, SIGTERM);
+  EXPECT_EQ(job().state, JobState::kFailed);
+  EXPECT_THAT(job().reason, HasSubstr("the restart budget is spent"));
+  EXPECT_THAT(job().reason, HasSubstr("the last step is saved as step-17.g3"));
+}
+
+// The error is in the data, and would repeat.
+TEST_F(LastGeneration, FollowsAnErrorThatNoRestartHelps) {
+  shell.exit_worker(id, 1, kExitDoNotRestart, 0, 17, "data became shorter");
+  ASSERT_EQ(job().state, JobState::kRecovering);
+  for (const int32_t rank : {0, 2, 3}) shell.exit_worker(id, rank, kExitPeerLost, 0, 17);
+  shell.settle();
+  end_workers(0, SIGTERM);
+  EXPECT_EQ(job().state, JobState::kFailed);
+  EXPECT_THAT(job().reason, HasSubstr("data became shorter"));
+  EXPECT_THAT(job().reason, HasSubstr("the last step is saved"));
+}
+
+TEST_F(LastGeneration, OfAnAccusedStateSavesItApart) {
+  shell.feed(BadStepFound{id, "n0", job().generation, 1, 18, 17, 0, BadStepFinding::kNotFinite,
+                          BadStepVerdict::kSameResult, BadStepOutcome::kStopped, -1, "loss nan"});
+  end_workers(kExitDoNotRestart, 0, "step 18: loss nan");
+  ASSERT_EQ(job().state, JobState::kRecovering);
+  shell.settle_kind("StopWorkers");
+  shell.settle_kind("FindCheckpoint");
+  shell.settle_kind("RecordGeneration");
+  const auto starts = shell.open(ActionKind::kStartWorkers);
+  ASSERT_FALSE(starts.empty());
+  EXPECT_TRUE(std::get<StartWorkers>(starts[0]->body).suspect);
+  shell.settle();
+  end_workers(0, SIGTERM);
+  EXPECT_EQ(job().state, JobState::kFailed);
+  EXPECT_THAT(job().reason, HasSubstr("saved as /ckpt/demo/suspect/step-17.g3"));
+}
+
+// The workers that have left their generation wait for the next one, and save nothing by
+// themselves.
+TEST_F(LastGeneration, FollowsACancellationDuringARecovery) {
+  shell.exit_worker(id, 0, kExitStorage, 0, 17, "cannot read /data: Input/output error");
+  for (const int32_t rank : {1, 2, 3}) shell.exit_worker(id, rank, kExitPeerLost, 0, 17);
+  shell.settle_kind("StopWorkers");
+  ASSERT_EQ(job().state, JobState::kRecovering);
+  shell.feed(CancelRequested{id, 1000});
+  EXPECT_STREQ(shown_state(job()), "STOPPING");
+  shell.settle();
+  end_workers(0, SIGTERM);
+  EXPECT_EQ(job().state, JobState::kCancelled);
+  EXPECT_EQ(job().reason, "cancelled by uid 1000; the last step is saved as step-17.g3");
+}
+
+TEST_F(LastGeneration, IsTriedOnce) {
+  ASSERT_NO_FATAL_FAILURE(spend_budget());
+  shell.settle();
+  shell.exit_worker(id, 1, 0, SIGKILL, 17);
+  EXPECT_EQ(job().state, JobState::kFailed);
+  EXPECT_THAT(job().reason, HasSubstr("could not be saved: worker 1 on n0 died of SIGKILL"));
+}
+
+TEST_F(LastGeneration, HasTheTimeOfALastCheckpoint) {
+  ASSERT_NO_FATAL_FAILURE(spend_budget());
+  shell.settle();
+  shell.pass(job().limits.last_checkpoint_ms + 1);
+  EXPECT_EQ(job().state, JobState::kFailed);
+  EXPECT_THAT(job().reason, HasSubstr("did not save within 25 s"));
+}
+
+TEST_F(LastGeneration, WaitsForNoNode) {
+  ASSERT_NO_FATAL_FAILURE(spend_budget());
+  shell.feed(NodeLost{id, "n1", shell.node(id, "n1").boot_id, "its holder is gone"});
+  EXPECT_EQ(job().state, JobState::kFailed);
+  EXPECT_THAT(job().reason, HasSubstr("could not be saved: "));
+}
+
+TEST_F(LastGeneration, IsLeftOutWhereTheNewestStepIsDurable) {
+  shell.feed(CheckpointCommitted{id, job().generation, 17});
+  shell.exit_worker(id, 0, 0, SIGKILL, 17);
+  EXPECT_EQ(job().state, JobState::kFailed);
+}
+
+}  // namespace
+}  // namespace hpctl::core
