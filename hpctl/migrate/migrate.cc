@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hpctl/migrate/migrate.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+
+#include "common/base/join.h"
+#include "hpctl/migrate/apply_table.h"
+#include "hpctl/migrate/arithmetic.h"
+#include "hpctl/migrate/job_text.h"
+#include "hpctl/migrate/nearest_preset.h"
+#include "hpctl/migrate/read_input.h"
+
+namespace hpctl::migrate {
+namespace {
+
+using enum Fate;
+
+bool is_launch(const Document& document) {
+  return document.tool == &slurm_tool() || document.tool == &launcher_tool();
+}
+
+// DeepSpeed's own keys count over the Trainer's defaults.
+int rank_of(const Document& document) {
+  if (is_launch(document)) return 0;
+  if (document.tool == &deepspeed_tool()) return 1;
+  return document.tool == &hf_trainer_tool() ? 2 : 3;
+}
+
+bool has_document(const Input& input, const Tool& tool) {
+  return std::any_of(input.documents.begin(), input.documents.end(),
+                     [&](const Document& document) { return document.tool == &tool; });
+}
+
+// A name that job.yaml takes.
+std::string sanitized(std::string name) {
+  for (char& c : name) {
+    const bool fits = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                      c == '-' || c == '_' || c == '.';
+    if (!fits) c = '-';
+  }
+  constexpr size_t kLongest = 64;
+  name = name.substr(0, kLongest);
+  if (name.find_first_not_of("0123456789") == std::string::npos) name = "job-" + name;
+  return name;
+}
+
+void set_name(const Request& request, Draft& draft) {
+  const Value* given = draft.find("name");
+  if (given != nullptr) {
+    if (given->source.starts_with("--set")) return;
+    const Value value = *given;
+    draft.compute("name", yaml_text(sanitized(value.yaml)), value.source);
+    return;
+  }
+  const std::filesystem::path first(request.files.front());
+  draft.compute("name", yaml_text(sanitized(first.stem().string())),
+                first.filename().string() + ": the name of the file");
+}
+
+void apply_given(const Request& request, Draft& draft) {
+  for (const GivenValue& given : request.given) {
+    draft.compute(given.key == "nodes" ? "nodes.count" : given.key, given.text, given.origin);
+  }
+}
+
+void take_hooks(const Input& input, Draft& draft) {
+  for (const SetupLine& line : input.hooks) {
+    draft.add_hook(line.text, line.source);
+    draft.report(kChanged, line.source, "hooks.pre: on every node");
+  }
+}
+
+// Of the transport between GPUs; others are for the program that the trainer replaces.
+bool is_for_trainer(const std::string& name) {
+  for (const std::string_view prefix : {"NCCL_", "FI_", "UCX_", "CUDA_", "OMP_", "GLOO_"}) {
+    if (name.starts_with(prefix)) return true;
+  }
+  return false;
+}
+
+void take_variables(const Input& input, bool for_trainer, Draft& draft) {
+  for (const auto& [name, value] : input.variables) {
+    if (for_trainer && !is_for_trainer(name)) {
+      draft.report(kUnneeded, value.source, "of the program that the built-in trainer replaces");
+      continue;
+    }
+    draft.set_variable(name, value.yaml, value.source);
+    draft.report(kTaken, value.source, "env.set." + name);
+  }
+}
+
+void report_lines(const Input& input, Draft& draft) {
+  for (const ReportLine& line : input.impossible) {
+    draft.report(kImpossible, line.source, line.text);
+  }
+  for (const ReportLine& line : input.unneeded) draft.report(kUnneeded, line.source, line.text);
+}
+
+struct Requirement {
+  std::string_view key;
+  std::string_view remedy;
+};
+constexpr Requirement kRequired[] = {
+    {"workload.train.model.arch",
+     "give the model's config.json too, or --set "
+     "workload.train.model.preset=NAME"},
+    {"workload.train.data.path", "--set workload.train.data.path=PATH"},
+    {"workload.train.data.seq_len", "--set workload.train.data.seq_len=N"},
+    {"workload.train.batch.global", "--set workload.train.batch.global=N"},
+    {"workload.train.steps", "--set workload.train.steps=N"},
+};
+
+bool is_given(const Draft& draft, std::string_view key) {
+  if (draft.find(key) != nullptr) return true;
+  if (key == "workload.train.model.arch") {
+    return draft.find("workload.train.model.preset") != nullptr;
+  }
+  if (key == "workload.train.data.path") return draft.find("workload.train.data.blend") != nullptr;
+  // The arithmetic has told what it lacks.
+  if (key == "workload.train.batch.global") return draft.number(Quantity::kMicroBatch).has_value();
+  if (key == "workload.train.steps") return draft.number(Quantity::kEpochs).has_value();
+  return false;
+}
+
+void check_required(const Request& request, Draft& draft) {
+  for (const Requirement& required : kRequired) {
+    if (is_given(draft, required.key)) continue;
+    draft.report(kImpossible, join(request.files, ", "),
+                 "no file says " + std::string(required.key) + ": " + std::string(required.remedy));
+  }
+}
+
+// An architecture that was not found leaves dimensions that mean nothing.
+void fill_train(const Request& request, const Input& input, Migration& result) {
+  Draft& draft = result.draft;
+  const bool has_trainer = has_document(input, hf_trainer_tool());
+  for (const Document& document : input.documents) {
+    const auto unknown = apply_table(document, has_trainer, draft);
+    result.unknown.insert(result.unknown.end(), unknown.begin(), unknown.end());
+  }
+  for (const SetupLine& line : input.setup) {
+    draft.report(kUnneeded, line.source, "of the program that the built-in trainer replaces");
+  }
+  take_variables(input, true, draft);
+  apply_given(request, draft);
+  compute_values(draft);
+  name_preset(draft);
+  check_required(request, draft);
+}
+
+std::string shell_quoted(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  const bool expands = word.find_first_of("$`") != std::string::npos;
+  std::string quoted(1, expands ? '"' : '\'');
+  for (const char c : word) {
+    if (expands && c == '"') quoted += '\\';
+    quoted += !expands && c == '\'' ? std::string("'\\''") : std::string(1, c);
+  }
+  return quoted + (expands ? '"' : '\'');
+}
+
+// "source DIR/bin/activate"; "" = another line.
+std::string venv_of(const std::string& line) {
+  constexpr std::string_view kEnd = "/bin/activate";
+  const size_t begin = line.find_first_of(" \t");
+  if (begin == std::string::npos || !line.ends_with(kEnd)) return "";
+  const std::string path = line.substr(line.find_first_not_of(" \t", begin));
+  const bool is_plain = path.find_first_of("$`\"' ") == std::string::npos;
+  return is_plain ? path.substr(0, path.size() - kEnd.size()) : "";
+}
+
+void fill_command(const Request& request, const Input& input, Migration& result) {
+  Draft& draft = result.draft;
+  for (const Document& document : input.documents) {
+    if (!is_launch(document)) {
+      draft.report(kUnneeded, document.file, "the program reads its own configuration");
+      continue;
+    }
+    const auto unknown = apply_table(document, false, draft);
+    result.unknown.insert(result.unknown.end(), unknown.begin(), unknown.end());
+  }
+  take_variables(input, false, draft);
+  std::string setup;
+  for (const SetupLine& line : input.setup) {
+    const std::string venv = venv_of(line.text);
+    if (!venv.empty()) {
+      draft.compute("env.kind", "venv", line.source);
+      draft.compute("env.path", yaml_text(venv), line.source);
+      draft.report(kTaken, line.source, "env.path: " + venv);
+      continue;
+    }
+    setup += line.text + " && ";
+    draft.report(kChanged, line.source, "in workload.command, before the program");
+  }
+  apply_given(request, draft);
+  compute_values(draft);
+  if (input.program.empty()) {
+    draft.report(kImpossible, join(request.files, ", "),
+                 "no file starts a program: give the script that does");
+    return;
+  }
+  draft.report(setup.empty() && input.program_is_known ? kTaken : kChanged, input.program_source,
+               "workload.command: " + input.program.front() + " …, without its launcher");
+  if (setup.empty() && input.program_is_known) {
+    return draft.set_command(input.program, input.program_source);
+  }
+  std::string line = setup + "exec";
+  for (const std::string& word : input.program) line += " " + shell_quoted(word);
+  draft.set_command({"bash", "-c", line}, input.program_source);
+}
+
+Form form_of(const Request& request, const Input& input) {
+  if (request.form != Form::kAuto) return request.form;
+  const bool has_training = std::any_of(input.documents.begin(), input.documents.end(),
+                                        [](const Document& d) { return !is_launch(d); });
+  return has_training ? Form::kTrain : Form::kCommand;
+}
+
+}  // namespace
+
+Result<Migration> migrate_files(const Request& request) {
+  Input input;
+  for (const std::string& file : request.files) HP_TRY(read_input(file, input));
+  std::stable_sort(input.documents.begin(), input.documents.end(),
+                   [](const Document& a, const Document& b) { return rank_of(a) < rank_of(b); });
+  Migration result;
+  result.form = form_of(request, input);
+  Draft& draft = result.draft;
+  report_lines(input, draft);
+  if (result.form == Form::kTrain) {
+    fill_train(request, input, result);
+  } else {
+    fill_command(request, input, result);
+  }
+  take_hooks(input, draft);
+  set_name(request, draft);
+  if (!draft.is_possible() || !result.unknown.empty()) return result;
+  JobText job = write_job(draft, request.directory,
+                          "Written by `hpctl migrate` from " + join(request.files, ", ") + ".");
+  for (const std::string& problem : job.problems) draft.report(kImpossible, "job.yaml", problem);
+  if (!job.spec) return result;
+  result.text = std::move(job.text);
+  result.spec = std::move(job.spec);
+  return result;
+}
+
+}  // namespace hpctl::migrate
