@@ -104,6 +104,13 @@ std::string unknown_key(const Document& document, const std::string& key) {
          (nearest ? "; did you mean " + *nearest + "?" : "; remove it, or use --as command");
 }
 
+// "rope_scaling": null, of which the rows have the keys.
+bool is_empty_section(const Tool& tool, const Given& given) {
+  if (!given.text.empty() && given.text != "null") return false;
+  return std::any_of(tool.rows.begin(), tool.rows.end(),
+                     [&](const Row& row) { return row.key.starts_with(given.key + "."); });
+}
+
 bool has_prefix(const Document& document, std::string_view prefix) {
   return std::any_of(document.values.begin(), document.values.end(),
                      [&](const Given& given) { return given.key.starts_with(prefix); });
@@ -155,7 +162,9 @@ std::vector<std::string> apply_table(const Document& document, bool has_trainer,
   for (const Given& given : document.values) {
     if (given.key.starts_with('(')) continue;  // a fact about the file, no key of it
     const Row* row = find_row(*document.tool, given.key);
-    if (row == nullptr) {
+    if (row == nullptr && is_empty_section(*document.tool, given)) {
+      draft.report(kUnneeded, given, "off");
+    } else if (row == nullptr) {
       unknown.push_back(unknown_key(document, given.key));
     } else if (document.tool != &deepspeed_tool() || !take_auto(*row, given, has_trainer, draft)) {
       take_given(*row, given, document, draft);

@@ -4,7 +4,9 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdio>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,6 +38,13 @@ bool is_set(const Draft& draft, std::string_view key) {
 
 void put_number(Draft& draft, const std::string& key, double value, const std::string& source) {
   if (!is_set(draft, key)) draft.compute(key, number_text(value), source);
+}
+
+// 1e-5 / 1e-4 is 0.1, whatever the last bit says.
+double rounded(double value) {
+  std::array<char, 32> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), "%.12g", value);
+  return number_of(buffer.data()).value_or(value);
 }
 
 class Arithmetic {
@@ -168,7 +177,7 @@ class Arithmetic {
     const std::string key = kSchedule + "min_lr_ratio";
     if (peak) put_number(draft_, "workload.train.optimizer.lr", peak->value, peak->source);
     if (lowest && peak && peak->value > 0 && (!ratio || ratio->is_default)) {
-      put_number(draft_, key, lowest->value / peak->value,
+      put_number(draft_, key, rounded(lowest->value / peak->value),
                  lowest->source + ": divided by the highest rate");
     } else if (ratio) {
       put_number(draft_, key, ratio->value, ratio->source);

@@ -66,6 +66,8 @@ struct Document {
   const Tool* tool = nullptr;
   std::string file;  // as messages name it
   std::vector<Given> values;
+  // The arguments of a script's program, which count over a file that they name.
+  bool is_of_script = false;
 
   // The text of a value; "" = the file does not have it.
   std::string text_of(std::string_view key) const {

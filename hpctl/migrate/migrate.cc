@@ -33,6 +33,67 @@ bool has_document(const Input& input, const Tool& tool) {
                      [&](const Document& document) { return document.tool == &tool; });
 }
 
+// One document for each program. An argument of a script counts over the same key of a file.
+std::vector<Document> merged(const std::vector<Document>& documents) {
+  std::vector<Document> result;
+  for (const Document& document : documents) {
+    const auto known = std::find_if(result.begin(), result.end(), [&](const Document& other) {
+      return other.tool == document.tool;
+    });
+    if (known == result.end()) {
+      result.push_back(document);
+      continue;
+    }
+    const auto drop_keys = [](std::vector<Given>& values, const std::vector<Given>& stronger) {
+      std::erase_if(values, [&](const Given& given) {
+        return std::any_of(stronger.begin(), stronger.end(),
+                           [&](const Given& other) { return other.key == given.key; });
+      });
+    };
+    std::vector<Given> values = document.values;
+    if (document.is_of_script && !known->is_of_script) drop_keys(known->values, values);
+    if (!document.is_of_script && known->is_of_script) drop_keys(values, known->values);
+    known->is_of_script = known->is_of_script && document.is_of_script;
+    known->values.insert(known->values.end(), values.begin(), values.end());
+  }
+  return result;
+}
+
+// A file that the program reads and that was not given.
+void check_named_files(const Input& input, Draft& draft) {
+  for (const Document& document : input.documents) {
+    const std::string toml = document.text_of("job.config_file");
+    if (document.tool == &torchtitan_tool() && document.is_of_script && !toml.empty()) {
+      draft.report(kImpossible, document.file, "the configuration is in " + toml + ": give it too");
+    }
+    const std::string json = document.text_of("deepspeed");
+    if (document.tool == &hf_trainer_tool() && !json.empty() && json != "null" &&
+        !has_document(input, deepspeed_tool())) {
+      draft.report(kImpossible, document.file,
+                   "DeepSpeed's configuration is in " + json + ": give it too");
+    }
+  }
+}
+
+// A program whose arguments no table knows: they may change what is trained.
+void check_program(const Request& request, const Input& input, bool is_read, Draft& draft) {
+  if (input.program.empty() || input.program_is_assumed || is_read) return;
+  const auto is_file = [&](const std::string& word) {
+    return std::any_of(request.files.begin(), request.files.end(), [&](const std::string& file) {
+      return std::filesystem::path(file).filename() == std::filesystem::path(word).filename();
+    });
+  };
+  size_t at = input.program.front().find("python") == std::string::npos ? 1 : 2;
+  if (at == 2 && input.program.size() > 1 && input.program[1] == "-m") at = 3;
+  std::string unread;
+  for (; at < input.program.size(); ++at) {
+    if (!is_file(input.program[at])) unread += " " + input.program[at];
+  }
+  if (unread.empty()) return;
+  draft.report(kImpossible, input.program_source,
+               "hpctl does not know what these arguments mean to the program:" + unread);
+}
+
 // A name that job.yaml takes.
 std::string sanitized(std::string name) {
   for (char& c : name) {
@@ -136,6 +197,7 @@ void check_required(const Request& request, Draft& draft) {
 void fill_train(const Request& request, const Input& input, Migration& result) {
   Draft& draft = result.draft;
   const bool has_trainer = has_document(input, hf_trainer_tool());
+  check_named_files(input, draft);
   for (const Document& document : input.documents) {
     const auto unknown = apply_table(document, has_trainer, draft);
     result.unknown.insert(result.unknown.end(), unknown.begin(), unknown.end());
@@ -210,7 +272,7 @@ void fill_command(const Request& request, const Input& input, Migration& result)
   }
   std::string line = setup + "exec";
   for (const std::string& word : input.program) line += " " + shell_quoted(word);
-  draft.set_command({"bash", "-c", line}, input.program_source);
+  draft.set_command({"bash", "-lc", line}, input.program_source);
 }
 
 Form form_of(const Request& request, const Input& input) {
@@ -225,6 +287,9 @@ Form form_of(const Request& request, const Input& input) {
 Result<Migration> migrate_files(const Request& request) {
   Input input;
   for (const std::string& file : request.files) HP_TRY(read_input(file, input));
+  const bool program_is_read = std::any_of(input.documents.begin(), input.documents.end(),
+                                           [](const Document& d) { return d.is_of_script; });
+  input.documents = merged(input.documents);
   std::stable_sort(input.documents.begin(), input.documents.end(),
                    [](const Document& a, const Document& b) { return rank_of(a) < rank_of(b); });
   Migration result;
@@ -232,6 +297,7 @@ Result<Migration> migrate_files(const Request& request) {
   Draft& draft = result.draft;
   report_lines(input, draft);
   if (result.form == Form::kTrain) {
+    check_program(request, input, program_is_read, draft);
     fill_train(request, input, result);
   } else {
     fill_command(request, input, result);

@@ -90,6 +90,8 @@ class ScriptInput {
     }
     read_commands(script);
     read_exports(script);
+    std::stable_sort(input_.setup.begin(), input_.setup.end(),
+                     [](const SetupLine& a, const SetupLine& b) { return a.line < b.line; });
     input_.documents.push_back(std::move(slurm_));
   }
 
@@ -120,7 +122,7 @@ class ScriptInput {
       } else if (variable.value.is_known) {
         input_.variables.emplace_back(variable.name, Value{variable.value.text, source, false});
       } else {
-        input_.setup.push_back({variable.text, source});
+        input_.setup.push_back({variable.line, variable.text, source});
       }
     }
   }
@@ -167,6 +169,7 @@ class ScriptInput {
                                         [](const std::string& w) { return w.starts_with("--"); });
     const std::vector<std::string> words(arguments, input_.program.end());
     if (auto document = arguments_of(words, at(command.line))) {
+      document->is_of_script = true;
       input_.documents.push_back(std::move(*document));
     }
   }
@@ -182,9 +185,9 @@ class ScriptInput {
     if (is_one_of(first, kTalk)) {
       input_.unneeded.push_back({at(command.line), text});
     } else if (is_one_of(first, kShellOnly)) {
-      input_.setup.push_back({command.text, at(command.line)});
+      input_.setup.push_back({command.line, command.text, at(command.line)});
     } else {
-      input_.hooks.push_back({command.text, at(command.line)});
+      input_.hooks.push_back({command.line, command.text, at(command.line)});
     }
   }
 

@@ -14,6 +14,7 @@ namespace hpctl::migrate {
 
 // A line of a script that only a shell can carry out, before the program starts.
 struct SetupLine {
+  int line = 0;
   std::string text;
   std::string source;  // "train.sbatch:12"
 };

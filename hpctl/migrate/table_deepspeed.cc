@@ -57,7 +57,7 @@ void take_warmup_type(const Given& given, const Document&, Draft& draft) {
 
 void take_bf16(const Given& given, const Document& document, Draft& draft) {
   if (given.text != "true") {
-    if (document.text_of("fp16.enabled") == "true") return;
+    if (document.text_of("fp16.enabled") == "true") return draft.report(kUnneeded, given, "off");
     draft.set("workload.train.precision", "fp32", given);
     return draft.report(kTaken, given, "workload.train.precision: fp32");
   }

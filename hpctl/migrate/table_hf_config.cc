@@ -29,9 +29,10 @@ void take_window(const Given& given, const Document& document, Draft& draft) {
 }
 
 void take_rope_theta(const Given& given, const Document& document, Draft& draft) {
-  if (document.text_of("model_type") == "gpt2") return;
-  const std::string nested = document.text_of("rope_parameters.rope_theta");
-  if (given.is_default && !nested.empty()) return;
+  const bool is_nested = !document.text_of("rope_parameters.rope_theta").empty();
+  if (document.text_of("model_type") == "gpt2" || (given.is_default && is_nested)) {
+    return draft.report(kUnneeded, given, "without effect in this model");
+  }
   draft.set("workload.train.model.rope_theta", given.text, given);
   draft.report(kTaken, given, "workload.train.model.rope_theta: " + given.text);
 }

@@ -75,7 +75,9 @@ void take_replicas(const Given& given, const Document& document, Draft& draft) {
 
 void take_shards(const Given& given, const Document& document, Draft& draft) {
   const std::string replicas = document.text_of("parallelism.data_parallel_replicate_degree");
-  if (!replicas.empty() && replicas != "1") return;  // take_replicas() looks at both
+  if (!replicas.empty() && replicas != "1") {
+    return draft.report(kTaken, given, "with data_parallel_replicate_degree");
+  }
   const std::string strategy = given.text == "1" ? "no_shard" : "full";
   draft.set("workload.train.parallelism.strategy", strategy, given);
   const auto shards = number_of(given.text);
