@@ -43,7 +43,7 @@ std::string described(const Row& row) {
 std::string migration_reference() {
   std::string text;
   for (const Tool* tool : tools()) {
-    text += "### " + std::string(tool->name) + ": " + std::string(tool->file) + "\n\n" +
+    text += (text.empty() ? "### " : "\n### ") + std::string(tool->name) + ": " + std::string(tool->file) + "\n\n" +
             "| key | what becomes of it | |\n|---|---|---|\n";
     for (const Row& row : tool->rows) {
       // Without backticks: some are names of ours with another meaning.
@@ -54,7 +54,6 @@ std::string migration_reference() {
       text += "| | taken | `" + std::string(habit.ours) + ": " + std::string(habit.yaml) + "`; " +
               std::string(habit.why) + " |\n";
     }
-    text += "\n";
   }
   return text;
 }
