@@ -58,6 +58,11 @@ void Draft::compute(std::string_view key, std::string yaml, std::string source) 
   values_.insert_or_assign(std::string(key), Value{std::move(yaml), std::move(source), false});
 }
 
+void Draft::erase_below(std::string_view section) {
+  const std::string prefix = std::string(section) + ".";
+  std::erase_if(values_, [&](const auto& entry) { return entry.first.starts_with(prefix); });
+}
+
 const Value* Draft::find(std::string_view key) const {
   const auto found = values_.find(std::string(key));
   return found == values_.end() ? nullptr : &found->second;

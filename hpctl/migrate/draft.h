@@ -39,6 +39,8 @@ class Draft {
   // A value that was computed, or given by --set: it counts over all others.
   void compute(std::string_view key, std::string yaml, std::string source);
   void erase(std::string_view key) { values_.erase(std::string(key)); }
+  // The keys of a section.
+  void erase_below(std::string_view section);
   // By set(); nullptr = there is none.
   const Value* find(std::string_view key) const;
 

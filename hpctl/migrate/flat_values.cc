@@ -71,6 +71,12 @@ void flatten(const YAML::Node& node, const std::string& key, const std::string& 
 }  // namespace
 
 void set_items(Given& given, std::vector<std::string> items) {
+  // As Python writes them.
+  for (std::string& item : items) {
+    if (item == "True") item = "true";
+    if (item == "False") item = "false";
+    if (item == "None") item = "null";
+  }
   given.text = join(items, ",");
   given.items = std::move(items);
 }

@@ -6,11 +6,13 @@
 #include <string_view>
 
 #include "common/base/join.h"
+#include "common/rpc/job_yaml_keys.h"
 #include "hpctl/migrate/apply_table.h"
 #include "hpctl/migrate/arithmetic.h"
 #include "hpctl/migrate/job_text.h"
 #include "hpctl/migrate/nearest_preset.h"
 #include "hpctl/migrate/read_input.h"
+#include "hpctl/migrate/shell_words.h"
 
 namespace hpctl::migrate {
 namespace {
@@ -122,12 +124,29 @@ void set_name(const Request& request, Draft& draft) {
 
 void apply_given(const Request& request, Draft& draft) {
   for (const GivenValue& given : request.given) {
-    draft.compute(given.key == "nodes" ? "nodes.count" : given.key, given.text, given.origin);
+    const std::string key = given.key == "nodes" ? "nodes.count" : given.key;
+    const std::span<const JobYamlKey> known = job_yaml_keys();
+    if (std::none_of(known.begin(), known.end(),
+                     [&](const JobYamlKey& candidate) { return candidate.path == key; })) {
+      draft.report(kImpossible, given.origin, "no key of job.yaml; docs/job-yaml.md has all");
+      continue;
+    }
+    draft.erase_below(key);
+    draft.compute(key, given.text, given.origin);
   }
 }
 
-void take_hooks(const Input& input, Draft& draft) {
+void take_hooks(const Input& input, Form form, Draft& draft) {
   for (const SetupLine& line : input.hooks) {
+    if (form == Form::kTrain && line.text.starts_with("mkdir ")) {
+      draft.report(kUnneeded, line.source, line.text);
+      continue;
+    }
+    if (!line.is_known) {
+      draft.report(kImpossible, line.source,
+                   "what it does is known to the shell alone: " + line.text);
+      continue;
+    }
     draft.add_hook(line.text, line.source);
     draft.report(kChanged, line.source, "hooks.pre: on every node");
   }
@@ -175,6 +194,9 @@ constexpr Requirement kRequired[] = {
 
 bool is_given(const Draft& draft, std::string_view key) {
   if (draft.find(key) != nullptr) return true;
+  for (size_t dot = key.rfind('.'); dot != std::string_view::npos; dot = key.rfind('.', dot - 1)) {
+    if (draft.find(key.substr(0, dot)) != nullptr) return true;  // a section by --set
+  }
   if (key == "workload.train.model.arch") {
     return draft.find("workload.train.model.preset") != nullptr;
   }
@@ -210,19 +232,6 @@ void fill_train(const Request& request, const Input& input, Migration& result) {
   compute_values(draft);
   name_preset(draft);
   check_required(request, draft);
-}
-
-std::string shell_quoted(const std::string& word) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  const bool expands = word.find_first_of("$`") != std::string::npos;
-  std::string quoted(1, expands ? '"' : '\'');
-  for (const char c : word) {
-    if (expands && c == '"') quoted += '\\';
-    quoted += !expands && c == '\'' ? std::string("'\\''") : std::string(1, c);
-  }
-  return quoted + (expands ? '"' : '\'');
 }
 
 // "source DIR/bin/activate"; "" = another line.
@@ -271,7 +280,9 @@ void fill_command(const Request& request, const Input& input, Migration& result)
     return draft.set_command(input.program, input.program_source);
   }
   std::string line = setup + "exec";
-  for (const std::string& word : input.program) line += " " + shell_quoted(word);
+  for (const std::string& word : input.program) {
+    line += " " + shell_quoted({word, word.find_first_of("$`") == std::string::npos});
+  }
   draft.set_command({"bash", "-lc", line}, input.program_source);
 }
 
@@ -302,7 +313,7 @@ Result<Migration> migrate_files(const Request& request) {
   } else {
     fill_command(request, input, result);
   }
-  take_hooks(input, draft);
+  take_hooks(input, result.form, draft);
   set_name(request, draft);
   if (!draft.is_possible() || !result.unknown.empty()) return result;
   JobText job = write_job(draft, request.directory,

@@ -122,7 +122,9 @@ class ScriptInput {
       } else if (variable.value.is_known) {
         input_.variables.emplace_back(variable.name, Value{variable.value.text, source, false});
       } else {
-        input_.setup.push_back({variable.line, variable.text, source});
+        input_.setup.push_back({variable.line,
+                                "export " + variable.name + "=" + shell_quoted(variable.value),
+                                source, false});
       }
     }
   }
@@ -179,15 +181,19 @@ class ScriptInput {
     const std::string& first = command.words[0].text;
     constexpr std::string_view kTalk =
         "set|echo|printf|date|pwd|hostname|nvidia-smi|env|scontrol|squeue|sleep|wait|exit|trap|"
-        "shopt|which|cat|ls|unset";
+        "shopt|which|cat|ls|unset|shift";
     constexpr std::string_view kShellOnly = "source|.|module|ml|conda|mamba|cd|ulimit|eval|pushd";
-    const std::string text = command.text.substr(0, command.text.find('\n'));
+    SetupLine line = {command.line, "", at(command.line), true};
+    for (const ShellWord& word : command.words) {
+      line.text += (line.text.empty() ? "" : " ") + shell_quoted(word);
+      line.is_known = line.is_known && word.is_known;
+    }
     if (is_one_of(first, kTalk)) {
-      input_.unneeded.push_back({at(command.line), text});
+      input_.unneeded.push_back({line.source, line.text});
     } else if (is_one_of(first, kShellOnly)) {
-      input_.setup.push_back({command.line, command.text, at(command.line)});
+      input_.setup.push_back(std::move(line));
     } else {
-      input_.hooks.push_back({command.line, command.text, at(command.line)});
+      input_.hooks.push_back(std::move(line));
     }
   }
 

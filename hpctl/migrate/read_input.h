@@ -16,7 +16,8 @@ namespace hpctl::migrate {
 struct SetupLine {
   int line = 0;
   std::string text;
-  std::string source;  // "train.sbatch:12"
+  std::string source;    // "train.sbatch:12"
+  bool is_known = true;  // false: a word of it is known to the shell alone
 };
 
 struct Input {

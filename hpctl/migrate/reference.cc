@@ -43,8 +43,8 @@ std::string described(const Row& row) {
 std::string migration_reference() {
   std::string text;
   for (const Tool* tool : tools()) {
-    text += (text.empty() ? "### " : "\n### ") + std::string(tool->name) + ": " + std::string(tool->file) + "\n\n" +
-            "| key | what becomes of it | |\n|---|---|---|\n";
+    text += (text.empty() ? "### " : "\n### ") + std::string(tool->name) + ": " +
+            std::string(tool->file) + "\n\n" + "| key | what becomes of it | |\n|---|---|---|\n";
     for (const Row& row : tool->rows) {
       // Without backticks: some are names of ours with another meaning.
       text +=

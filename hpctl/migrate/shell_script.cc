@@ -10,6 +10,10 @@
 namespace hpctl::migrate {
 namespace {
 
+constexpr size_t kMostItems = 4000;            // of an array
+constexpr size_t kMostBytes = 16U << 10;       // of a value
+constexpr size_t kMostBytesInAll = 16U << 20;  // of commands and exports
+
 // What HyperPod's scripts look for; hpctl needs no option there.
 constexpr std::string_view kHyperpodMark = "/opt/sagemaker_cluster";
 
@@ -152,8 +156,24 @@ class ScriptReader {
     if (statement.before == "|" || command.words.empty()) return true;  // a reader of output
     if (is_one_of(command.words[0].text, ":|true|fi|done|}|esac")) return true;
     drop_redirections(command);
-    if (!command.words.empty()) script_.commands.push_back(std::move(command));
+    if (!command.words.empty() && has_room(statement, command.words)) {
+      script_.commands.push_back(std::move(command));
+    }
     return true;
+  }
+
+  // Variables that double at each line make a small script large.
+  bool has_room(const ShellStatement& statement, const std::vector<ShellWord>& words) {
+    const bool had_room = bytes_ <= kMostBytesInAll;
+    for (const ShellWord& word : words) bytes_ += sizeof(word) + word.text.size();
+    if (bytes_ <= kMostBytesInAll) return true;
+    if (had_room) cannot_read(statement.line, "the script becomes too large from here on");
+    return false;
+  }
+
+  void add_export(const std::string& name, const ShellWord& value,
+                  const ShellStatement& statement) {
+    if (has_room(statement, {value})) script_.exports.push_back({name, value, statement.line});
   }
 
   static void drop_redirections(ShellCommand& command) {
@@ -182,7 +202,7 @@ class ScriptReader {
       } else if (exports) {
         const auto known = variables_.find(raw);
         if (known != variables_.end() && !known->second.items.empty()) {
-          script_.exports.push_back({raw, known->second.items[0], statement.line, statement.text});
+          add_export(raw, known->second.items[0], statement);
         }
       }
     }
@@ -199,6 +219,9 @@ class ScriptReader {
       value.is_array = true;
       for (const std::string& word : raw_words(text.substr(1, text.size() - 2))) {
         const std::vector<ShellWord> words = expand_word(word, variables_);
+        if (value.items.size() + words.size() > kMostItems) {
+          return cannot_read(statement.line, "the array becomes too long");
+        }
         value.items.insert(value.items.end(), words.begin(), words.end());
       }
     } else {
@@ -209,14 +232,20 @@ class ScriptReader {
       place = std::move(value);
     } else if (place.is_array || value.is_array) {
       place.is_array = true;
+      if (place.items.size() + value.items.size() > kMostItems) {
+        return cannot_read(statement.line, "the array becomes too long");
+      }
       place.items.insert(place.items.end(), value.items.begin(), value.items.end());
     } else {
       if (place.items.empty()) place.items.emplace_back();
+      if (place.items[0].text.size() + value.items[0].text.size() > kMostBytes) {
+        return cannot_read(statement.line, "the value becomes too long");
+      }
       place.items[0].text += value.items[0].text;
       place.items[0].is_known = place.items[0].is_known && value.items[0].is_known;
     }
     if (exports && !place.is_array && !place.items.empty()) {
-      script_.exports.push_back({name, place.items[0], statement.line, statement.text});
+      add_export(name, place.items[0], statement);
     }
   }
 
@@ -263,6 +292,7 @@ class ScriptReader {
   std::vector<Block> blocks_;
   std::optional<bool> status_ = true;  // of the last statement
   int condition_line_ = 0;
+  size_t bytes_ = 0;
   ShellScript script_;
 };
 

@@ -27,7 +27,6 @@ struct ShellVariable {
   std::string name;
   ShellWord value;
   int line = 0;
-  std::string text;  // the statement
 };
 
 struct ShellScript {

@@ -91,22 +91,36 @@ class Calculator {
   size_t at_ = 0;
 };
 
+// A="$A$A" doubles at each line, and ${A:-${A:-…}} recurs: what is beyond these is not known.
+constexpr size_t kMostText = 16U << 10;
+constexpr size_t kMostWords = 4000;
+constexpr int kDeepest = 32;
+
 class Expander {
  public:
-  Expander(std::string_view raw, ShellVariables& variables) : raw_(raw), variables_(variables) {}
+  Expander(std::string_view raw, ShellVariables& variables, int depth)
+      : raw_(raw), variables_(variables), depth_(depth) {}
 
   // `splits`: an array, or an unquoted variable with spaces, becomes several words.
   std::vector<ShellWord> expand(bool splits) {
     splits_ = splits;
     while (at_ < raw_.size()) step();
-    if (has_word_) words_.push_back(std::move(word_));
+    if (has_word_) add_word(std::move(word_));
     return std::move(words_);
   }
 
  private:
   void put(std::string_view text) {
-    word_.text += text;
     has_word_ = true;
+    if (word_.text.size() + text.size() > kMostText) {
+      word_.is_known = false;
+      return;
+    }
+    word_.text += text;
+  }
+
+  void add_word(ShellWord word) {
+    if (words_.size() < kMostWords) words_.push_back(std::move(word));
   }
 
   void step() {
@@ -190,11 +204,17 @@ class Expander {
     const bool is_set = known != variables_.end() && !known->second.items.empty() &&
                         !(with_colon && known->second.items[0].text.empty());
     if (is_set) return put_variable(name, end);
-    const ShellWord value = expand_whole(rest.substr(with_colon ? 2 : 1), variables_);
+    if (depth_ >= kDeepest) return put_unknown(end);
+    const ShellWord value = expand_inner(rest.substr(with_colon ? 2 : 1));
     if (rest.find('=') == (with_colon ? 1U : 0U)) variables_[name] = {{value}, false};
     put(value.text);
     word_.is_known = word_.is_known && value.is_known;
     at_ = end;
+  }
+
+  ShellWord expand_inner(std::string_view raw) {
+    const std::vector<ShellWord> words = Expander(raw, variables_, depth_ + 1).expand(false);
+    return words.empty() ? ShellWord() : words.front();
   }
 
   void put_variable(const std::string& name, size_t end) {
@@ -214,11 +234,11 @@ class Expander {
   }
 
   void add_words(const ShellWord& item) {
-    if (quoted_) return words_.push_back(item);
+    if (quoted_) return add_word(item);
     for (const std::string& part : raw_words(item.text)) {
       ShellVariables none;
       const ShellWord bare = expand_whole(part, none);
-      words_.push_back({item.is_known ? bare.text : part, item.is_known});
+      add_word({item.is_known ? bare.text : part, item.is_known});
     }
   }
 
@@ -231,6 +251,7 @@ class Expander {
 
   std::string_view raw_;
   ShellVariables& variables_;
+  int depth_;
   size_t at_ = 0;
   bool splits_ = true;
   bool quoted_ = false;
@@ -384,12 +405,25 @@ std::optional<ShellStatement> ShellReader::next() {
 }
 
 std::vector<ShellWord> expand_word(std::string_view raw, ShellVariables& variables) {
-  return Expander(raw, variables).expand(true);
+  return Expander(raw, variables, 0).expand(true);
 }
 
 ShellWord expand_whole(std::string_view raw, ShellVariables& variables) {
-  const std::vector<ShellWord> words = Expander(raw, variables).expand(false);
+  const std::vector<ShellWord> words = Expander(raw, variables, 0).expand(false);
   return words.empty() ? ShellWord() : words.front();
+}
+
+std::string shell_quoted(const ShellWord& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%";
+  const std::string& text = word.text;
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string quoted(1, word.is_known ? '\'' : '"');
+  for (const char c : text) {
+    if (!word.is_known && c == '"') quoted += '\\';
+    quoted += word.is_known && c == '\'' ? std::string("'\\''") : std::string(1, c);
+  }
+  return quoted + (word.is_known ? '\'' : '"');
 }
 
 std::vector<std::string> raw_words(std::string_view text) {

@@ -57,6 +57,8 @@ class ShellReader {
 std::vector<ShellWord> expand_word(std::string_view raw, ShellVariables& variables);
 // As one word, as in an assignment.
 ShellWord expand_whole(std::string_view raw, ShellVariables& variables);
+// The word as bash reads it again; what is not known stays for bash to expand.
+std::string shell_quoted(const ShellWord& word);
 // Raw words between the brackets of "NAME=( … )".
 std::vector<std::string> raw_words(std::string_view text);
 

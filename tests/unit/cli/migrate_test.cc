@@ -288,9 +288,10 @@ TEST_F(MigrateVerb, UnknownProgramStaysACommand) {
   EXPECT_THAT(job.hooks.pre, ElementsAre("mkdir -p /scratch/ada"));
   ASSERT_EQ(job.command.size(), 3U) << run_.out;
   EXPECT_EQ(job.command[0], "bash");
-  EXPECT_EQ(job.command[2],
-            "module load cuda && export LD_LIBRARY_PATH=/opt/amazon/efa/lib:$LD_LIBRARY_PATH && "
-            "exec python tune.py --config 'a b'");
+  EXPECT_EQ(
+      job.command[2],
+      "module load cuda && export LD_LIBRARY_PATH=\"/opt/amazon/efa/lib:$LD_LIBRARY_PATH\" && "
+      "exec python tune.py --config 'a b'");
   EXPECT_EQ(migrate({fixture("trainer.sbatch"), "--as", "train"}).status, kExitFailed);
 }
 
