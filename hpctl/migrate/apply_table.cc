@@ -71,10 +71,24 @@ void take_value(const Row& row, const Given& given, Draft& draft) {
   draft.report(row.fate, given, with_note(std::string(row.ours) + " = " + yaml, row));
 }
 
+// $SLURM_JOB_NUM_NODES and its like repeat what the #SBATCH lines say.
+bool is_of_slurm(std::string_view text) {
+  return text.starts_with("$SLURM_") || text.starts_with("${SLURM_");
+}
+
 void take_given(const Row& row, const Given& given, const Document& document, Draft& draft) {
   const bool is_off = given.text == "null" || is_one_of(given.text, row.off) ||
                       (row.fate == kImpossible && given.text.empty());
   if (is_off) return draft.report(kUnneeded, given, "off");
+  if (!given.is_known && row.fate != kUnneeded && !is_of_slurm(given.text)) {
+    if (!row.ours.empty() && draft.is_given(row.ours)) {
+      return draft.report(kUnneeded, given, "--set says it");
+    }
+    return draft.report(
+        kImpossible, given,
+        given.text + " is known to the shell alone; write the value into the script" +
+            (row.ours.empty() ? "" : ", or --set " + std::string(row.ours) + "=VALUE"));
+  }
   if (row.take != nullptr) return row.take(given, document, draft);
   if (row.fate == kUnneeded || row.fate == kImpossible) {
     return draft.report(row.fate, given, std::string(row.note));

@@ -30,14 +30,8 @@ bool is_word(const Draft& draft, const std::string& key, std::string_view word) 
   return value != nullptr && value->yaml == word;
 }
 
-// --set counts over what would be computed.
-bool is_set(const Draft& draft, std::string_view key) {
-  const Value* value = draft.find(key);
-  return value != nullptr && value->source.starts_with("--set");
-}
-
 void put_number(Draft& draft, const std::string& key, double value, const std::string& source) {
-  if (!is_set(draft, key)) draft.compute(key, number_text(value), source);
+  draft.compute(key, number_text(value), source);
 }
 
 // 1e-5 / 1e-4 is 0.1, whatever the last bit says.
@@ -121,7 +115,7 @@ class Arithmetic {
     if (micro) put_number(draft_, kBatch + "micro", micro->value, micro->source);
     if (global) {
       put_number(draft_, kBatch + "global", global->value, global->source);
-    } else if (micro && !is_set(draft_, kBatch + "global")) {
+    } else if (micro && !draft_.is_given(kBatch + "global")) {
       draft_.report(kImpossible, micro->source,
                     "batch.global is the micro batch times the workers, and no file says how many "
                     "there are: give the script that starts it too, or --set nodes=N --set "
@@ -144,7 +138,7 @@ class Arithmetic {
     } else if (samples && global_ && *global_ >= 1) {
       put_number(draft_, kSteps, steps_of(samples->value),
                  samples->source + ": divided by " + number_text(*global_) + ", the global batch");
-    } else if (epochs && !is_set(draft_, kSteps)) {
+    } else if (epochs && !draft_.is_given(kSteps)) {
       draft_.report(kImpossible, epochs->source,
                     "steps is epochs x sequences / batch.global, and no file says how many "
                     "sequences there are: " +

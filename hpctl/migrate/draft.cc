@@ -40,6 +40,7 @@ bool is_plain(const std::string& text) {
 }  // namespace
 
 void Draft::set(std::string_view key, std::string yaml, const Given& given) {
+  if (is_given(key)) return;
   const auto [place, is_new] =
       values_.try_emplace(std::string(key), Value{yaml, given.source, given.is_default});
   if (is_new) return;
@@ -55,12 +56,18 @@ void Draft::set(std::string_view key, std::string yaml, const Given& given) {
 }
 
 void Draft::compute(std::string_view key, std::string yaml, std::string source) {
+  if (is_given(key) && !source.starts_with("--set")) return;
   values_.insert_or_assign(std::string(key), Value{std::move(yaml), std::move(source), false});
 }
 
-void Draft::erase_below(std::string_view section) {
-  const std::string prefix = std::string(section) + ".";
-  std::erase_if(values_, [&](const auto& entry) { return entry.first.starts_with(prefix); });
+bool Draft::is_given(std::string_view key) const {
+  for (;;) {
+    const Value* value = find(key);
+    if (value != nullptr && value->source.starts_with("--set")) return true;
+    const size_t dot = key.rfind('.');
+    if (dot == std::string_view::npos) return false;
+    key = key.substr(0, dot);
+  }
 }
 
 const Value* Draft::find(std::string_view key) const {

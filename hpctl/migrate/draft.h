@@ -36,11 +36,12 @@ class Draft {
   // A default yields to a value of a file, and the first default counts. Two files that contradict
   // each other are reported as not possible.
   void set(std::string_view key, std::string yaml, const Given& given);
-  // A value that was computed, or given by --set: it counts over all others.
+  // A value that was computed, or given by --set. It counts over others, and that of --set over
+  // all.
   void compute(std::string_view key, std::string yaml, std::string source);
   void erase(std::string_view key) { values_.erase(std::string(key)); }
-  // The keys of a section.
-  void erase_below(std::string_view section);
+  // By --set: the key itself, or a section that it is in.
+  bool is_given(std::string_view key) const;
   // By set(); nullptr = there is none.
   const Value* find(std::string_view key) const;
 

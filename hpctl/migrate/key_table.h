@@ -57,6 +57,7 @@ struct Given {
   std::vector<std::string> items;  // the members of a list; else the text alone
   std::string source;              // "train.toml: optimizer.lr"
   bool is_default = false;         // the file does not have it
+  bool is_known = true;            // false: a part of it is known to the shell alone
 };
 
 struct Tool;

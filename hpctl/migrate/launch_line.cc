@@ -121,6 +121,17 @@ bool read_slurm_option(const std::string& word, const std::string* next, const s
   return !is_joined && !is_flag && next != nullptr;
 }
 
+void mark_unknown(const std::vector<ShellWord>& words, std::vector<Given>& values) {
+  for (const ShellWord& word : words) {
+    if (word.is_known) continue;
+    for (Given& given : values) {
+      for (const std::string& item : given.items) {
+        if (word.text == item || word.text.ends_with("=" + item)) given.is_known = false;
+      }
+    }
+  }
+}
+
 LaunchLine split_launch(const ShellCommand& command, const std::string& source) {
   const std::vector<ShellWord>& words = command.words;
   LaunchLine line;
@@ -157,6 +168,8 @@ LaunchLine split_launch(const ShellCommand& command, const std::string& source) 
   line.program.insert(line.program.end(),
                       words.begin() + static_cast<std::ptrdiff_t>(std::min(at, words.size())),
                       words.end());
+  mark_unknown(words, line.srun);
+  mark_unknown(words, line.launcher);
   return line;
 }
 

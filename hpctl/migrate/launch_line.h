@@ -23,6 +23,8 @@ LaunchKind launch_kind(const ShellCommand& command);
 
 // `source`: before the option in messages.
 LaunchLine split_launch(const ShellCommand& command, const std::string& source);
+// Marks the values that have an unknown word of the line.
+void mark_unknown(const std::vector<ShellWord>& words, std::vector<Given>& values);
 // An option of sbatch or srun, "-N2" too, with `next` as its value where it has none. Returns
 // whether `next` was used.
 bool read_slurm_option(const std::string& word, const std::string* next, const std::string& source,

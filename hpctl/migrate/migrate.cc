@@ -112,7 +112,7 @@ std::string sanitized(std::string name) {
 void set_name(const Request& request, Draft& draft) {
   const Value* given = draft.find("name");
   if (given != nullptr) {
-    if (given->source.starts_with("--set")) return;
+    if (draft.is_given("name")) return;
     const Value value = *given;
     draft.compute("name", yaml_text(sanitized(value.yaml)), value.source);
     return;
@@ -131,7 +131,6 @@ void apply_given(const Request& request, Draft& draft) {
       draft.report(kImpossible, given.origin, "no key of job.yaml; docs/job-yaml.md has all");
       continue;
     }
-    draft.erase_below(key);
     draft.compute(key, given.text, given.origin);
   }
 }
@@ -192,11 +191,8 @@ constexpr Requirement kRequired[] = {
     {"workload.train.steps", "--set workload.train.steps=N"},
 };
 
-bool is_given(const Draft& draft, std::string_view key) {
-  if (draft.find(key) != nullptr) return true;
-  for (size_t dot = key.rfind('.'); dot != std::string_view::npos; dot = key.rfind('.', dot - 1)) {
-    if (draft.find(key.substr(0, dot)) != nullptr) return true;  // a section by --set
-  }
+bool is_there(const Draft& draft, std::string_view key) {
+  if (draft.find(key) != nullptr || draft.is_given(key)) return true;
   if (key == "workload.train.model.arch") {
     return draft.find("workload.train.model.preset") != nullptr;
   }
@@ -209,7 +205,7 @@ bool is_given(const Draft& draft, std::string_view key) {
 
 void check_required(const Request& request, Draft& draft) {
   for (const Requirement& required : kRequired) {
-    if (is_given(draft, required.key)) continue;
+    if (is_there(draft, required.key)) continue;
     draft.report(kImpossible, join(request.files, ", "),
                  "no file says " + std::string(required.key) + ": " + std::string(required.remedy));
   }
@@ -228,7 +224,6 @@ void fill_train(const Request& request, const Input& input, Migration& result) {
     draft.report(kUnneeded, line.source, "of the program that the built-in trainer replaces");
   }
   take_variables(input, true, draft);
-  apply_given(request, draft);
   compute_values(draft);
   name_preset(draft);
   check_required(request, draft);
@@ -267,7 +262,6 @@ void fill_command(const Request& request, const Input& input, Migration& result)
     setup += line.text + " && ";
     draft.report(kChanged, line.source, "in workload.command, before the program");
   }
-  apply_given(request, draft);
   compute_values(draft);
   if (input.program.empty()) {
     draft.report(kImpossible, join(request.files, ", "),
@@ -307,6 +301,7 @@ Result<Migration> migrate_files(const Request& request) {
   result.form = form_of(request, input);
   Draft& draft = result.draft;
   report_lines(input, draft);
+  apply_given(request, draft);
   if (result.form == Form::kTrain) {
     check_program(request, input, program_is_read, draft);
     fill_train(request, input, result);

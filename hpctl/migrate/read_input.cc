@@ -172,6 +172,7 @@ class ScriptInput {
     const std::vector<std::string> words(arguments, input_.program.end());
     if (auto document = arguments_of(words, at(command.line))) {
       document->is_of_script = true;
+      mark_unknown(command.words, document->values);
       input_.documents.push_back(std::move(*document));
     }
   }

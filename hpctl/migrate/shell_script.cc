@@ -148,6 +148,10 @@ class ScriptReader {
       rest.raw.erase(rest.raw.begin(), rest.raw.begin() + static_cast<std::ptrdiff_t>(count));
       return execute(rest);
     }
+    // How a program ends is not known; elsewhere it is taken to succeed.
+    if (!blocks_.empty() && blocks_.back().is_condition && !is_one_of(first, ":|true")) {
+      return std::nullopt;
+    }
     ShellCommand command = {statement.line, statement.text, {}};
     for (const std::string& raw : statement.raw) {
       const std::vector<ShellWord> words = expand_word(raw, variables_);

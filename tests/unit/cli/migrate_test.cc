@@ -311,6 +311,22 @@ TEST_F(MigrateVerb, LoopAndUnknownConditionAreNamedWithTheirLine) {
                              HasSubstr("s.sbatch:7"), Not(HasSubstr("s.sbatch:8: a second"))));
 }
 
+// What only the shell knows is never written as it stands.
+TEST_F(MigrateVerb, ValueThatTheShellKnowsIsAskedFor) {
+  std::string text = *read_file(fixture("guide.sbatch"));
+  const std::string known = "--dataset=/fsx/ada/text";
+  text.replace(text.find(known), known.size(), "--dataset=$1");
+  const std::string script = file_with("guide.sbatch", text);
+  const CommandRun run = migrate({script});
+  EXPECT_EQ(run.status, kExitFailed);
+  EXPECT_THAT(run.err, HasSubstr("$1 is known to the shell alone"));
+  const JobSpec job = job_of({script, "--set", "workload.train.data.path=/fsx/text"});
+  ASSERT_TRUE(job.train) << run_.err;
+  EXPECT_EQ(job.train->data.path, "/fsx/text");
+  EXPECT_THAT(migrate({script, "--set", "workload.train.frobnicate=1"}).err,
+              HasSubstr("no key of job.yaml"));
+}
+
 // What is written is a file that submit takes.
 TEST_F(MigrateVerb, WritesAFileThatSubmitTakes) {
   const std::string out = dir_ / "job.yaml";
