@@ -246,8 +246,8 @@ constexpr TrainKey kKeys[] = {
      .limits = {0, kMaxSteps}, .meaning = "Length of the linear increase from 0 to lr, in unit."},
     {.path = "workload.train.schedule.decay_steps", .field = HP_FIELD(schedule.decay_steps),
      .limits = {0, kMaxSteps},
-     .meaning = "Length of the decrease, in unit. wsd: at the end of the job. cosine, linear: after "
-     "the warm-up, and then lr stays at its lowest; 0 = to the last step.",
+     .meaning = "Length of the decrease, in unit. wsd: at the end of the job. cosine, linear: "
+     "after the warm-up, and then lr stays at its lowest; 0 = to the last step.",
      .range = "0 to 2^40; wsd: at least 1; constant: 0"},
     {.path = "workload.train.schedule.decay", .field = HP_WORD(schedule.decay),
      .meaning = "wsd: shape of the decrease; sqrt is 1 - sqrt(progress)."},

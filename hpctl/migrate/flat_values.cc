@@ -48,8 +48,8 @@ void flatten(const json& value, const std::string& key, const std::string& file,
 
 void flatten(const YAML::Node& node, const std::string& key, const std::string& file,
              std::vector<Given>& values, int depth) {
-  constexpr int kDeepest = 32;
-  if (node.IsMap() && depth < kDeepest) {
+  constexpr int kDeepestYaml = 32;
+  if (node.IsMap() && depth < kDeepestYaml) {
     for (const auto& member : node) {
       flatten(member.second, below(key, member.first.Scalar()), file, values, depth + 1);
     }

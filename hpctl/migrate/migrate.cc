@@ -68,11 +68,11 @@ void check_named_files(const Input& input, Draft& draft) {
     if (document.tool == &torchtitan_tool() && document.is_of_script && !toml.empty()) {
       draft.report(kImpossible, document.file, "the configuration is in " + toml + ": give it too");
     }
-    const std::string json = document.text_of("deepspeed");
-    if (document.tool == &hf_trainer_tool() && !json.empty() && json != "null" &&
+    const std::string named = document.text_of("deepspeed");
+    if (document.tool == &hf_trainer_tool() && !named.empty() && named != "null" &&
         !has_document(input, deepspeed_tool())) {
       draft.report(kImpossible, document.file,
-                   "DeepSpeed's configuration is in " + json + ": give it too");
+                   "DeepSpeed's configuration is in " + named + ": give it too");
     }
   }
 }
@@ -235,8 +235,8 @@ std::string venv_of(const std::string& line) {
   const size_t begin = line.find_first_of(" \t");
   if (begin == std::string::npos || !line.ends_with(kEnd)) return "";
   const std::string path = line.substr(line.find_first_not_of(" \t", begin));
-  const bool is_plain = path.find_first_of("$`\"' ") == std::string::npos;
-  return is_plain ? path.substr(0, path.size() - kEnd.size()) : "";
+  const bool is_literal = path.find_first_of("$`\"' ") == std::string::npos;
+  return is_literal ? path.substr(0, path.size() - kEnd.size()) : "";
 }
 
 void fill_command(const Request& request, const Input& input, Migration& result) {
