@@ -88,7 +88,12 @@ LaunchKind launch_kind(const ShellCommand& command) {
   if (words.empty()) return LaunchKind::kNone;
   const size_t at = is_one_of(words[0].text, "exec|time|nohup") ? 1 : 0;
   if (at >= words.size()) return LaunchKind::kNone;
-  if (last_part(words[at].text) == "srun") return LaunchKind::kSrun;
+  if (last_part(words[at].text) == "srun") {
+    const LaunchLine line = split_launch(command, "");
+    const bool trains =
+        line.has_launcher || (!line.program.empty() && is_python(line.program[0].text));
+    return trains ? LaunchKind::kSrun : LaunchKind::kSrunOther;
+  }
   if (launcher_length(words, at) > 0) return LaunchKind::kLauncher;
   return is_python(words[at].text) ? LaunchKind::kPython : LaunchKind::kNone;
 }

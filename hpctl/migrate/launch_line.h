@@ -18,7 +18,9 @@ struct LaunchLine {
   std::vector<ShellWord> program;
 };
 
-enum class LaunchKind { kNone, kPython, kLauncher, kSrun };
+// Of two lines of a script, the later kind is the training. kSrunOther: neither a launcher nor
+// Python, as `srun hostname`.
+enum class LaunchKind { kNone, kPython, kLauncher, kSrunOther, kSrun };
 LaunchKind launch_kind(const ShellCommand& command);
 
 // `source`: before the option in messages.

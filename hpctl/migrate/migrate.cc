@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hpctl/migrate/migrate.h"
 
+#include <yaml-cpp/yaml.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <string_view>
@@ -114,7 +116,8 @@ void set_name(const Request& request, Draft& draft) {
   if (given != nullptr) {
     if (draft.is_given("name")) return;
     const Value value = *given;
-    draft.compute("name", yaml_text(sanitized(value.yaml)), value.source);
+    const auto name = YAML::Load(value.yaml).as<std::string>();
+    draft.compute("name", yaml_text(sanitized(name)), value.source);
     return;
   }
   const std::filesystem::path first(request.files.front());

@@ -179,7 +179,10 @@ class ScriptInput {
 
   // Lines around the program.
   void take_other(const ShellCommand& command) {
-    const std::string& first = command.words[0].text;
+    const bool is_srun = launch_kind(command) == LaunchKind::kSrunOther;
+    std::vector<ShellWord> program = command.words;
+    if (is_srun) program = split_launch(command, "").program;
+    const std::string first = program.empty() ? "wait" : program[0].text;
     constexpr std::string_view kTalk =
         "set|echo|printf|date|pwd|hostname|nvidia-smi|env|scontrol|squeue|sleep|wait|exit|trap|"
         "shopt|which|cat|ls|unset|shift";
@@ -191,6 +194,8 @@ class ScriptInput {
     }
     if (is_one_of(first, kTalk)) {
       input_.unneeded.push_back({line.source, line.text});
+    } else if (is_srun) {
+      input_.impossible.push_back({line.source, "a second program: " + line.text});
     } else if (is_one_of(first, kShellOnly)) {
       input_.setup.push_back(std::move(line));
     } else {

@@ -89,6 +89,13 @@ void take_epochs(const Given& given, const Document& document, Draft& draft) {
   if (steps && *steps > 0) draft.report(kUnneeded, given, "max_steps counts");
 }
 
+// A script's --job-name counts.
+void take_run_name(const Given& given, const Document&, Draft& draft) {
+  if (draft.find("name") != nullptr) return draft.report(kUnneeded, given, "the job has a name");
+  draft.set("name", yaml_text(given.text), given);
+  draft.report(kTaken, given, "name: " + given.text);
+}
+
 void take_reports(const Given& given, const Document&, Draft& draft) {
   bool tensorboard = false;
   bool more = false;
@@ -246,7 +253,7 @@ constexpr Row kTrainerRows[] = {
     unneeded("skip_memory_metrics", kTrainerLogs),
     {.key = "report_to", .ours = "workload.train.metrics.tensorboard",
      .note = "tensorboard; others are left out", .take = take_reports},
-    {.key = "run_name", .ours = "name"},
+    {.key = "run_name", .ours = "name", .take = take_run_name},
     unneeded("project", kTrainerLogs),
     unneeded("trackio_space_id", kTrainerLogs),
     {.key = "eval_strategy", .fate = kChanged,

@@ -67,7 +67,10 @@ void take_processes(const Given& given, const Document&, Draft& draft) {
   draft.report(kChanged, given, "nodes.count x workers_per_node: " + given.text);
 }
 
-void take_gpus(const Given& given, const Document&, Draft& draft) {
+void take_gpus(const Given& given, const Document& document, Draft& draft) {
+  if (!document.text_of("--gres").empty()) {
+    return draft.report(kUnneeded, given, "--gres says it");
+  }
   set_value(given, draft, "slurm.gres", yaml_text("gpu:" + given.text));
 }
 
