@@ -36,6 +36,16 @@ JobYaml read_standard_input(const std::vector<GivenValue>& given) {
   return parse_job_yaml(*text, *directory, given);
 }
 
+// A file of another program, by its name or its first line.
+bool is_foreign(const std::string& path) {
+  const auto text = hpctl::read_file(path, kMaxJobYamlBytes);
+  if (!text.ok() || text->find("workload") != std::string::npos) return false;
+  for (const char* ending : {".toml", ".json", ".sh", ".sbatch", ".slurm"}) {
+    if (path.ends_with(ending)) return true;
+  }
+  return text->starts_with("#!");
+}
+
 }  // namespace
 
 Result<std::vector<GivenValue>> given_values(const Invocation& invocation) {
@@ -63,6 +73,11 @@ std::optional<JobSpec> read_job_file(const Terminal& terminal, const std::string
   const bool is_input = path == "-";
   JobYaml parsed = is_input ? read_standard_input(given) : load_job_yaml(path, given);
   if (!parsed.spec) {
+    if (!is_input && is_foreign(path)) {
+      terminal.err << "hpctl: " << printable(path) << " is no job file; `hpctl migrate "
+                   << printable(path) << "` makes one of it\n";
+      return std::nullopt;
+    }
     terminal.err << describe_problems(is_input ? kStandardInput : printable(path), parsed.problems);
   }
   return std::move(parsed.spec);

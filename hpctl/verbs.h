@@ -28,6 +28,7 @@ Verb ca_verb();
 Verb nodes_verb();
 Verb checkpoint_verb();
 Verb data_verb();
+Verb migrate_verb();
 Verb plan_verb();
 Verb completion_verb();
 Verb version_verb();

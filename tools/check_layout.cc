@@ -113,6 +113,7 @@ const std::vector<Rule>& rules() {
         "trainer/data/", "trainer/checkpoint/", "trainer/plan/", "trainer/arch/registry.h",
         "trainer/arch/lora.h", "trainer/parallel/block_layout.h"},
        kTorch},
+      {"hpctl/migrate/", {"hpctl/migrate/", "common/base/", "common/rpc/"}, kTorch},
       {"slurm-plugins/", {"slurm-plugins/", "common/base/"}, join(kWire, kTorch)},
   };
   return table;

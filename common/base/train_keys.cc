@@ -244,8 +244,10 @@ constexpr TrainKey kKeys[] = {
     {.path = "workload.train.schedule.warmup_steps", .field = HP_FIELD(schedule.warmup_steps),
      .limits = {0, kMaxSteps}, .meaning = "Length of the linear increase from 0 to lr, in unit."},
     {.path = "workload.train.schedule.decay_steps", .field = HP_FIELD(schedule.decay_steps),
-     .limits = {0, kMaxSteps}, .meaning = "wsd: length of the decrease at the end, in unit.",
-     .range = "0 to 2^40; wsd: at least 1"},
+     .limits = {0, kMaxSteps},
+     .meaning = "Length of the decrease, in unit. wsd: at the end of the job. cosine, linear: "
+     "after the warm-up, and then lr stays at its lowest; 0 = to the last step.",
+     .range = "0 to 2^40; wsd: at least 1; constant: 0"},
     {.path = "workload.train.schedule.decay", .field = HP_WORD(schedule.decay),
      .meaning = "wsd: shape of the decrease; sqrt is 1 - sqrt(progress)."},
     {.path = "workload.train.schedule.min_lr_ratio", .field = HP_FIELD(schedule.min_lr_ratio),

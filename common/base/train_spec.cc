@@ -303,6 +303,10 @@ void check_train(const TrainSpec& t, int64_t world_size, SpecChecks& checks) {
   if (t.schedule.name == ScheduleShape::kWsd) {
     checks.range("workload.train.schedule.decay_steps", t.schedule.decay_steps, 1, kMaxSteps);
   }
+  if (t.schedule.name == ScheduleShape::kConstant && t.schedule.decay_steps > 0) {
+    checks.fail("workload.train.schedule.decay_steps",
+                "expected 0 with schedule.name: constant, which has no decrease");
+  }
   check_parallelism(t, world_size, checks);
   check_loss_scale(t.loss_scale, checks);
   check_master(t, checks);

@@ -179,7 +179,7 @@ struct ScheduleSpec {
   ScheduleShape name = ScheduleShape::kCosine;
   ScheduleUnit unit = ScheduleUnit::kSteps;  // of warmup and decay
   int64_t warmup_steps = 0;                  // in `unit`
-  int64_t decay_steps = 0;                   // wsd: length of the decay at the end, in `unit`
+  int64_t decay_steps = 0;                   // length of the decay, in `unit`; 0: to the last step
   DecayShape decay = DecayShape::kSqrt;      // wsd
   double min_lr_ratio = 0.1;
 };

@@ -13,6 +13,7 @@
 #include "hpctl/audit_file.h"
 #include "hpctl/chaos_plan.h"
 #include "hpctl/job_table.h"
+#include "hpctl/migrate/shell_script.h"
 #include "tests/fuzz/harness.h"
 #include "tests/fuzz/properties.h"
 #include "tests/fuzz/scratch.h"
@@ -142,6 +143,28 @@ std::vector<std::string> chaos_plan_seeds() {
       "    - {cause: faulty GPU, count: 148, faults: [crash-worker]}\n"};
 }
 
+// A batch script for `hpctl migrate`.
+void run_shell_script(std::string_view input) {
+  const auto script = migrate::read_shell_script(std::string(input));
+  const auto lines = std::count(input.begin(), input.end(), '\n') + 1;
+  const auto check_line = [&](int line) {
+    require(line >= 1 && line <= lines, "line " + std::to_string(line) + " of a script");
+  };
+  for (const auto& [line, text] : script.directives) check_line(line);
+  for (const auto& [line, why] : script.unreadable) check_line(line);
+  for (const auto& variable : script.exports) check_line(variable.line);
+  for (const auto& command : script.commands) {
+    check_line(command.line);
+    require(!command.words.empty(), "a command without a word");
+  }
+}
+
+std::vector<std::string> shell_script_seeds() {
+  return {
+      "#!/bin/bash\n#SBATCH -N2\nA=(--x 1 # no\n \"$B\")\nA+=(${C:-d})\nsrun python \"${A[@]}\"\n",
+      "if [ ! -z $X ] && true; then export Y=$((2*$Z)); else Y='a b'; fi\ncat <<E\nx\nE\n"};
+}
+
 }  // namespace
 
 std::vector<Harness> tool_harnesses() {
@@ -151,6 +174,7 @@ std::vector<Harness> tool_harnesses() {
           {"cluster_conf", run_cluster_conf, cluster_conf_seeds},
           {"certificates", run_certificates, certificates_seeds},
           {"list_option", run_list_option, list_option_seeds},
+          {"shell_script", run_shell_script, shell_script_seeds},
           {"chaos_plan", run_chaos_plan, chaos_plan_seeds, {"examples/chaos-llama3.yaml"}}};
 }
 

@@ -31,14 +31,16 @@ double learning_rate(const TrainSpec& spec, uint64_t step, uint64_t samples) {
   const auto warmup = static_cast<double>(s.warmup_steps);
   const double peak = spec.optimizer.lr;
   if (k <= warmup) return peak * k / warmup;
-  const auto progress = [&](double begin) {
-    return std::clamp((k - begin) / std::max(1.0, last + one - begin), 0.0, 1.0);
+  const auto decay = static_cast<double>(s.decay_steps);
+  const auto progress = [&](double begin, double end) {
+    return std::clamp((k - begin) / std::max(1.0, end + one - begin), 0.0, 1.0);
   };
+  const double end = s.decay_steps > 0 ? warmup + decay : last;  // of cosine and linear
   double part = 1.0;
-  if (s.name == ScheduleShape::kCosine) part = cosine(progress(warmup));
-  if (s.name == ScheduleShape::kLinear) part = decayed(DecayShape::kLinear, progress(warmup));
+  if (s.name == ScheduleShape::kCosine) part = cosine(progress(warmup, end));
+  if (s.name == ScheduleShape::kLinear) part = decayed(DecayShape::kLinear, progress(warmup, end));
   if (s.name == ScheduleShape::kWsd) {
-    part = decayed(s.decay, progress(std::max(warmup, last - static_cast<double>(s.decay_steps))));
+    part = decayed(s.decay, progress(std::max(warmup, last - decay), last));
   }
   return peak * (s.min_lr_ratio + (1.0 - s.min_lr_ratio) * part);
 }

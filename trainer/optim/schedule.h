@@ -7,7 +7,7 @@
 //   k <= w      lr * k / w                                               (linear warm-up)
 //   otherwise   lr * (r + (1 - r) * f(x))
 //
-//   cosine      f = (1 + cos(pi * x)) / 2,  x = (k - w) / (n + s - w)
+//   cosine      f = (1 + cos(pi * x)) / 2,  x = (k - w) / (d + s), at most 1; without d, d = n - w
 //   linear      f = 1 - x,                  x as above
 //   constant    f = 1
 //   wsd         f = 1 until n - d, then by `decay`: linear 1 - x, sqrt 1 - sqrt(x), cosine as

@@ -24,6 +24,15 @@ struct Case {
   std::string problems;
 };
 
+TEST(JobYaml, ConstantScheduleHasNoDecaySteps) {
+  EXPECT_THAT(problems_of(with_line("    schedule: {name: constant, decay_steps: 5}")),
+              ::testing::HasSubstr("workload.train.schedule.decay_steps: expected 0 with "
+                                   "schedule.name: constant"));
+  for (const char* name : {"cosine", "linear", "wsd"}) {
+    good(with_line("    schedule: {name: " + std::string(name) + ", decay_steps: 5}"));
+  }
+}
+
 TEST(JobYaml, NamesEveryMistake) {
   const std::vector<Case> cases = {
       {"", "j.yaml: the file is empty; `hpctl submit --help` shows an example\n"},

@@ -318,6 +318,25 @@ TEST(Schedule, WsdStaysAndThenDecays) {
   }
 }
 
+// Megatron-LM's --lr-decay-iters: the rate is lowest before the job ends.
+TEST(Schedule, CosineAndLinearEndAfterDecaySteps) {
+  TrainSpec spec;
+  spec.steps = 100;
+  spec.optimizer.lr = 1.0;
+  spec.schedule = {.warmup_steps = 10, .decay_steps = 39, .min_lr_ratio = 0.25};
+  for (const ScheduleShape name : {ScheduleShape::kCosine, ScheduleShape::kLinear}) {
+    spec.schedule.name = name;
+    EXPECT_NEAR(learning_rate(spec, 30, 0), 0.25 + 0.75 * 0.5, 1e-12) << to_word(name);
+    EXPECT_GT(learning_rate(spec, 49, 0), 0.25) << to_word(name);
+    EXPECT_DOUBLE_EQ(learning_rate(spec, 50, 0), 0.25) << to_word(name);
+    EXPECT_DOUBLE_EQ(learning_rate(spec, 100, 0), 0.25) << to_word(name);
+  }
+  spec.schedule.decay_steps = 90;  // all that there is: as 0
+  const double given = learning_rate(spec, 70, 0);
+  spec.schedule.decay_steps = 0;
+  EXPECT_DOUBLE_EQ(learning_rate(spec, 70, 0), given);
+}
+
 TEST(Schedule, CountsSamplesWhereItShould) {
   TrainSpec spec;
   spec.steps = 20;
