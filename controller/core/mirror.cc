@@ -103,9 +103,11 @@ void enter_find_in_mirror(Transition& t, Job& job, const FirstPlace& first,
   t.facts(job.id).first_place_failed = false;
   enter_stage(t, job, PlanStage::kFindCheckpoint);
   const std::string text = reason + "; looking in the mirror " + job.spec.checkpoint.mirror.dir;
+  // One that the search of the first place, which is away, could not settle.
+  const bool has_claim = job.claim.checkpoint.starts_with('/');
   t.issue(FindCheckpoint{job.id,
                          {job.damaged.begin(), job.damaged.end()},
-                         {},
+                         has_claim ? job.claim : DamageClaim{},
                          job.generation,
                          true,
                          first,
