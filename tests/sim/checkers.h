@@ -111,9 +111,12 @@ class Checkers {
   void damage_confirmed(JobId job, const std::string& checkpoint);
   const std::set<std::pair<JobId, std::string>>& claimed() const { return claimed_; }
   const std::set<std::pair<JobId, std::string>>& proven() const { return proven_; }
+  const std::set<std::pair<JobId, std::string>>& verified() const { return verified_; }
 
+  // A node found it sound before a deletion.
+  void checkpoint_verified(JobId job, const std::string& checkpoint);
   // The newest `keep` checkpoints that are valid by lineage stay, whatever the order said, and
-  // nothing goes before the newest is known to be sound. With for_room one has to stay.
+  // nothing goes before a newer one is known to be sound. With for_room one has to stay.
   void checkpoints_pruned(JobId job, const core::PruneCheckpoints& order, size_t keep,
                           const Directory& before, const Directory& after);
 
@@ -200,6 +203,7 @@ class Checkers {
   std::map<JobId, uint64_t> newest_recorded_;
   std::set<std::pair<JobId, std::string>> claimed_;     // checkpoints, by a worker that read them
   std::set<std::pair<JobId, std::string>> proven_;      // and by another reader
+  std::set<std::pair<JobId, std::string>> verified_;    // sound for a node, before a deletion
   std::map<JobId, std::pair<uint64_t, int64_t>> rows_;  // generation, restarts
   std::map<JobId, uint64_t> told_;
   std::map<JobId, uint64_t> mirrored_;

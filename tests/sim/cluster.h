@@ -285,7 +285,7 @@ class Cluster final : public World {
     return "i-" + node.key.name + "-" + std::to_string(node.instance);
   }
   void receive(SimNode& node, const core::Action& action);
-  void read_again(SimNode& node, ActionId order, const std::string& checkpoint);
+  void read_again(SimNode& node, ActionId id, const core::ConfirmDamage& order);
 
   // places.cc
   bool is_away(int64_t until_ms) const { return agenda_.now() < until_ms; }
@@ -293,6 +293,7 @@ class Cluster final : public World {
   void mend(Places& places);
   static const StoredCheckpoint* stored_in(const Places& places, const std::string& name);
   bool is_place_away(JobId job, const std::string& checkpoint) const;
+  bool is_out_of_reach(JobId job, const std::string& checkpoint) const;  // of a second reader
   const GenerationRecord* record_of(JobId job, uint64_t generation) const;
   const GenerationRecord* newest_record(JobId job) const;
   Places* random_places(JobId& job);
