@@ -15,6 +15,7 @@
 namespace hpctl::core {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -62,6 +63,23 @@ class Mirrored : public ::testing::Test {
       shell_.exit_worker(id_, rank, rank == 3 ? 1 : kExitPeerLost, 0, sealed);
     }
     shell_.settle_kind("StopWorkers");
+  }
+  // The `number`th rollback of the generation.
+  void roll_back(uint64_t number, uint64_t resumed_step) {
+    BadStepFound bad;
+    bad.job = id_;
+    bad.node = "n0";
+    bad.generation = job().generation;
+    bad.number = number;
+    bad.step = 25;
+    bad.resumed_step = resumed_step;
+    bad.outcome = BadStepOutcome::kRolledBack;
+    shell_.feed(bad);
+  }
+  const MirrorCheckpoint& order() const { return std::get<MirrorCheckpoint>(orders().at(0)->body); }
+  bool is_told(const std::string& type) const {
+    return std::any_of(shell_.log.begin(), shell_.log.end(),
+                       [&](const LogEntry& entry) { return entry.type == type; });
   }
   // Every search of checkpoint.dir fails until `ms` have passed.
   void away_for(int64_t ms) {
@@ -398,37 +416,212 @@ TEST_F(Mirrored, MirrorWithoutTheNewestRecordDoesNotReplaceTheFirstPlace) {
 
 TEST_F(Mirrored, UndoneStepsAreNamedUntilTheMirrorHasLetThemGo) {
   mirror_two();
-  BadStepFound bad;
-  bad.job = id_;
-  bad.node = "n0";
-  bad.generation = job().generation;
-  bad.number = 1;
-  bad.step = 25;
-  bad.resumed_step = 10;
-  bad.outcome = BadStepOutcome::kRolledBack;
-  shell_.feed(bad);
+  roll_back(1, 10);
   EXPECT_EQ(job().mirror.undone, (UndoneSteps{job().generation, 10}));
+  EXPECT_EQ(job().mirror.step, 10U) << "what is newer there counts no more";
   ASSERT_THAT(orders(), SizeIs(1));
-  EXPECT_EQ(std::get<MirrorCheckpoint>(orders().at(0)->body).undone, job().mirror.undone);
+  EXPECT_EQ(order().undone, job().mirror.undone);
   hold(10, 10);
   shell_.settle_kind("MirrorCheckpoint");
   EXPECT_EQ(job().mirror.undone, UndoneSteps{});
 }
 
+// The answer to an order that does not name them says nothing about them.
+TEST_F(Mirrored, FurthestRollbackIsNamedUntilAnOrderThatNamesItIsCarriedOut) {
+  mirror_two();
+  roll_back(1, 10);
+  roll_back(2, 15);
+  EXPECT_EQ(job().mirror.undone.step, 10U) << "step 15 of before is undone";
+  EXPECT_EQ(job().mirror.step, 10U);
+  roll_back(3, 5);
+  EXPECT_EQ(job().mirror.undone.step, 5U);
+  hold(5, 5);
+  ASSERT_EQ(order().undone.step, 10U);
+  shell_.settle_kind("MirrorCheckpoint");
+  EXPECT_EQ(job().mirror.undone.step, 5U);
+  ASSERT_THAT(orders(), SizeIs(1));
+  EXPECT_EQ(order().undone.step, 5U);
+  shell_.settle_kind("MirrorCheckpoint");
+  EXPECT_EQ(job().mirror.undone, UndoneSteps{});
+}
+
+// The job would wait for a first place that is away, to give up no step that it has undone itself.
+TEST_F(Mirrored, CopyThatWasUndoneMeanwhileCountsNoMore) {
+  mirror_two();
+  commit(30);
+  ASSERT_THAT(orders(), SizeIs(1));
+  roll_back(1, 10);
+  hold(10, 30);
+  shell_.settle_kind("MirrorCheckpoint");
+  EXPECT_EQ(job().mirror.step, 10U);
+  EXPECT_EQ(job().mirror.undone.step, 10U) << "that order did not name them";
+}
+
+TEST_F(Mirrored, OrderThatHasAProblemLetsNothingGo) {
+  mirror_two();
+  shell_.mirror_problem = "step-10.g1 is damaged";
+  hold(10, 10);
+  roll_back(1, 10);
+  shell_.settle_kind("MirrorCheckpoint");
+  EXPECT_EQ(job().mirror.undone.step, 10U);
+  EXPECT_EQ(job().mirror.problem, "step-10.g1 is damaged");
+  EXPECT_THAT(orders(), IsEmpty());
+  shell_.mirror_problem.clear();
+  commit(20);
+  ASSERT_THAT(orders(), SizeIs(1));
+  EXPECT_EQ(order().undone.step, 10U);
+  hold(20, 20);
+  shell_.settle_kind("MirrorCheckpoint");
+  EXPECT_EQ(job().mirror.problem, "");
+}
+
+TEST_F(Mirrored, DamagedAndUndoneAreNamedToCopyAndSearch) {
+  mirror_two();
+  Job& row = shell_.state.jobs.at(id_);
+  row.damaged = {"step-15.g1"};
+  row.mirror.undone = {job().generation, 12};
+  commit(30);
+  EXPECT_THAT(order().damaged, ElementsAre("step-15.g1"));
+  hold(10, 20);
+  kill_worker();
+  shell_.settle_kind("FindCheckpoint");
+  ASSERT_TRUE(search().in_mirror);
+  EXPECT_THAT(search().exclude, ElementsAre("step-15.g1"));
+  EXPECT_EQ(search().undone, job().mirror.undone);
+  EXPECT_EQ(search().newest, job().generation);
+}
+
+TEST_F(Mirrored, BehindSinceTheFirstCommitThatIsMissing) {
+  commit(10);
+  const int64_t since_ms = job().mirror.behind_since_ms;
+  EXPECT_EQ(since_ms, shell_.now_ms);
+  shell_.feed(ActionFailed{orders().at(0)->id, id_, "", "No space left on device"});
+  EXPECT_TRUE(is_told("MirrorBehind"));
+  shell_.pass(5'000);
+  commit(20);
+  EXPECT_EQ(job().mirror.behind_since_ms, since_ms);
+  shell_.mirror_problem = "the mirror is full";
+  shell_.settle_kind("MirrorCheckpoint");
+  EXPECT_EQ(job().mirror.behind_since_ms, since_ms);
+}
+
+TEST_F(Mirrored, OrderWithNothingToDoIsNotToldAndForgetsNoStep) {
+  mirror_two();
+  shell_.log.clear();
+  commit(30);
+  shell_.feed(CheckpointMirrored{orders().at(0)->id, id_});
+  EXPECT_EQ(job().mirror.step, 20U);
+  EXPECT_FALSE(is_told("CheckpointMirrored"));
+}
+
+// A copy is made of what the first place has, perhaps before a worker tells of the commit.
+TEST_F(Mirrored, StepThatOnlyTheMirrorToldOfIsLookedForThere) {
+  hold(20, 20);
+  commit(10);
+  shell_.settle();
+  ASSERT_EQ(job().mirror.step, 20U);
+  ASSERT_EQ(job().committed_step, 10U);
+  hold(10, 20);
+  kill_worker();
+  shell_.settle_kind("FindCheckpoint");
+  ASSERT_THAT(searches(), SizeIs(1));
+  EXPECT_TRUE(search().in_mirror);
+}
+
+TEST_F(Mirrored, FirstPlaceHasItsTimeHoweverOldTheJobIs) {
+  mirror_two();
+  shell_.pass(2 * kAfterMs);
+  kill_worker();
+  shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Input/output error"});
+  EXPECT_THAT(searches(), IsEmpty());
+  shell_.pass(kBackoffBaseMs);
+  ASSERT_THAT(searches(), SizeIs(1));
+  shell_.pass(kAfterMs - kBackoffBaseMs);
+  ASSERT_THAT(searches(), SizeIs(1));
+  EXPECT_FALSE(search().in_mirror);
+  shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Input/output error"});
+  ASSERT_THAT(searches(), SizeIs(1));
+  EXPECT_TRUE(search().in_mirror) << "exactly checkpoint.mirror.after";
+}
+
+// Nothing of a job that has not begun can be in its mirror.
+TEST_F(Mirrored, FirstGenerationWaitsForTheFirstPlace) {
+  FakeShell shell;
+  JobSpec spec = small_job("new");
+  spec.checkpoint.mirror = {"/mirror", 0, kAfterMs};
+  const JobId id = shell.submit(spec);
+  shell.settle_kind("LaunchNode");
+  for (int attempt = 0; attempt < 6; ++attempt) {
+    const auto open = shell.open(ActionKind::kFindCheckpoint);
+    ASSERT_THAT(open, SizeIs(1));
+    EXPECT_FALSE(std::get<FindCheckpoint>(open[0]->body).in_mirror);
+    shell.feed(ActionFailed{open[0]->id, id, "", "Input/output error"});
+    shell.pass(30'000);
+  }
+}
+
+// The first place may have what a mirror that never worked lacks.
+TEST_F(Mirrored, MirrorThatNeverWorkedDoesNotReplaceAFirstPlaceThatIsAway) {
+  commit(20);
+  shell_.feed(ActionFailed{orders().at(0)->id, id_, "", "Not a directory"});
+  hold(20, 0);
+  kill_worker();
+  shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Input/output error"});
+  shell_.pass(30'000);
+  away_for(2 * kAfterMs);
+  ASSERT_TRUE(search().in_mirror);
+  shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Not a directory"});
+  EXPECT_THAT(shell_.open(ActionKind::kRecordGeneration), IsEmpty());
+  EXPECT_FALSE(has_ended(job().state));
+}
+
+TEST_F(Mirrored, LastCopyIsMadeAfterTheJobHasFinished) {
+  commit(10);
+  commit(20);
+  for (int32_t rank = 0; rank < 4; ++rank) shell_.exit_worker(id_, rank, 0, 0, 20);
+  ASSERT_EQ(job().state, JobState::kFinished);
+  ASSERT_THAT(orders(), SizeIs(1));
+  hold(10, 10);
+  shell_.settle_kind("MirrorCheckpoint");
+  ASSERT_THAT(orders(), SizeIs(1)) << "that of the second commit";
+  hold(20, 20);
+  shell_.settle();
+  EXPECT_TRUE(shell_.state.outbox.empty());
+  EXPECT_EQ(job().mirror.step, 20U);
+}
+
+// While the first place is away, its search cannot settle a claim about a copy. The same copy was
+// chosen again and again.
+TEST_F(Mirrored, ClaimAboutACopyIsSettledWhileTheFirstPlaceIsAway) {
+  mirror_two();
+  hold(10, 20);
+  kill_worker();
+  shell_.settle();
+  ASSERT_EQ(job().checkpoint, "/mirror/step-20.g1");
+  shell_.exit_worker(id_, 2, kExitCheckpointDamaged, 0, 20, "a shard is gone");
+  shell_.settle_kind("StopWorkers");
+  ASSERT_EQ(search().claim.checkpoint, "/mirror/step-20.g1");
+  shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Input/output error"});
+  shell_.pass(30'000);
+  away_for(2 * kAfterMs);
+  ASSERT_TRUE(search().in_mirror);
+  EXPECT_EQ(search().claim.checkpoint, "/mirror/step-20.g1");
+  hold(10, 10);
+  shell_.settle_kind("FindCheckpoint");
+  EXPECT_THAT(job().damaged, ElementsAre("/mirror/step-20.g1"));
+  EXPECT_EQ(job().claim.checkpoint, "");
+}
+
 TEST_F(Mirrored, LostCheckpointIsToldOnlyWhereTheMirrorLacksItToo) {
   mirror_two();
   shell_.lost_checkpoint = "step-20.g1";
-  const auto is_told = [&] {
-    return std::any_of(shell_.log.begin(), shell_.log.end(),
-                       [](const LogEntry& entry) { return entry.type == "CheckpointGone"; });
-  };
   for (const uint64_t in_mirror : {20U, 0U}) {
     hold(10, in_mirror);
     kill_worker();
     shell_.settle_kind("FindCheckpoint");
     shell_.settle_kind("FindCheckpoint");
     EXPECT_EQ(record().start_step, in_mirror == 0 ? 10U : 20U);
-    EXPECT_EQ(is_told(), in_mirror == 0);
+    EXPECT_EQ(is_told("CheckpointGone"), in_mirror == 0);
     shell_.settle();
     shell_.progress(id_, 21);
   }
