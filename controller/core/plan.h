@@ -226,7 +226,7 @@ void verification_answered(Transition& t, Job& job, const ConfirmDamage& order,
                            DamageVerdict verdict, const std::string& what);
 // While a node reads for a deletion; 0 = none does.
 int64_t verification_deadline(const Transition& t, const Job& job);
-// A generation is prepared: what was to be verified may count no more.
+// A generation is prepared, or steps are undone: what was to be verified may count no more.
 void forget_verification(Transition& t, Job& job);
 // The job has finished while a node was to verify: its nodes end, and the controller does it.
 void finish_verification(Transition& t, Job& job);

@@ -136,6 +136,7 @@ void forget_verification(Transition& t, Job& job) {
   const ConfirmDamage* order = present_reading(t, job.id);
   if (order != nullptr && order->before_delete) {
     t.withdraw_all(job.id, ActionKind::kConfirmDamage);
+    if (is_training(job)) t.set_deadline(job, 0);
   }
   job.pruning.verification = {};
   t.changed(job);

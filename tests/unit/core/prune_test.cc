@@ -365,6 +365,27 @@ TEST_F(VerifiedPrune, RecoveryWithdrawsTheVerification) {
   EXPECT_THAT(orders(), IsEmpty()) << "the next commit gives another order";
 }
 
+// Step 20 is undone, and saved again under the same name.
+TEST_F(VerifiedPrune, RollbackWithdrawsTheVerification) {
+  commit_and_name();
+  BadStepFound bad;
+  bad.job = id_;
+  bad.node = "n0";
+  bad.generation = job().generation;
+  bad.number = 1;
+  bad.step = 25;
+  bad.resumed_step = 10;
+  bad.outcome = BadStepOutcome::kRolledBack;
+  shell_.feed(bad);
+  EXPECT_EQ(reader(), "");
+  EXPECT_THAT(orders(), IsEmpty());
+  shell_.pass(2 * job().limits.directory_ms);
+  EXPECT_EQ(job().restarts, 0) << "its deadline is gone, too";
+  commit(20);
+  ASSERT_THAT(orders(), SizeIs(1));
+  EXPECT_TRUE(order().asks);
+}
+
 // A worker's claim is read with the search, and its answer deletes nothing.
 TEST_F(VerifiedPrune, ClaimOfDamageIsNoVerification) {
   commit_and_name();
