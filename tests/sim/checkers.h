@@ -163,6 +163,8 @@ class Checkers {
   void bad_steps_told(const Store& store, const core::Job& job, bool in_order);
 
  private:
+  // A rollback of its generation went further back.
+  bool may_be_undone(JobId job, const CheckpointRef& ref) const;
   // What a generation begins with.
   struct Start {
     uint64_t step = 0;
@@ -209,6 +211,7 @@ class Checkers {
   std::map<JobId, uint64_t> mirrored_;
   std::map<std::pair<JobId, uint64_t>, Start> starts_;      // by generation
   std::map<std::pair<JobId, uint64_t>, uint64_t> resumed_;  // by generation: after a rollback
+  std::map<std::pair<JobId, uint64_t>, uint64_t> undone_;   // those that the controller heard of
   std::set<std::pair<JobId, std::string>> lost_;            // checkpoints that a person deleted
   std::map<core::NodeKey, std::pair<std::string, std::set<std::string>>> lives_;  // present, former
 };

@@ -94,6 +94,14 @@ struct Snapshot {
   std::set<int32_t> received;  // by ranks whose states they are
 };
 
+// A checkpoint that is being written.
+struct Save {
+  CheckpointRef ref;
+  StoredCheckpoint stored;
+  bool may_be_late = false;  // it lands although its generation is over
+  size_t rollbacks = 0;      // how many of the run there were before
+};
+
 // One generation of one job as the workers live it.
 struct Run {
   JobId job;
@@ -106,7 +114,8 @@ struct Run {
   Snapshot snapshot;
   uint64_t step = 0;
   uint64_t bad_steps = 0;
-  uint64_t collectives = 0;  // one for each step that was tried
+  std::vector<uint64_t> rollbacks;  // that undid saves: to which step
+  uint64_t collectives = 0;         // one for each step that was tried
   int64_t last_step_took_ms = 0;
   History begun_with;
   uint64_t digest = 0;  // of the decisions that led to the present state
@@ -340,7 +349,8 @@ class Cluster final : public World {
   void complete_step(Run& run);
   void meet_bad_step(Run& run);
   void commit_checkpoint(Run& run);
-  void land(Run& run, const CheckpointRef& ref, StoredCheckpoint stored, bool may_be_late);
+  void land(Run& run, Save save);
+  uint64_t step_to_go_back_to(Run& run);
   Run& run_of(JobId job, uint64_t generation) { return runs_[{job, generation}]; }
   SimNode& node_of(const Run& run, int32_t rank) { return nodes_.at(run.homes.at(rank)); }
   const SimNode& node_of(const Run& run, int32_t rank) const {
