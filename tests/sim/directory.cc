@@ -94,8 +94,9 @@ Pruned Directory::prune(const core::PruneCheckpoints& order, size_t keep) {
     }
   }
   if (valid.empty()) return done;
-  if (order.for_room && doomed.empty())
+  if (order.for_room && doomed.empty()) {
     keep = std::max<size_t>(1, std::min(keep, valid.size() - 1));
+  }
   for (size_t i = keep; i < valid.size(); ++i) doomed.push_back(valid[i]);
   if (doomed.empty()) return done;
   if (order.asks) {

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the core orders a copy to the mirror, and when a recovery starts from the mirror: only if
-// the first place has lost a checkpoint that was committed, or has been away for
-// checkpoint.mirror.after and the mirror has the newest one.
+// When a recovery starts from the mirror: only if the first place has lost a checkpoint that was
+// committed, or has been away for checkpoint.mirror.after and the mirror has the newest one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <string>
-#include <vector>
-
 #include "common/base/worker_abi.h"
-#include "tests/unit/core/fake_shell.h"
+#include "tests/unit/core/mirrored_job.h"
 
 namespace hpctl::core {
 namespace {
@@ -19,126 +14,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-constexpr int64_t kAfterMs = 60'000;
-
-class Mirrored : public ::testing::Test {
- protected:
-  void SetUp() override {
-    JobSpec spec = small_job("demo");
-    spec.checkpoint.dir = "/ckpt";
-    spec.checkpoint.mirror = {"/mirror", 0, kAfterMs};
-    adjust(spec);
-    id_ = shell_.submit(spec);
-    shell_.settle();
-    shell_.progress(id_, 1);
-    ASSERT_EQ(job().state, JobState::kRunning);
-    shell_.settle();  // the generation's record
-  }
-  virtual void adjust(JobSpec&) {}
-  const Job& job() const { return shell_.job(id_); }
-  void commit(uint64_t step) { shell_.feed(CheckpointCommitted{id_, job().generation, step}); }
-  void hold(uint64_t in_first, uint64_t in_mirror) {
-    shell_.checkpoint = in_first == 0 ? "" : "step-" + std::to_string(in_first) + ".g1";
-    shell_.checkpoint_step = in_first;
-    shell_.mirror_checkpoint =
-        in_mirror == 0 ? "" : "/mirror/step-" + std::to_string(in_mirror) + ".g1";
-    shell_.mirror_step = in_mirror;
-  }
-  // Both places have step 20.
-  void mirror_two() {
-    hold(20, 20);
-    commit(20);
-    shell_.settle();
-    ASSERT_EQ(job().mirror.step, 20U);
-  }
-  void kill_worker() {
-    shell_.exit_worker(id_, 3, 0, 9, job().furthest_step);
-    shell_.settle_kind("StopWorkers");
-  }
-  // All workers end, and leave this step in their nodes' memory.
-  void end_workers_with(uint64_t sealed) {
-    shell_.seals.own = {{sealed, 7, job().generation.value}};
-    for (const int32_t rank : {3, 2, 1, 0}) {
-      shell_.exit_worker(id_, rank, rank == 3 ? 1 : kExitPeerLost, 0, sealed);
-    }
-    shell_.settle_kind("StopWorkers");
-  }
-  // The `number`th rollback of the generation.
-  void roll_back(uint64_t number, uint64_t resumed_step) {
-    BadStepFound bad;
-    bad.job = id_;
-    bad.node = "n0";
-    bad.generation = job().generation;
-    bad.number = number;
-    bad.step = 25;
-    bad.resumed_step = resumed_step;
-    bad.outcome = BadStepOutcome::kRolledBack;
-    shell_.feed(bad);
-  }
-  const MirrorCheckpoint& order() const { return std::get<MirrorCheckpoint>(orders().at(0)->body); }
-  bool is_told(const std::string& type) const {
-    return std::any_of(shell_.log.begin(), shell_.log.end(),
-                       [&](const LogEntry& entry) { return entry.type == type; });
-  }
-  // Every search of checkpoint.dir fails until `ms` have passed.
-  void away_for(int64_t ms) {
-    const int64_t end = shell_.now_ms + ms;
-    while (shell_.now_ms < end && !searches().empty() && !search().in_mirror) {
-      shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Input/output error"});
-      if (!searches().empty()) return;
-      shell_.pass(30'000);
-    }
-  }
-  std::vector<const Action*> orders() const { return shell_.open(ActionKind::kMirrorCheckpoint); }
-  std::vector<const Action*> searches() const { return shell_.open(ActionKind::kFindCheckpoint); }
-  const FindCheckpoint& search() const { return std::get<FindCheckpoint>(searches().at(0)->body); }
-  const RecordGeneration& record() const {
-    return std::get<RecordGeneration>(shell_.open(ActionKind::kRecordGeneration).at(0)->body);
-  }
-
-  FakeShell shell_;
-  JobId id_;
-};
-
-TEST_F(Mirrored, CommitOrdersOneCopyAtATime) {
-  commit(10);
-  ASSERT_THAT(orders(), SizeIs(1));
-  commit(20);
-  EXPECT_THAT(orders(), SizeIs(1));
-  hold(20, 10);
-  shell_.settle_kind("MirrorCheckpoint");
-  EXPECT_EQ(job().mirror.step, 10U);
-  EXPECT_THAT(orders(), SizeIs(1)) << "the second commit came after the first order";
-  hold(20, 20);
-  shell_.settle_kind("MirrorCheckpoint");
-  EXPECT_THAT(orders(), IsEmpty());
-  EXPECT_EQ(job().mirror.behind_since_ms, 0);
-}
-
-TEST_F(Mirrored, FailedCopyLeavesTheJobAloneUntilTheNextSave) {
-  commit(10);
-  shell_.feed(ActionFailed{orders().at(0)->id, id_, "", "No space left on device"});
-  EXPECT_EQ(job().state, JobState::kRunning);
-  EXPECT_THAT(job().mirror.problem, HasSubstr("No space left"));
-  shell_.pass(600'000);
-  EXPECT_THAT(orders(), IsEmpty());
-  EXPECT_EQ(job().restarts, 0);
-  commit(20);
-  EXPECT_THAT(orders(), SizeIs(1));
-  EXPECT_GT(job().mirror.behind_since_ms, 0);
-}
-
-TEST_F(Mirrored, RecoveryWithdrawsTheCopyAndOrdersItAgain) {
-  hold(10, 0);
-  commit(10);
-  kill_worker();
-  EXPECT_THAT(orders(), IsEmpty());
-  shell_.settle();
-  EXPECT_THAT(orders(), IsEmpty()) << "no step of the new generation yet";
-  shell_.progress(id_, 11);
-  EXPECT_THAT(orders(), SizeIs(1));
-}
 
 TEST_F(Mirrored, SoundFirstPlaceIsNotComparedWithTheMirror) {
   mirror_two();
@@ -414,106 +289,6 @@ TEST_F(Mirrored, MirrorWithoutTheNewestRecordDoesNotReplaceTheFirstPlace) {
   EXPECT_FALSE(has_ended(job().state));
 }
 
-TEST_F(Mirrored, UndoneStepsAreNamedUntilTheMirrorHasLetThemGo) {
-  mirror_two();
-  roll_back(1, 10);
-  EXPECT_EQ(job().mirror.undone, (UndoneSteps{job().generation, 10}));
-  EXPECT_EQ(job().mirror.step, 10U) << "what is newer there counts no more";
-  ASSERT_THAT(orders(), SizeIs(1));
-  EXPECT_EQ(order().undone, job().mirror.undone);
-  hold(10, 10);
-  shell_.settle_kind("MirrorCheckpoint");
-  EXPECT_EQ(job().mirror.undone, UndoneSteps{});
-}
-
-// The answer to an order that does not name them says nothing about them.
-TEST_F(Mirrored, FurthestRollbackIsNamedUntilAnOrderThatNamesItIsCarriedOut) {
-  mirror_two();
-  roll_back(1, 10);
-  roll_back(2, 15);
-  EXPECT_EQ(job().mirror.undone.step, 10U) << "step 15 of before is undone";
-  EXPECT_EQ(job().mirror.step, 10U);
-  roll_back(3, 5);
-  EXPECT_EQ(job().mirror.undone.step, 5U);
-  hold(5, 5);
-  ASSERT_EQ(order().undone.step, 10U);
-  shell_.settle_kind("MirrorCheckpoint");
-  EXPECT_EQ(job().mirror.undone.step, 5U);
-  ASSERT_THAT(orders(), SizeIs(1));
-  EXPECT_EQ(order().undone.step, 5U);
-  shell_.settle_kind("MirrorCheckpoint");
-  EXPECT_EQ(job().mirror.undone, UndoneSteps{});
-}
-
-// The job would wait for a first place that is away, to give up no step that it has undone itself.
-TEST_F(Mirrored, CopyThatWasUndoneMeanwhileCountsNoMore) {
-  mirror_two();
-  commit(30);
-  ASSERT_THAT(orders(), SizeIs(1));
-  roll_back(1, 10);
-  hold(10, 30);
-  shell_.settle_kind("MirrorCheckpoint");
-  EXPECT_EQ(job().mirror.step, 10U);
-  EXPECT_EQ(job().mirror.undone.step, 10U) << "that order did not name them";
-}
-
-TEST_F(Mirrored, OrderThatHasAProblemLetsNothingGo) {
-  mirror_two();
-  shell_.mirror_problem = "step-10.g1 is damaged";
-  hold(10, 10);
-  roll_back(1, 10);
-  shell_.settle_kind("MirrorCheckpoint");
-  EXPECT_EQ(job().mirror.undone.step, 10U);
-  EXPECT_EQ(job().mirror.problem, "step-10.g1 is damaged");
-  EXPECT_THAT(orders(), IsEmpty());
-  shell_.mirror_problem.clear();
-  commit(20);
-  ASSERT_THAT(orders(), SizeIs(1));
-  EXPECT_EQ(order().undone.step, 10U);
-  hold(20, 20);
-  shell_.settle_kind("MirrorCheckpoint");
-  EXPECT_EQ(job().mirror.problem, "");
-}
-
-TEST_F(Mirrored, DamagedAndUndoneAreNamedToCopyAndSearch) {
-  mirror_two();
-  Job& row = shell_.state.jobs.at(id_);
-  row.damaged = {"step-15.g1"};
-  row.mirror.undone = {job().generation, 12};
-  commit(30);
-  EXPECT_THAT(order().damaged, ElementsAre("step-15.g1"));
-  hold(10, 20);
-  kill_worker();
-  shell_.settle_kind("FindCheckpoint");
-  ASSERT_TRUE(search().in_mirror);
-  EXPECT_THAT(search().exclude, ElementsAre("step-15.g1"));
-  EXPECT_EQ(search().undone, job().mirror.undone);
-  EXPECT_EQ(search().newest, job().generation);
-}
-
-TEST_F(Mirrored, BehindSinceTheFirstCommitThatIsMissing) {
-  commit(10);
-  const int64_t since_ms = job().mirror.behind_since_ms;
-  EXPECT_EQ(since_ms, shell_.now_ms);
-  shell_.feed(ActionFailed{orders().at(0)->id, id_, "", "No space left on device"});
-  EXPECT_TRUE(is_told("MirrorBehind"));
-  shell_.pass(5'000);
-  commit(20);
-  EXPECT_EQ(job().mirror.behind_since_ms, since_ms);
-  shell_.mirror_problem = "the mirror is full";
-  shell_.settle_kind("MirrorCheckpoint");
-  EXPECT_EQ(job().mirror.behind_since_ms, since_ms);
-}
-
-TEST_F(Mirrored, OrderWithNothingToDoIsNotToldAndForgetsNoStep) {
-  mirror_two();
-  shell_.log.clear();
-  commit(30);
-  shell_.feed(CheckpointMirrored{orders().at(0)->id, id_});
-  EXPECT_EQ(job().mirror.step, 20U);
-  EXPECT_FALSE(is_told("CheckpointMirrored"));
-}
-
 // A copy is made of what the first place has, perhaps before a worker tells of the commit.
 TEST_F(Mirrored, StepThatOnlyTheMirrorToldOfIsLookedForThere) {
   hold(20, 20);
@@ -561,7 +336,7 @@ TEST_F(Mirrored, FirstGenerationWaitsForTheFirstPlace) {
 }
 
 // The first place may have what a mirror that never worked lacks.
-TEST_F(Mirrored, MirrorThatNeverWorkedDoesNotReplaceAFirstPlaceThatIsAway) {
+TEST_F(Mirrored, MirrorThatNeverWorkedReplacesNoFirstPlace) {
   commit(20);
   shell_.feed(ActionFailed{orders().at(0)->id, id_, "", "Not a directory"});
   hold(20, 0);
@@ -573,21 +348,6 @@ TEST_F(Mirrored, MirrorThatNeverWorkedDoesNotReplaceAFirstPlaceThatIsAway) {
   shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Not a directory"});
   EXPECT_THAT(shell_.open(ActionKind::kRecordGeneration), IsEmpty());
   EXPECT_FALSE(has_ended(job().state));
-}
-
-TEST_F(Mirrored, LastCopyIsMadeAfterTheJobHasFinished) {
-  commit(10);
-  commit(20);
-  for (int32_t rank = 0; rank < 4; ++rank) shell_.exit_worker(id_, rank, 0, 0, 20);
-  ASSERT_EQ(job().state, JobState::kFinished);
-  ASSERT_THAT(orders(), SizeIs(1));
-  hold(10, 10);
-  shell_.settle_kind("MirrorCheckpoint");
-  ASSERT_THAT(orders(), SizeIs(1)) << "that of the second commit";
-  hold(20, 20);
-  shell_.settle();
-  EXPECT_TRUE(shell_.state.outbox.empty());
-  EXPECT_EQ(job().mirror.step, 20U);
 }
 
 // While the first place is away, its search cannot settle a claim about a copy. The same copy was
@@ -625,18 +385,6 @@ TEST_F(Mirrored, LostCheckpointIsToldOnlyWhereTheMirrorLacksItToo) {
     shell_.settle();
     shell_.progress(id_, 21);
   }
-}
-
-class MirroredSeldom : public Mirrored {
-  void adjust(JobSpec& spec) override { spec.checkpoint.mirror.every = 30; }
-};
-
-TEST_F(MirroredSeldom, CopyWaitsForSoManySteps) {
-  commit(10);
-  commit(20);
-  EXPECT_THAT(orders(), IsEmpty());
-  commit(30);
-  EXPECT_THAT(orders(), SizeIs(1));
 }
 
 class NotMirrored : public Mirrored {
