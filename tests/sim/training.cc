@@ -473,7 +473,6 @@ uint64_t Cluster::step_to_go_back_to(Run& run) {
 // A step that the trainer does not apply, and what its policy does then: rank 0 speaks for all.
 void Cluster::meet_bad_step(Run& run) {
   SimNode& node = node_of(run, 0);
-  const JobPlan& plan = plans_.at(run.job);
   core::BadStepFound found;
   found.job = run.job;
   found.node = node.key.name;
