@@ -39,7 +39,8 @@ std::vector<std::string> command_line(const std::string& program, const v1::Conf
           part.file(),
           std::to_string(part.offset()),
           std::to_string(part.bytes()),
-          order.words()};
+          order.words(),
+          order.depth()};
 }
 
 // Otherwise the loop called for another descriptor of this number, and to wait would block.
@@ -61,7 +62,9 @@ void SecondReader::read(const v1::ConfirmDamage& order) {
   if (order_ && have_one_key(*order_, order)) return;
   abandon();
   order_ = order;
-  log_info("reads " + order.checkpoint() + " again, which another node called damaged");
+  log_info("reads " + order.checkpoint() + " again, " +
+           (order.depth().empty() ? "which another node called damaged"
+                                  : "before older checkpoints are deleted"));
   auto started = start_heard(command_line(program_, order));
   if (!started.ok()) return answer(kUnreadable, started.error().message);
   readings_.push_back(Reading{std::move(started->process), std::move(started->output)});

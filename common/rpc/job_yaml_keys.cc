@@ -266,8 +266,9 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
      HP_READ(checkpoint.keep_every)},
     {"checkpoint.verify_before_delete", kValue, "text", "sample", "sizes, sample, full",
      "The check of the newest checkpoint, past the page cache, before the controller deletes an "
-     "older one. sizes: the manifest and the size of every file. sample: also some ranges of "
-     "every file. full: every byte. If the checkpoint is damaged, nothing is deleted.",
+     "older one. Another node than the controller's reads, if there is one. sizes: the manifest "
+     "and the size of every file. sample: also some ranges of every file. full: every byte. If "
+     "the checkpoint is damaged, nothing is deleted.",
      read_verify_depth},
     {"checkpoint.resume", kValue, "latest, none or path", "latest", "",
      "Start of the first generation. latest: the latest valid checkpoint in dir, or the seed "

@@ -114,17 +114,22 @@ void set_action(Order& order, ActionId id) {
   order.set_action_index(id.index);
 }
 
-void fill_claim(v1::ConfirmDamage& order, const core::ConfirmDamage& action, const core::Job& job) {
-  order.set_directory(job.spec.checkpoint.dir);
-  order.set_checkpoint(action.claim.checkpoint);
-  order.set_generation(action.newest.value);
+void fill_reading(v1::ConfirmDamage& order, const core::ConfirmDamage& action,
+                  const core::Job& job) {
+  const std::string path = checkpoint_path(job, action.claim.checkpoint);
+  const size_t slash = path.rfind('/');
+  const bool is_elsewhere = action.claim.checkpoint.starts_with('/');
+  order.set_directory(path.substr(0, slash));
+  order.set_checkpoint(path.substr(slash + 1));
+  order.set_generation(is_elsewhere ? 0 : action.newest.value);
+  if (action.before_delete) order.set_depth(to_word(job.spec.checkpoint.verify_before_delete));
   const FileFault& part = action.claim.part;
   order.mutable_part()->set_file(part.file);
   order.mutable_part()->set_offset(part.offset);
   order.mutable_part()->set_bytes(part.bytes);
   order.mutable_part()->set_error(part.error);
   order.set_words(action.claim.what);
-  order.set_limit_ms(static_cast<uint32_t>(job.limits.directory_ms));
+  order.set_limit_ms(static_cast<uint32_t>(core::reading_limit_ms(job, action)));
 }
 
 }  // namespace
@@ -250,7 +255,7 @@ v1::ControllerMessage OrderMaker::make(const core::Action& action, const core::S
     order.set_hook_timeout_ms(static_cast<uint32_t>(hooks.timeout_ms));
   } else if (const auto* confirm = std::get_if<core::ConfirmDamage>(&action.body)) {
     message.set_job(confirm->job.value);
-    fill_claim(*message.mutable_confirm_damage(), *confirm, state.jobs.at(confirm->job));
+    fill_reading(*message.mutable_confirm_damage(), *confirm, state.jobs.at(confirm->job));
     set_action(*message.mutable_confirm_damage(), action.id);
   }
   return message;

@@ -119,6 +119,7 @@ void on(Transition& t, const BadStepFound& e) {
   if (undoes) {
     job->committed_step = std::min(job->committed_step, e.resumed_step);
     undo_in_mirror(t, *job, e.resumed_step);
+    forget_verification(t, *job);  // another checkpoint may get the same name
   }
   // The exit that it explains was reported first, by another node.
   const bool failed = job->state == JobState::kFailed || ends_for_good(*job);

@@ -143,6 +143,8 @@ std::vector<Straggler> present_stragglers(const Job& job);
 // Quarantine::by where a node was left because it is slow, and of how many at once.
 inline constexpr const char* kByStraggling = "hpctl, for slowness";
 inline constexpr int kMostEvictions = 3;
+// How long a node may take for the order.
+int64_t reading_limit_ms(const Job& job, const ConfirmDamage& order);
 // It has an order to end workers, and some still live.
 bool is_stopping(const State& state, const Node& node);
 // Its agent was to come after the controller was started, here or elsewhere, and has not: its
@@ -168,9 +170,10 @@ inline constexpr int64_t kLaunchesBeforePolicy = 3;       // before shrink or re
 inline constexpr int64_t kExclusionAttempts = 2;       // requeues in a row without the same nodes
 inline constexpr int64_t kRequeueTimeoutMs = 120'000;  // RequeueJob -> the end of this life
 inline constexpr int64_t kWaitAgainMs = 300'000;       // quarantined and waited for: look again
-inline constexpr int64_t kMaxFalseClaims = 2;          // of damage, then the job leaves the node
-inline constexpr size_t kMostReaders = 2;              // nodes asked before the controller reads
-inline constexpr int64_t kQuarantineFaults = 3;        // in a row on one instance, within
+// Of damage; then the job leaves the node, and does not ask it to read.
+inline constexpr int64_t kMaxFalseClaims = 2;
+inline constexpr size_t kMostReaders = 2;        // nodes asked before the controller reads
+inline constexpr int64_t kQuarantineFaults = 3;  // in a row on one instance, within
 inline constexpr int64_t kQuarantineWindowMs = 3'600'000;
 inline constexpr int64_t kQuarantineForMs = 86'400'000;    // after that it may try again
 inline constexpr int64_t kRebootWindowMs = 86'400'000;     // broken again after a reboot: replaced

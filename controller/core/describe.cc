@@ -19,6 +19,13 @@ const Job* find_job(const State& state, JobId id) {
   return it == state.jobs.end() ? nullptr : &it->second;
 }
 
+// nullptr where it was withdrawn or answered before.
+template <typename Body>
+const Body* find_order(const State& state, ActionId id) {
+  const auto it = state.outbox.find(id);
+  return it == state.outbox.end() ? nullptr : std::get_if<Body>(&it->second.body);
+}
+
 // A worker that has lost its peers may be there still: the built-in trainer's process stays.
 std::string what_ended(const WorkerExited& e) {
   if (e.signal == 0 && e.exit_code == kExitPeerLost) {
@@ -225,10 +232,13 @@ struct Describe {
   void operator()(const CheckpointsPruned& e) {
     place(e.job);
     entry.because = e.action.seq;
+    const auto* order = find_order<PruneCheckpoints>(state, e.action);
+    const std::string reader = order == nullptr ? "" : order->verified_by;
     if (!e.problem.empty()) {
       entry.cause = "older checkpoints stay: " + e.problem;
     } else {
-      entry.cause = e.verified + " is verified; deleted: " + join_some(e.deleted);
+      entry.cause = e.verified + " is verified" + (reader.empty() ? "" : " by " + reader) +
+                    "; deleted: " + join_some(e.deleted);
     }
   }
   void operator()(const CheckpointMirrored& e) {
@@ -244,9 +254,8 @@ struct Describe {
   void operator()(const DamageAnswered& e) {
     place(e.job, e.node);
     entry.because = e.action.seq;
-    const Job* row = find_job(state, e.job);
-    const bool is_known = row != nullptr && !row->claim.checkpoint.empty();
-    const std::string name = is_known ? row->claim.checkpoint : "the checkpoint";
+    const auto* order = find_order<ConfirmDamage>(state, e.action);
+    const std::string name = order == nullptr ? "the checkpoint" : order->claim.checkpoint;
     if (e.verdict == DamageVerdict::kSound) {
       entry.cause = name + " is sound for " + e.node;
     } else if (e.verdict == DamageVerdict::kDamaged) {

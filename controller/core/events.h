@@ -222,6 +222,7 @@ struct CheckpointsPruned {
   std::string verified = {};              // the newest checkpoint; "" = nothing was to be deleted
   std::vector<std::string> deleted = {};  // names, oldest first
   std::string problem = {};               // why nothing was deleted; "" = nothing is wrong
+  std::string to_verify = {};  // a node is to read this one first; then nothing was deleted
 };
 // MirrorCheckpoint was carried out.
 struct CheckpointMirrored {

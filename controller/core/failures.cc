@@ -51,6 +51,8 @@ void on(Transition& t, const ActionFailed& e) {
   const Target target = target_of(it->second.body);
   const auto* search = std::get_if<FindCheckpoint>(&it->second.body);
   const bool of_first_place = search != nullptr && !search->in_mirror;
+  std::optional<ConfirmDamage> reading;
+  if (const auto* order = std::get_if<ConfirmDamage>(&it->second.body)) reading = *order;
   std::optional<FirstPlace> before_mirror;
   if (search != nullptr && search->in_mirror) before_mirror = search->first;
   Job& job = *t.job(target.job);
@@ -70,8 +72,8 @@ void on(Transition& t, const ActionFailed& e) {
     prune_failed(t, job, cause);
   } else if (target.kind == ActionKind::kMirrorCheckpoint) {
     mirror_failed(t, job, cause);
-  } else if (target.kind == ActionKind::kConfirmDamage) {
-    reader_failed(t, job, target.node, e.reason);
+  } else if (reading) {
+    reader_failed(t, job, *reading, e.reason);
   } else if (target.kind == ActionKind::kReplaceNode) {
     t.note("NotPossible", job, cause, target.node);
     t.facts(job.id).look_again = node != nullptr && t.has_ranks(node->key);

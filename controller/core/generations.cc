@@ -246,9 +246,13 @@ std::string find_want_of_mirror(const Job& job, const Facts::Origin& origin) {
   return "";
 }
 
-void choose_in_mirror(Transition& t, const FirstPlace& first, const CheckpointChosen& e) {
+void choose_in_mirror(Transition& t, const FindCheckpoint& order, const CheckpointChosen& e) {
+  const FirstPlace& first = order.first;
   Job& job = *t.job(e.job);
   t.close(e.action);
+  if (!order.claim.checkpoint.empty()) {
+    settle_claim(t, job, order.claim, "the controller", e.confirmed);
+  }
   if (job.stage != PlanStage::kFindCheckpoint) return;
   Facts::Origin origin{e.checkpoint, e.step, e.newest_generation};
   if (!first.away && first.step >= e.step) {
@@ -287,7 +291,7 @@ void on(Transition& t, const CheckpointChosen& e) {
     return;
   }
   const FindCheckpoint order = std::get<FindCheckpoint>(action->body);
-  if (order.in_mirror) return choose_in_mirror(t, order.first, e);
+  if (order.in_mirror) return choose_in_mirror(t, order, e);
   const DamageClaim& claim = order.claim;
   Job& job = *t.job(e.job);
   t.close(e.action);

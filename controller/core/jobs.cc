@@ -207,6 +207,7 @@ void end_job(Transition& t, Job& job, JobState state, const std::string& reason)
   }
   t.note(end_entry(state), job, reason);
   for (Node* node : t.nodes(job.id)) end_node(t, job, *node);
+  if (state == JobState::kFinished) finish_verification(t, job);
 }
 
 }  // namespace hpctl::core

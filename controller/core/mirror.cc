@@ -15,6 +15,7 @@
 //                                            generation is recorded in the mirror.
 #include <algorithm>
 
+#include "common/base/lineage.h"
 #include "controller/core/plan.h"
 #include "controller/core/rules.h"
 
@@ -25,6 +26,15 @@ namespace {
 bool is_behind(const Job& job) {
   const auto every = static_cast<uint64_t>(std::max<int64_t>(job.spec.checkpoint.mirror.every, 1));
   return job.committed_step >= job.mirror.step + every;
+}
+
+// The step of the copy that the mirror holds, as far as no rollback has undone it.
+uint64_t without_undone(const Job& job, const CheckpointMirrored& e) {
+  const UndoneSteps& undone = job.mirror.undone;
+  const auto ref = parse_checkpoint_name(e.checkpoint);
+  const bool may_be_undone =
+      ref && undone.generation != Generation{} && ref->generation == undone.generation.value;
+  return may_be_undone ? std::min(e.step, undone.step) : e.step;
 }
 
 }  // namespace
@@ -103,9 +113,11 @@ void enter_find_in_mirror(Transition& t, Job& job, const FirstPlace& first,
   t.facts(job.id).first_place_failed = false;
   enter_stage(t, job, PlanStage::kFindCheckpoint);
   const std::string text = reason + "; looking in the mirror " + job.spec.checkpoint.mirror.dir;
+  // One that the search of the first place, which is away, could not settle.
+  const bool has_claim = job.claim.checkpoint.starts_with('/');
   t.issue(FindCheckpoint{job.id,
                          {job.damaged.begin(), job.damaged.end()},
-                         {},
+                         has_claim ? job.claim : DamageClaim{},
                          job.generation,
                          true,
                          first,
@@ -121,11 +133,12 @@ void on(Transition& t, const CheckpointMirrored& e) {
     return;
   }
   Job& job = *t.job(e.job);
-  const bool undone = job.mirror.undone == std::get<MirrorCheckpoint>(action->body).undone;
-  if (undone && e.problem.empty()) job.mirror.undone = {};
+  const bool is_named = job.mirror.undone == std::get<MirrorCheckpoint>(action->body).undone;
+  const bool lets_go = is_named && e.problem.empty();
   t.close(e.action);
   job.mirror.problem = e.problem;
-  if (!e.checkpoint.empty()) job.mirror.step = e.step;
+  if (!e.checkpoint.empty()) job.mirror.step = lets_go ? e.step : without_undone(job, e);
+  if (lets_go) job.mirror.undone = {};
   if (e.problem.empty()) job.mirror.behind_since_ms = is_behind(job) ? t.now() : 0;
   t.changed(job);
   if (e.problem.empty() && e.copied_bytes == 0) t.result().log.clear();

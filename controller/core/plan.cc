@@ -39,6 +39,7 @@ int64_t sigkill_after_ms(const Job& job) {
 }  // namespace
 
 void enter_stage(Transition& t, Job& job, PlanStage stage) {
+  if (stage != PlanStage::kNone) forget_verification(t, job);
   job.stage = stage;
   count_stage(t, job, stage);
   job.stage_since_ms = t.now();

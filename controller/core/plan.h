@@ -197,24 +197,40 @@ void enter_find_in_mirror(Transition& t, Job& job, const FirstPlace& first,
 
 // ---- claims of damage (second_reader.cc) --------------------------------------------------------
 
+// The node that reads next: another one than the claimer and those that were asked, and not the
+// controller's if there is a choice. nullptr = the controller.
+const Node* find_reader(Transition& t, const Job& job, const DamageClaim& claim);
 // Before a search: has another node read again what a worker called damaged. False = there is no
 // claim, or the controller is to read, with the search.
 bool ask_second_reader(Transition& t, Job& job, const std::string& reason);
-// The node that was asked and has not answered; "" = there is none.
-std::string present_reader(const Transition& t, JobId job);
+// The order of the node that was asked and has not answered; nullptr = there is none.
+const ConfirmDamage* present_reading(const Transition& t, JobId job);
 // It is lost or late; nothing happens where the node was not asked.
 void pass_over_reader(Transition& t, Job& job, const std::string& node);
 // It cannot read now, which proves nothing.
-void reader_failed(Transition& t, Job& job, const std::string& node, const std::string& why);
+void reader_failed(Transition& t, Job& job, const ConfirmDamage& order, const std::string& why);
 // `damage`: what the second reader found; "" = the checkpoint is sound.
 void settle_claim(Transition& t, Job& job, const DamageClaim& claim, const std::string& reader,
                   const std::string& damage);
+// The checkpoint is sound for `reader`: the fault is the claimer's own.
+void count_false_claim(Transition& t, const Job& job, const DamageClaim& claim,
+                       const std::string& reader);
 
 // ---- older checkpoints (prune.cc) ---------------------------------------------------------------
 
 // The job trains, a newer checkpoint was committed or room is needed, and no order is open.
 bool can_prune(Transition& t, const Job& job);
+// The next order of the deletion: to name the checkpoint to verify, to verify it, or to delete.
 void order_prune(Transition& t, Job& job);
+// The node has answered, or will not.
+void verification_answered(Transition& t, Job& job, const ConfirmDamage& order,
+                           DamageVerdict verdict, const std::string& what);
+// While a node reads for a deletion; 0 = none does.
+int64_t verification_deadline(const Transition& t, const Job& job);
+// A generation is prepared, or steps are undone: what was to be verified may count no more.
+void forget_verification(Transition& t, Job& job);
+// The job has finished while a node was to verify: its nodes end, and the controller does it.
+void finish_verification(Transition& t, Job& job);
 // The order could not be carried out; the next commit gives another one.
 void prune_failed(Transition& t, Job& job, const std::string& cause);
 

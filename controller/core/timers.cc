@@ -84,6 +84,18 @@ void leave_unconfirmed(Transition& t, Job& job) {
                              "; some workers did not confirm their end"};
 }
 
+// False: no node reads a checkpoint again.
+bool pass_over_late_reader(Transition& t, Job& job) {
+  const ConfirmDamage* order = present_reading(t, job.id);
+  if (order == nullptr) return false;
+  const std::string reader = order->node;
+  passed(t, job,
+         reader + " did not read " + order->claim.checkpoint + " again within " +
+             duration_text(reading_limit_ms(job, *order)));
+  pass_over_reader(t, job, reader);
+  return true;
+}
+
 void job_deadline(Transition& t, Job& job) {
   t.set_deadline(job, 0);
   switch (job.stage) {
@@ -107,12 +119,7 @@ void job_deadline(Transition& t, Job& job) {
       return;
     case PlanStage::kFindCheckpoint:
     case PlanStage::kRecordGeneration: {
-      if (const std::string reader = present_reader(t, job.id); !reader.empty()) {
-        passed(t, job,
-               reader + " did not read " + job.claim.checkpoint + " again within " +
-                   duration_text(job.limits.directory_ms));
-        return pass_over_reader(t, job, reader);
-      }
+      if (pass_over_late_reader(t, job)) return;
       const Action* open = t.open(job.id, ActionKind::kFindCheckpoint, "");
       const auto* search = open == nullptr ? nullptr : &std::get<FindCheckpoint>(open->body);
       const bool in_mirror = search != nullptr && search->in_mirror;
@@ -136,6 +143,7 @@ void job_deadline(Transition& t, Job& job) {
     case PlanStage::kMeetNodes:
       return;
     case PlanStage::kNone: {
+      if (pass_over_late_reader(t, job)) return;
       if (job.state == JobState::kRunning) return last_ranks_are_late(t, job);
       const std::string what =
           "generation " + to_string(job.generation) +
@@ -250,7 +258,7 @@ void resume_job(Transition& t, Job& job) {
   job.stage_since_ms = t.now();
   const int64_t due =
       waits ? std::max(job.not_before_ms, t.now() + 1) : stage_deadline(job, t.now());
-  t.set_deadline(job, std::max(due, last_ranks_deadline(t, job)));
+  t.set_deadline(job, std::max({due, last_ranks_deadline(t, job), verification_deadline(t, job)}));
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ struct Fault {
 // A worker could not use a checkpoint. That is one reader's word: another node, or else the
 // controller, reads the file again before anything is concluded (second_reader.cc).
 struct DamageClaim {
-  std::string checkpoint;  // step-N.gG; "" = there is no claim
+  std::string checkpoint;  // step-N.gG, or an absolute path; "" = there is no claim
   std::string node;        // whose worker it was
   std::string what;        // the worker's words, for people
   FileFault part;          // without a file: an older worker, whose words name it
@@ -128,12 +128,21 @@ struct Straggler {
   Generation generation;
 };
 
+// A node reads the newest checkpoint before older ones are deleted (prune.cc).
+struct Verification {
+  // The checkpoint; "" = none is to be verified. Its node: the first that found damage.
+  DamageClaim claim;
+  std::string verified_by = {};  // the node that found it sound; "" = none has
+  bool for_room = false;         // of the deletion that waits for it
+};
+
 // The deletion of older checkpoints (prune.cc).
 struct Pruning {
   bool due = false;         // a checkpoint was committed, or room is needed, since the last order
   bool for_room = false;    // of that order: a save found the disk full
   int64_t recorded_ms = 0;  // when the newest generation was recorded; 0 = not known
   int64_t verified_wall_ms = 0;  // when a checkpoint was last read again and found sound; 0 = never
+  Verification verification = {};
 };
 
 // Training went back to `step`: saves of `generation` after it are undone.
@@ -463,6 +472,12 @@ struct PruneCheckpoints {
   Generation generation;
   bool for_room = false;    // if checkpoint.keep leaves nothing to delete: the oldest of the rest
   bool unfinished = false;  // saves of older generations that have no manifest go, too
+  // If something is to be deleted, only name the checkpoint that a node is to verify first.
+  bool asks = false;
+  // The checkpoint that the node `verified_by` found sound: what is older goes. "" = the controller
+  // verifies the newest one.
+  std::string verified = {};
+  std::string verified_by = {};
 };
 
 // Bring checkpoint.mirror.dir up to date: generation records, then the newest valid checkpoint.
@@ -476,13 +491,16 @@ struct MirrorCheckpoint {
 };
 
 // To the node's agent: read again, past the page cache, what a worker of another node claims to be
-// damaged. Acknowledged by DamageAnswered, ActionFailed, or made moot by NodeLost.
+// damaged, or the newest checkpoint before older ones are deleted. Acknowledged by DamageAnswered,
+// ActionFailed, or made moot by NodeLost.
 struct ConfirmDamage {
   JobId job;
   std::string node;
   DamageClaim claim = {};
   // Of the job. Where the directory lacks its record, the directory as a whole is away.
   Generation newest = {};
+  bool before_delete =
+      false;  // no worker complained: checkpoint.verify_before_delete says how much
 };
 
 using ActionBody =

@@ -49,12 +49,10 @@ Result<std::string> confirm(const std::string& directory, const core::DamageClai
 }
 
 // A missing directory shows no damage of a part.
-Outcome check_still_there(const std::string& directory, Generation newest) {
-  if (newest == Generation{}) return Ok{};
-  const std::string record = directory + "/generations/" + to_string(newest) + ".json";
-  HP_TRY_ASSIGN(const bool there, path_exists(record));
-  if (there) return Ok{};
-  return Error{ErrorCode::kStorage, record + " has gone away"};
+Outcome check_still_there(const std::string& directory, const std::string& checkpoint,
+                          Generation newest) {
+  if (checkpoint.starts_with('/')) return check_path_in_place(checkpoint);
+  return newest == Generation{} ? Outcome(Ok{}) : check_in_place(directory, newest.value);
 }
 
 // A checkpoint that was committed on this chain; "" = none was. Asked where none is left.
@@ -145,7 +143,8 @@ core::EventBody find_checkpoint(ActionId id, const core::FindCheckpoint& action,
   if (!confirmed.ok()) return failed(id, action.job, confirmed.error());
   chosen.confirmed = std::move(confirmed).value();
   if (!chosen.confirmed.empty()) {
-    const auto there = check_still_there(directory, chosen.newest_generation);
+    const auto there =
+        check_still_there(directory, action.claim.checkpoint, chosen.newest_generation);
     if (!there.ok()) return failed(id, action.job, there.error());
   }
   std::vector<std::string> exclude = action.exclude;

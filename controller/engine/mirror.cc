@@ -5,6 +5,7 @@
 
 #include "common/base/file.h"
 #include "trainer/checkpoint/commit.h"
+#include "trainer/checkpoint/confirm.h"
 #include "trainer/checkpoint/mirror.h"
 
 namespace hpctl {
@@ -112,6 +113,14 @@ class Mirroring {
   core::CheckpointMirrored& done_;
 };
 
+// "" = there is no claim, or it is not true. The checkpoint is in the mirror.
+Result<std::string> confirm(const core::DamageClaim& claim) {
+  if (claim.checkpoint.empty()) return std::string();
+  HP_TRY_ASSIGN(std::string damage, confirm_damage(claim.checkpoint, claim.what, claim.part));
+  if (!damage.empty()) HP_TRY(check_path_in_place(claim.checkpoint));
+  return damage;
+}
+
 Result<core::CheckpointChosen> search(ActionId id, const core::FindCheckpoint& action,
                                       const CheckpointSpec& places) {
   const std::string& mirror = places.mirror.dir;
@@ -123,8 +132,10 @@ Result<core::CheckpointChosen> search(ActionId id, const core::FindCheckpoint& a
       if (is_undone(ref, action.undone)) exclude.push_back(mirror + "/" + ref.name());
     }
   }
-  HP_TRY_ASSIGN(const auto newest, latest_in_mirror(mirror, records, exclude));
   core::CheckpointChosen chosen{id, action.job, "", 0, newest_of(records)};
+  HP_TRY_ASSIGN(chosen.confirmed, confirm(action.claim));
+  if (!chosen.confirmed.empty()) exclude.push_back(action.claim.checkpoint);
+  HP_TRY_ASSIGN(const auto newest, latest_in_mirror(mirror, records, exclude));
   if (newest) {
     chosen.checkpoint = mirror + "/" + newest->name();
     chosen.step = newest->step;

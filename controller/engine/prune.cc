@@ -14,12 +14,15 @@ std::optional<core::EventBody> prune_checkpoints(ActionId id, const core::PruneC
                              .depth = spec.checkpoint.verify_before_delete,
                              .for_room = action.for_room,
                              .unfinished = action.unfinished,
+                             .asks = action.asks,
+                             .verified = action.verified,
                              .goes_on = goes_on};
   const auto done = delete_older_checkpoints(spec.checkpoint.dir, order);
   if (!goes_on()) return std::nullopt;
   if (!done.ok()) return core::ActionFailed{id, action.job, "", done.error().message};
   const std::string& problem = done->problem.empty() ? done->refused : done->problem;
-  return core::CheckpointsPruned{id, action.job, done->verified, done->deleted, problem};
+  return core::CheckpointsPruned{id,      action.job,     done->verified, done->deleted,
+                                 problem, done->to_verify};
 }
 
 }  // namespace hpctl

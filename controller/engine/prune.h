@@ -12,7 +12,7 @@ namespace hpctl {
 
 // CheckpointsPruned, or ActionFailed if storage could not be read or written. Nothing if goes_on()
 // has become false: the order is withdrawn then. Nothing is deleted unless the newest checkpoint is
-// sound (checkpoint.verify_before_delete).
+// sound (checkpoint.verify_before_delete), or a node has found it sound.
 std::optional<core::EventBody> prune_checkpoints(ActionId id, const core::PruneCheckpoints& action,
                                                  const JobSpec& spec,
                                                  const std::function<bool()>& goes_on);

@@ -37,6 +37,7 @@ std::string options_of(const Scope& scope) {
   for (const auto kind : scope.kinds)
     kinds += (kinds.empty() ? " --with " : ",") + std::string(to_string(kind));
   if (scope.mirror) text += " --mirror";
+  if (scope.readers) text += " --readers";
   if (scope.keep != 1) text += " --keep " + std::to_string(scope.keep);
   return text + kinds + (scope.from_submit ? " --from-submit" : "") +
          (scope.lost_node ? " --lost-node" : "");
@@ -98,7 +99,7 @@ const std::set<MoveKind> kOfPlaces = {
 std::vector<Task> smoke() {
   return {
       {{.steps = 2}, {}},
-      {{.steps = 2, .lost_node = true, .kinds = kOfStorage}, {}},
+      {{.steps = 2, .readers = true, .lost_node = true, .kinds = kOfStorage}, {}},
       {{.steps = 2, .faults = 2, .kinds = {MoveKind::kKill, MoveKind::kRival}}, {}},
       {{.steps = 2, .mirror = true, .lost_node = true, .kinds = kOfPlaces}, {}},
   };
@@ -114,9 +115,16 @@ std::vector<Task> full() {
       {{.nodes = 3, .steps = 2}, {}},
       {{.steps = 2, .faults = 2, .kinds = {MoveKind::kKill, MoveKind::kGiveUp}}, {}},
       {{.steps = 2, .faults = 2, .kinds = {MoveKind::kKill, MoveKind::kCrash}}, {}},
-      {{.spares = 1, .steps = 2, .lost_node = true, .kinds = kOfStorage}, {}},
+      {{.spares = 1, .steps = 2, .readers = true, .lost_node = true, .kinds = kOfStorage}, {}},
+      {{.steps = 2,
+        .readers = true,
+        .kinds = {MoveKind::kBlind, MoveKind::kDamage, MoveKind::kKill, MoveKind::kCrash,
+                  MoveKind::kBreak, MoveKind::kHurry}},
+       {}},
+      {{.steps = 2, .mirror = true, .readers = true, .lost_node = true, .kinds = kOfPlaces}, {}},
       {{.steps = 2,
         .keep = 2,
+        .readers = true,
         .lost_node = true,
         .faults = 2,
         .kinds = {MoveKind::kStorage, MoveKind::kDamage, MoveKind::kFalseClaim, MoveKind::kBlind}},
@@ -175,6 +183,7 @@ bool set_flag(Options& options, const std::string& name) {
                                               {"--from-submit", &options.task.scope.from_submit},
                                               {"--lost-node", &options.task.scope.lost_node},
                                               {"--mirror", &options.task.scope.mirror},
+                                              {"--readers", &options.task.scope.readers},
                                               {"--smoke", &options.is_smoke},
                                               {"--full", &options.is_full}};
   const auto flag = flags.find(name);

@@ -3,8 +3,8 @@
 //
 //   hpctl_exhaustive --smoke | --full         the scopes of the tests
 //   hpctl_exhaustive [--nodes N] [--spares N] [--replicas] [--steps N] [--every N] [--keep N]
-//                    [--mirror] [--from-submit | --lost-node] [--faults N] [--with FAULT,...]
-//                    [--depth N]
+//                    [--mirror] [--readers] [--from-submit | --lost-node] [--faults N]
+//                    [--with FAULT,...] [--depth N]
 //                    [--states N]                                                   one scope
 //   ... --replay "kill0 take0 ..."            the moves of a trace, and then those of a healthy
 //                                             cluster, with what the core made of them

@@ -53,7 +53,7 @@ void World::register_agent(int32_t node, int32_t dies_after) {
                               holder_pid(node) + 1,
                               {place.generation_seen},
                               {}};
-  hello.confirms_damage = true;
+  hello.confirms_damage = scope_->readers;
   if (place.worker) {
     hello.workers.push_back({Rank{place.rank}, {place.worker->generation}, place.worker->pid});
   }
@@ -127,12 +127,15 @@ void World::read_again(int32_t node, bool is_blind) {
   Place& place = places_[static_cast<size_t>(node)];
   const core::Action action = place.down.front().action;
   place.down.pop_front();
-  const std::string& name = std::get<core::ConfirmDamage>(action.body).claim.checkpoint;
-  const std::string damage = directory_.confirm(name);
+  const auto& order = std::get<core::ConfirmDamage>(action.body);
+  const std::string& name = order.claim.checkpoint;
+  const std::string damage = confirm(name);
   core::DamageAnswered answer{action.id, JobId{1}, core::local_node_name(node)};
+  is_blind = is_blind || (!name.starts_with('/') && !can_save());
   if (!is_blind) {
     answer.verdict = damage.empty() ? core::DamageVerdict::kSound : core::DamageVerdict::kDamaged;
-    if (!damage.empty()) checkers_.damage_confirmed(JobId{1}, name);
+    if (order.before_delete && damage.empty()) checkers_.checkpoint_verified(JobId{1}, name);
+    if (!order.before_delete && !damage.empty()) checkers_.damage_confirmed(JobId{1}, name);
   }
   answer.what = is_blind ? sim::kStorageError : damage;
   place.up.push_back({Word(answer)});

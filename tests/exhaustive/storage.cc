@@ -95,9 +95,14 @@ void World::find_in_mirror(const Order& order) {
     search_.mirror_failed = true;
     return fail(order);
   }
-  const sim::Found found = mirror_.find(directory_, search);
+  const std::string& claimed = search.claim.checkpoint;
+  const std::string confirmed = mirror_.confirm(claimed);
+  core::FindCheckpoint wanted = search;
+  if (!confirmed.empty()) wanted.exclude.push_back(claimed);
+  if (!confirmed.empty()) checkers_.damage_confirmed(JobId{1}, claimed);
+  const sim::Found found = mirror_.find(directory_, wanted);
   answers_.emplace_back(core::CheckpointChosen{
-      order.action.id, search.job, found.name, found.step, {found.newest_generation}});
+      order.action.id, search.job, found.name, found.step, {found.newest_generation}, confirmed});
 }
 
 void World::fail_order_of_mirror() {

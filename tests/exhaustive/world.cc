@@ -191,10 +191,10 @@ void World::prune(const Order& order) {
   if (directory_.is_taken()) return refuse(order);
   if (!can_save()) return fail(order);
   const sim::Directory before = directory_;
-  sim::Pruned done = directory_.prune(wanted.generation.value, scope_->keep, wanted.for_room);
+  sim::Pruned done = directory_.prune(wanted, scope_->keep);
   checkers_.checkpoints_pruned(JobId{1}, wanted, scope_->keep, before, directory_);
   answers_.emplace_back(core::CheckpointsPruned{order.action.id, JobId{1}, done.verified,
-                                                done.deleted, done.problem});
+                                                done.deleted, done.problem, done.to_verify});
 }
 
 // The directory has another owner.

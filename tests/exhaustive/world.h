@@ -101,6 +101,7 @@ struct Scope {
   uint64_t checkpoint_every = 1;
   uint64_t keep = 1;         // checkpoints
   bool mirror = false;       // the job has checkpoint.mirror
+  bool readers = false;      // nodes read again what is called damaged, and before a deletion
   bool from_submit = false;  // else from the first step and its checkpoint on
   bool lost_node = false;    // then: and from the end of node 0's holder on
   int32_t faults = 1;

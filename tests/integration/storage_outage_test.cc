@@ -335,6 +335,46 @@ TEST(StorageOutage, EmptiedDirectoryEndsTheJobWithTheRemedy) {
   EXPECT_NE(reason.find("--fresh"), std::string::npos) << reason;
 }
 
+// Neither error proves anything about the checkpoint: the controller reads it then, and only after
+// that older ones go.
+class NodesThatCannotVerify : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Storage, NodesThatCannotVerify, ::testing::Values(EIO, STORAGE_PAUSES),
+                         [](const auto& tested) {
+                           return std::string(tested.param == EIO ? "Fail" : "NeverAnswer");
+                         });
+
+TEST_P(NodesThatCannotVerify, AreFollowedByTheController) {
+  const TrainingJob wanted = {.name = "verify",
+                              .steps = 5000,
+                              .checkpoint_every = 25,
+                              .keep = 1,
+                              .verify_before_delete = "sizes",
+                              .more = "limits: {directory: 2s}\n"};
+  LocalCluster cluster;
+  Outage outage(cluster.directory() + "/outage");
+  const JobId job = cluster.submit(wanted.yaml());
+  const std::string directory = cluster.paths().default_checkpoints(job);
+  outage.of(directory);
+  const auto events = [&] { return cluster.hpctl({"events", to_string(job)}).out; };
+  const auto wait_for = [&](const std::string& words) {
+    return wait_until(
+        cluster.directory(), [&] { return events().find(words) != std::string::npos; },
+        seconds(60));
+  };
+  ASSERT_TRUE(wait_for(" is verified by n")) << events();
+  outage.begin(GetParam(), "hpagent");
+  EXPECT_TRUE(wait_for(GetParam() == EIO ? "n1 cannot read step-" : "n1 did not read step-"))
+      << events();
+  EXPECT_TRUE(wait_for(" is verified; deleted: step-")) << events();
+  EXPECT_NE(events().find("the controller reads step-"), std::string::npos) << events();
+  EXPECT_GE(checkpoints_in(directory), 1U) << events() << broken_promise("checkpoint");
+  EXPECT_EQ(events().find("JobRecovering"), std::string::npos) << events();
+  outage.end();
+  cluster.hpctl({"cancel", to_string(job)});
+  EXPECT_EQ(cluster.wait_for_end(job, seconds(60)), "CANCELLED") << events();
+  cluster.stop_and_expect_no_leftovers(seconds(60));
+}
+
 // What TrainingJob trains on.
 constexpr const char* kData = "/usr/share/common-licenses/GPL-3";
 

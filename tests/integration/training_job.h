@@ -30,6 +30,7 @@ struct TrainingJob {
   std::string straggler = "warn";
   std::string nodes = "2";
   bool ledger = true;
+  std::string verify_before_delete = "sample";
   std::string more = {};  // further lines
 
   std::string yaml() const {
@@ -61,6 +62,7 @@ struct TrainingJob {
            "\n"
            "checkpoint: {every_steps: " +
            std::to_string(checkpoint_every) + ", keep: " + std::to_string(keep) +
+           ", verify_before_delete: " + verify_before_delete +
            "}\n"
            "recovery: {max_restarts: " +
            std::to_string(max_restarts) + ", hang_timeout: " + hang_timeout +

@@ -165,6 +165,10 @@ void Checkers::damage_confirmed(JobId job, const std::string& checkpoint) {
   if (claimed_.contains({job, checkpoint})) proven_.emplace(job, checkpoint);
 }
 
+void Checkers::checkpoint_verified(JobId job, const std::string& checkpoint) {
+  verified_.emplace(job, checkpoint);
+}
+
 void Checkers::checkpoints_pruned(JobId job, const core::PruneCheckpoints& order, size_t keep,
                                   const Directory& before, const Directory& after) {
   const std::string who = "job " + to_string(job) + ": ";
@@ -173,6 +177,12 @@ void Checkers::checkpoints_pruned(JobId job, const core::PruneCheckpoints& order
   if (before.is_taken() && after.checkpoints().size() != stored.size()) {
     fail(who + "deletes in the directory of another job");
   }
+  const bool by_node = !order.verified.empty();
+  const bool deletes = after.checkpoints().size() != stored.size();
+  if (deletes && order.asks) fail(who + "deletes before anything is verified");
+  if (deletes && by_node && !verified_.contains({job, order.verified})) {
+    fail(who + "deletes although no node has found " + order.verified + " sound");
+  }
   size_t valid = 0;
   for (auto it = stored.rbegin(); it != stored.rend(); ++it) {
     if (!valid_by_lineage(it->first, chain)) continue;
@@ -180,9 +190,12 @@ void Checkers::checkpoints_pruned(JobId job, const core::PruneCheckpoints& order
     if (is_kept && after.checkpoint(it->first) == nullptr) {
       fail(who + "deletes " + it->first.name() + ", which is to be kept");
     }
-    const bool is_unsound = valid == 1 && it->second.damaged;
-    if (is_unsound && after.checkpoints().size() != stored.size()) {
+    if (!by_node && deletes && valid == 1 && it->second.damaged) {
       fail(who + "deletes although " + it->first.name() + " is damaged");
+    }
+    const bool is_older = !by_node || it->first < *parse_checkpoint_name(order.verified);
+    if (!is_older && after.checkpoint(it->first) == nullptr) {
+      fail(who + "deletes " + it->first.name() + ", which is not older than what was verified");
     }
   }
 }

@@ -111,9 +111,12 @@ class Checkers {
   void damage_confirmed(JobId job, const std::string& checkpoint);
   const std::set<std::pair<JobId, std::string>>& claimed() const { return claimed_; }
   const std::set<std::pair<JobId, std::string>>& proven() const { return proven_; }
+  const std::set<std::pair<JobId, std::string>>& verified() const { return verified_; }
 
+  // A node found it sound before a deletion.
+  void checkpoint_verified(JobId job, const std::string& checkpoint);
   // The newest `keep` checkpoints that are valid by lineage stay, whatever the order said, and
-  // nothing goes before the newest is known to be sound. With for_room one has to stay.
+  // nothing goes before a newer one is known to be sound. With for_room one has to stay.
   void checkpoints_pruned(JobId job, const core::PruneCheckpoints& order, size_t keep,
                           const Directory& before, const Directory& after);
 
@@ -160,6 +163,8 @@ class Checkers {
   void bad_steps_told(const Store& store, const core::Job& job, bool in_order);
 
  private:
+  // A rollback of its generation went further back.
+  bool may_be_undone(JobId job, const CheckpointRef& ref) const;
   // What a generation begins with.
   struct Start {
     uint64_t step = 0;
@@ -200,11 +205,13 @@ class Checkers {
   std::map<JobId, uint64_t> newest_recorded_;
   std::set<std::pair<JobId, std::string>> claimed_;     // checkpoints, by a worker that read them
   std::set<std::pair<JobId, std::string>> proven_;      // and by another reader
+  std::set<std::pair<JobId, std::string>> verified_;    // sound for a node, before a deletion
   std::map<JobId, std::pair<uint64_t, int64_t>> rows_;  // generation, restarts
   std::map<JobId, uint64_t> told_;
   std::map<JobId, uint64_t> mirrored_;
   std::map<std::pair<JobId, uint64_t>, Start> starts_;      // by generation
   std::map<std::pair<JobId, uint64_t>, uint64_t> resumed_;  // by generation: after a rollback
+  std::map<std::pair<JobId, uint64_t>, uint64_t> undone_;   // those that the controller heard of
   std::set<std::pair<JobId, std::string>> lost_;            // checkpoints that a person deleted
   std::map<core::NodeKey, std::pair<std::string, std::set<std::string>>> lives_;  // present, former
 };

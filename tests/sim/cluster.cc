@@ -72,7 +72,7 @@ void Cluster::receive(SimNode& node, const Action& action) {
   } else if (const auto* stop = std::get_if<core::StopWorkers>(&action.body)) {
     stop_workers(node, action.id, *stop);
   } else if (const auto* confirm = std::get_if<core::ConfirmDamage>(&action.body)) {
-    read_again(node, action.id, confirm->claim.checkpoint);
+    read_again(node, action.id, *confirm);
   } else {
     const core::NodeEnded goodbye{node.key.job, node.key.name, node.boot_id};
     send_up(node, goodbye);
@@ -82,20 +82,25 @@ void Cluster::receive(SimNode& node, const Action& action) {
   }
 }
 
-// The second reader: it cannot read, or gives no answer, as often as the controller cannot.
-void Cluster::read_again(SimNode& node, ActionId order, const std::string& checkpoint) {
-  after_in_life(node, delay(), [this, &node, order, checkpoint] {
+// The second reader: it cannot read, or gives no answer, as often as the controller cannot. If no
+// worker complained, it may itself be wrong.
+void Cluster::read_again(SimNode& node, ActionId id, const core::ConfirmDamage& order) {
+  after_in_life(node, delay(), [this, &node, id, order] {
     const JobId job = node.key.job;
-    core::DamageAnswered answer{order, job, node.key.name};
-    if (strikes(swarm_.directory_fails)) {
+    const std::string& checkpoint = order.claim.checkpoint;
+    core::DamageAnswered answer{id, job, node.key.name};
+    if (is_out_of_reach(job, checkpoint) || strikes(swarm_.directory_fails)) {
       answer.what = kStorageError;
       if (rng_.chance(0.5)) send_up(node, answer);
       return;
     }
-    answer.what = directory(job).confirm(checkpoint);
+    answer.what = checkpoint.starts_with('/') ? places_.at(job).mirror.confirm(checkpoint)
+                                              : directory(job).confirm(checkpoint);
+    if (order.before_delete && strikes(swarm_.false_claim)) answer.what = "its memory is broken";
     const bool is_sound = answer.what.empty();
     answer.verdict = is_sound ? core::DamageVerdict::kSound : core::DamageVerdict::kDamaged;
-    if (!is_sound) checkers_.damage_confirmed(job, checkpoint);
+    if (order.before_delete && is_sound) checkers_.checkpoint_verified(job, checkpoint);
+    if (!order.before_delete && !is_sound) checkers_.damage_confirmed(job, checkpoint);
     send_up(node, answer);
   });
 }

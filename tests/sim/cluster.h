@@ -94,6 +94,14 @@ struct Snapshot {
   std::set<int32_t> received;  // by ranks whose states they are
 };
 
+// A checkpoint that is being written.
+struct Save {
+  CheckpointRef ref;
+  StoredCheckpoint stored;
+  bool may_be_late = false;  // it lands although its generation is over
+  size_t rollbacks = 0;      // how many of the run there were before
+};
+
 // One generation of one job as the workers live it.
 struct Run {
   JobId job;
@@ -108,7 +116,8 @@ struct Run {
   Snapshot snapshot;
   uint64_t step = 0;
   uint64_t bad_steps = 0;
-  uint64_t collectives = 0;  // one for each step that was tried
+  std::vector<uint64_t> rollbacks;  // that undid saves: to which step
+  uint64_t collectives = 0;         // one for each step that was tried
   int64_t last_step_took_ms = 0;
   History begun_with;
   uint64_t digest = 0;  // of the decisions that led to the present state
@@ -287,7 +296,7 @@ class Cluster final : public World {
     return "i-" + node.key.name + "-" + std::to_string(node.instance);
   }
   void receive(SimNode& node, const core::Action& action);
-  void read_again(SimNode& node, ActionId order, const std::string& checkpoint);
+  void read_again(SimNode& node, ActionId id, const core::ConfirmDamage& order);
 
   // places.cc
   bool is_away(int64_t until_ms) const { return agenda_.now() < until_ms; }
@@ -295,6 +304,7 @@ class Cluster final : public World {
   void mend(Places& places);
   static const StoredCheckpoint* stored_in(const Places& places, const std::string& name);
   bool is_place_away(JobId job, const std::string& checkpoint) const;
+  bool is_out_of_reach(JobId job, const std::string& checkpoint) const;  // of a second reader
   const GenerationRecord* record_of(JobId job, uint64_t generation) const;
   const GenerationRecord* newest_record(JobId job) const;
   Places* random_places(JobId& job);
@@ -342,7 +352,8 @@ class Cluster final : public World {
   void complete_step(Run& run);
   void meet_bad_step(Run& run);
   void commit_checkpoint(Run& run);
-  void land(Run& run, const CheckpointRef& ref, StoredCheckpoint stored, bool may_be_late);
+  void land(Run& run, Save save);
+  uint64_t step_to_go_back_to(Run& run);
   Run& run_of(JobId job, uint64_t generation) { return runs_[{job, generation}]; }
   SimNode& node_of(const Run& run, int32_t rank) { return nodes_.at(run.homes.at(rank)); }
   const SimNode& node_of(const Run& run, int32_t rank) const {

@@ -76,7 +76,8 @@ bool Directory::commit(const CheckpointRef& ref, StoredCheckpoint checkpoint) {
   return checkpoints_.emplace(ref, std::move(checkpoint)).second;
 }
 
-Pruned Directory::prune(uint64_t generation, size_t keep, bool for_room) {
+Pruned Directory::prune(const core::PruneCheckpoints& order, size_t keep) {
+  const uint64_t generation = order.generation.value;
   Pruned done;
   if (records_.empty() || records_.back().generation > generation) return done;
   const auto chain = chain_of_newest(records_);
@@ -93,14 +94,28 @@ Pruned Directory::prune(uint64_t generation, size_t keep, bool for_room) {
     }
   }
   if (valid.empty()) return done;
-  if (for_room && doomed.empty()) keep = std::max<size_t>(1, std::min(keep, valid.size() - 1));
+  if (order.for_room && doomed.empty()) {
+    keep = std::max<size_t>(1, std::min(keep, valid.size() - 1));
+  }
   for (size_t i = keep; i < valid.size(); ++i) doomed.push_back(valid[i]);
   if (doomed.empty()) return done;
-  if (checkpoints_.at(valid.front()).damaged) {
-    done.problem = valid.front().name() + " is damaged";
+  if (order.asks) {
+    done.to_verify = valid.front().name();
     return done;
   }
-  done.verified = valid.front().name();
+  const CheckpointRef remains = parse_checkpoint_name(order.verified).value_or(valid.front());
+  if (std::find(valid.begin(), valid.end(), remains) == valid.end()) {
+    done.problem = remains.name() + " was verified and counts no more";
+    return done;
+  }
+  if (order.verified.empty() && checkpoints_.at(remains).damaged) {
+    done.problem = remains.name() + " is damaged";
+    return done;
+  }
+  done.verified = remains.name();
+  std::erase_if(doomed, [&](const CheckpointRef& ref) {
+    return valid_by_lineage(ref, chain) && !(ref < remains);
+  });
   std::sort(doomed.begin(), doomed.end());
   for (const CheckpointRef& ref : doomed) {
     checkpoints_.erase(ref);

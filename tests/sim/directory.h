@@ -47,7 +47,8 @@ struct Found {
 };
 
 struct Pruned {
-  std::string verified;  // the newest valid one; "" = nothing was to be deleted
+  std::string verified;   // what remains; "" = nothing was to be deleted
+  std::string to_verify;  // the newest valid one, if the order asks
   std::vector<std::string> deleted;
   std::string problem;
 };
@@ -78,7 +79,7 @@ class Directory {
 
   // As delete_older_checkpoints() with keep >= 1, every byte read. Every checkpoint here has a
   // manifest.
-  Pruned prune(uint64_t generation, size_t keep, bool for_room);
+  Pruned prune(const core::PruneCheckpoints& order, size_t keep);
 
   // Another job takes the directory (--take-directory), continues the chain, and saves `steps` more
   // steps. What was there stays.

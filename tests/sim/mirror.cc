@@ -118,7 +118,7 @@ Copied Mirror::copy(Directory& first, const core::MirrorCheckpoint& order, const
     done.step = held->step;
   }
   if (!done.problem.empty()) return done;
-  Pruned pruned = copies_.prune(newest, run.keep, false);
+  Pruned pruned = copies_.prune({order.job, order.generation}, run.keep);
   done.deleted = std::move(pruned.deleted);
   done.problem = std::move(pruned.problem);
   return done;

@@ -42,12 +42,20 @@ void Checkers::heard(const core::EventBody& event) {
   if (const auto* saved = std::get_if<core::CheckpointCommitted>(&event)) {
     told_[saved->job] = std::max(told(saved->job), saved->step);
   } else if (const auto* copied = std::get_if<core::CheckpointMirrored>(&event)) {
-    if (copied->checkpoint.empty()) return;
-    mirrored_[copied->job] = copied->step;
-    told_[copied->job] = std::max(told(copied->job), copied->step);
+    const auto ref = parse_checkpoint_name(copied->checkpoint);
+    if (!ref) return;
+    const auto undone = undone_.find({copied->job, ref->generation});
+    const uint64_t step =
+        undone == undone_.end() ? copied->step : std::min(copied->step, undone->second);
+    mirrored_[copied->job] = step;
+    told_[copied->job] = std::max(told(copied->job), step);
   } else if (const auto* bad = std::get_if<core::BadStepFound>(&event)) {
     if (bad->outcome != BadStepOutcome::kRolledBack) return;
+    const auto [it, is_new] =
+        undone_.emplace(std::pair(bad->job, bad->generation.value), bad->resumed_step);
+    it->second = std::min(it->second, bad->resumed_step);
     mirrored_[bad->job] = std::min(mirrored(bad->job), bad->resumed_step);
+    told_[bad->job] = std::min(told(bad->job), bad->resumed_step);
   } else if (const auto* recorded = std::get_if<core::GenerationRecorded>(&event)) {
     const Start& start = starts_[{recorded->job, recorded->generation.value}];
     mirrored_[recorded->job] = std::min(mirrored(recorded->job), start.step);
@@ -55,6 +63,11 @@ void Checkers::heard(const core::EventBody& event) {
     told_[recorded->job] =
         start.from_memory ? std::max(start.on_disk, mirrored(recorded->job)) : start.step;
   }
+}
+
+bool Checkers::may_be_undone(JobId job, const CheckpointRef& ref) const {
+  const auto resumed = resumed_.find({job, ref.generation});
+  return resumed != resumed_.end() && ref.step > resumed->second;
 }
 
 void Checkers::first_place_searched(JobId job, uint64_t found) {
@@ -98,6 +111,7 @@ void Checkers::check_steps_given_up(JobId job, const GenerationRecord& record,
     if (ref.step <= record.start_step || stored.committed_ms > search.at_ms) continue;
     const std::string path = before.mirror.path_of(ref);
     if (contains(record.damaged, path) || !valid_by_lineage(ref, chain)) continue;
+    if (may_be_undone(job, ref)) continue;
     // A mirror that has never held a checkpoint, as far as was told, is not waited for.
     if (search.mirror_failed && mirrored(job) == 0) continue;
     fail("gives up " + path + ": " + who);
@@ -149,7 +163,8 @@ void Checkers::loss_justified(const core::Job& job, const Directory& first, cons
     if (valid_by_lineage(ref, chain)) fail(who + " although there is " + ref.name());
   }
   const auto copy = mirror.latest(first.records(), damaged);
-  if (copy && mirrored(job.id) > 0) fail(who + " although there is " + mirror.path_of(*copy));
+  const bool counts = copy && mirrored(job.id) > 0 && !may_be_undone(job.id, *copy);
+  if (counts) fail(who + " although there is " + mirror.path_of(*copy));
   if (!is_lost) return;
   const bool was_deleted = std::any_of(lost_.begin(), lost_.end(),
                                        [&](const auto& entry) { return entry.first == job.id; });

@@ -46,6 +46,11 @@ bool Cluster::is_place_away(JobId job, const std::string& checkpoint) const {
   return is_away(in_mirror ? places.mirror_away_until_ms : places.first_away_until_ms);
 }
 
+// A directory without the job's records may be another one.
+bool Cluster::is_out_of_reach(JobId job, const std::string& checkpoint) const {
+  return checkpoint.starts_with('/') ? is_place_away(job, checkpoint) : !can_save(job);
+}
+
 Directory Cluster::whole_directory(JobId job) const {
   const Places& places = places_.at(job);
   Directory whole = places.first;
@@ -144,9 +149,14 @@ void Cluster::find_in_mirror(const Action& action, const core::FindCheckpoint& o
     controller_.post(core::ActionFailed{action.id, order.job, "", kStorageError, false});
     return;
   }
-  const Found found = places.mirror.find(places.first, order);
+  const std::string& claimed = order.claim.checkpoint;
+  const std::string confirmed = places.mirror.confirm(claimed);
+  core::FindCheckpoint wanted = order;
+  if (!confirmed.empty()) wanted.exclude.push_back(claimed);
+  if (!confirmed.empty()) checkers_.damage_confirmed(order.job, claimed);
+  const Found found = places.mirror.find(places.first, wanted);
   controller_.post(core::CheckpointChosen{
-      action.id, order.job, found.name, found.step, {found.newest_generation}});
+      action.id, order.job, found.name, found.step, {found.newest_generation}, confirmed});
 }
 
 // The next search interrupts it, as in the lane of a directory.
@@ -156,11 +166,12 @@ void Cluster::prune_checkpoints(const Action& action, const core::PruneCheckpoin
     core::CheckpointsPruned done{action.id, order.job};
     const Directory before = directory(order.job);
     const auto keep = static_cast<size_t>(plans_.at(order.job).spec.checkpoint.keep);
-    const Pruned pruned = directory(order.job).prune(order.generation.value, keep, order.for_room);
+    const Pruned pruned = directory(order.job).prune(order, keep);
     checkers_.checkpoints_pruned(order.job, order, keep, before, directory(order.job));
     done.verified = pruned.verified;
     done.deleted = pruned.deleted;
     done.problem = pruned.problem;
+    done.to_verify = pruned.to_verify;
     controller_.post(std::move(done));
   });
 }

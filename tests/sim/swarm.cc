@@ -164,6 +164,7 @@ void draw_mirrors(uint64_t seed, Swarm& swarm, std::vector<JobPlan>& plans) {
   swarm.mirror_away = draw_interval(rng, 5'000, 40'000);
   if (disturbs) swarm.first_away = draw_interval(rng, 1'000, 10'000);
   if (disturbs) swarm.damaged_copy = draw_probability(rng, 0.3);
+  if (disturbs) swarm.deep_rollback = rng.uniform();
   for (JobPlan& plan : plans) {
     if (plan.is_command || rng.below(4) == 0) continue;
     MirrorSpec& mirror = plan.spec.checkpoint.mirror;

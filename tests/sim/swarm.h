@@ -54,10 +54,11 @@ struct Swarm {
   double racing_controller = 0;  // per generation record
   double lost_database = 0;      // per end of a controller: its successor starts without rows
   double requeue_refused = 0;
-  double cancel = 0;       // per job
-  double poison_step = 0;  // per job: one step always crashes
-  double bad_step = 0;     // per step: the trainer does not apply it
-  bool reorder = false;    // messages of one stream overtake each other
+  double cancel = 0;         // per job
+  double poison_step = 0;    // per job: one step always crashes
+  double bad_step = 0;       // per step: the trainer does not apply it
+  double deep_rollback = 0;  // per rollback: a save is undone
+  bool reorder = false;      // messages of one stream overtake each other
   bool scheduler_sees_exit = true;
   bool scheduler_fences = true;   // ends a holder that is in the way of a launch
   bool scheduler_adopts = false;  // or takes it for the one it was to launch

@@ -472,10 +472,31 @@ void Cluster::complete_step(Run& run) {
   schedule_step(run);
 }
 
+// Mostly the newest save. Or the one before it, and what was saved since is undone.
+uint64_t Cluster::step_to_go_back_to(Run& run) {
+  const JobPlan& plan = plans_.at(run.job);
+  const uint64_t newest = std::max(run.start_step, run.step - run.step % plan.checkpoint_every);
+  if (!strikes(swarm_.deep_rollback) || is_given_up(run) || !can_save(run.job)) return newest;
+  Directory& place = directory(run.job);
+  std::vector<CheckpointRef> own;
+  for (const auto& [ref, stored] : place.checkpoints()) {
+    if (ref.generation == run.generation && !stored.damaged) own.push_back(ref);
+  }
+  if (own.size() < 2 || place.is_taken()) return newest;
+  const uint64_t resumed = own[own.size() - 2].step;
+  const auto stored = place.checkpoints();
+  for (const auto& [ref, checkpoint] : stored) {
+    if (ref.generation != run.generation || ref.step <= resumed) continue;
+    checkers_.checkpoint_lost(run.job, ref.name());
+    place.remove(ref);
+  }
+  run.rollbacks.push_back(resumed);
+  return resumed;
+}
+
 // A step that the trainer does not apply, and what its policy does then: rank 0 speaks for all.
 void Cluster::meet_bad_step(Run& run) {
   SimNode& node = node_of(run, 0);
-  const JobPlan& plan = plans_.at(run.job);
   core::BadStepFound found;
   found.job = run.job;
   found.node = node.key.name;
@@ -487,9 +508,7 @@ void Cluster::meet_bad_step(Run& run) {
   found.outcome = found.verdict == BadStepVerdict::kOtherResult
                       ? BadStepOutcome::kStopped
                       : static_cast<BadStepOutcome>(1 + rng_.below(4));
-  if (found.outcome == BadStepOutcome::kRolledBack) {
-    run.step = std::max(run.start_step, run.step - run.step % plan.checkpoint_every);
-  }
+  if (found.outcome == BadStepOutcome::kRolledBack) run.step = step_to_go_back_to(run);
   found.resumed_step = run.step;
   run.digest = mix64(run.digest ^ found.step);
   if (found.outcome == BadStepOutcome::kRolledBack) load_everywhere(run);
@@ -513,34 +532,40 @@ void Cluster::meet_bad_step(Run& run) {
 void Cluster::commit_checkpoint(Run& run) {
   const JobPlan& plan = plans_.at(run.job);
   const CheckpointRef ref{run.step, run.generation};
-  StoredCheckpoint stored;
-  stored.history = history_of(run);
-  stored.digest = run.digest;
-  stored.damaged = strikes(swarm_.damaged_checkpoint) && ref.step != plan.steps;
-  const bool may_be_late = strikes(swarm_.late_commit);
+  Save save{ref, {}, false, run.rollbacks.size()};
+  save.stored.history = history_of(run);
+  save.stored.digest = run.digest;
+  save.stored.damaged = strikes(swarm_.damaged_checkpoint) && ref.step != plan.steps;
+  save.may_be_late = strikes(swarm_.late_commit);
   if (ref.step == plan.steps) {
     mend(places_[run.job]);  // or the job would wait for it until limits.storage
-    return land(run, ref, std::move(stored), true);
+    save.may_be_late = true;
+    return land(run, std::move(save));
   }
   if (strikes(swarm_.disk_full)) {
     controller_.post(core::CheckpointRoomNeeded{run.job, {run.generation}});
   }
-  const auto within = static_cast<int64_t>(10 + rng_.below(may_be_late ? 8'000 : 400));
-  agenda_.after(within, [this, &run, ref, stored, may_be_late] {
-    if (!run.broken || may_be_late) land(run, ref, stored, may_be_late);
+  const auto within = static_cast<int64_t>(10 + rng_.below(save.may_be_late ? 8'000 : 400));
+  agenda_.after(within, [this, &run, save] {
+    if (!run.broken || save.may_be_late) land(run, save);
   });
 }
 
-// A save that the first place cannot take is owed.
-void Cluster::land(Run& run, const CheckpointRef& ref, StoredCheckpoint stored, bool may_be_late) {
+// A save that the first place cannot take is owed. One of steps that were undone is given up.
+void Cluster::land(Run& run, Save save) {
+  const CheckpointRef ref = save.ref;
+  const auto since = run.rollbacks.begin() + static_cast<std::ptrdiff_t>(save.rollbacks);
+  const bool is_undone =
+      std::any_of(since, run.rollbacks.end(), [&](uint64_t resumed) { return resumed < ref.step; });
+  if (is_undone) return;
   if (!can_save(run.job)) {
-    agenda_.after(kOwedSaveMs, [this, &run, ref, stored, may_be_late] {
-      if (!run.broken || may_be_late) land(run, ref, stored, may_be_late);
+    agenda_.after(kOwedSaveMs, [this, &run, save] {
+      if (!run.broken || save.may_be_late) land(run, save);
     });
     return;
   }
-  stored.committed_ms = agenda_.now();
-  checkers_.checkpoint_committed(run.job, ref, directory(run.job).commit(ref, stored));
+  save.stored.committed_ms = agenda_.now();
+  checkers_.checkpoint_committed(run.job, ref, directory(run.job).commit(ref, save.stored));
   SimNode& writer = node_of(run, 0);
   if (run.alive.contains(0)) {
     report(writer, core::CheckpointCommitted{run.job, {ref.generation}, ref.step});

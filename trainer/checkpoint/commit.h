@@ -38,23 +38,29 @@ struct RetentionOrder {
   VerifyDepth depth = VerifyDepth::kSample;
   bool for_room = false;   // where `keep` leaves nothing to delete, keep fewer, at least one
   bool unfinished = true;  // saves of older generations without a manifest go, too
+  bool asks = false;       // only name the checkpoint that is to be verified first
+  // Another reader has found this checkpoint sound: what is not older stays. "" = the newest one is
+  // read here.
+  std::string verified = {};
   std::function<bool()> goes_on = [] { return true; };  // false = stop, between two files
 };
 
 struct RetentionReport {
   std::vector<std::string> deleted;  // names of checkpoints and partial saves removed
-  std::string verified;  // the newest valid checkpoint, read again; "" = nothing was to be deleted
-  std::string problem;   // why it is not sound; then nothing was deleted
-  std::string refused;   // why deletion stopped, "" when it ran to its end
+  std::string verified;   // the checkpoint that was read again; "" = nothing was to be deleted
+  std::string to_verify;  // RetentionOrder::asks: the newest valid checkpoint; "" = likewise
+  std::string problem;    // why it is not sound; then nothing was deleted
+  std::string refused;    // why deletion stopped, "" when it ran to its end
 };
 
 // Keeps the newest `keep` checkpoints that are valid by lineage, and the first one from each
 // multiple of `keep_every` on. Deletes, manifest first: other valid ones, checkpoints of a history
 // that was given up or undone, and partial saves of older generations. The newest valid checkpoint
-// stays, and nothing is deleted before confirm_checkpoint() has found it sound. Checkpoints
-// recorded as damaged stay for inspection, and so do the saves of another job in the directory:
-// only generations of this job and of its predecessors are examined. An error: storage could not be
-// read or written. Blocks on storage; one call at a time per directory.
+// stays, and nothing is deleted before it was found sound: by confirm_checkpoint(), or by the other
+// reader that RetentionOrder::verified is from. Checkpoints recorded as damaged stay for
+// inspection, and so do the saves of another job in the directory: only generations of this job and
+// of its predecessors are examined. An error: storage could not be read or written. Blocks on
+// storage; one call at a time per directory.
 Result<RetentionReport> delete_older_checkpoints(const std::string& checkpoint_dir,
                                                  const RetentionOrder& order);
 

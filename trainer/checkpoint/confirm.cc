@@ -171,6 +171,23 @@ Result<Manifest> read_manifest_again(const std::string& step_dir) {
 
 }  // namespace
 
+Outcome check_in_place(const std::string& checkpoint_dir, uint64_t generation) {
+  const std::string record =
+      checkpoint_dir + "/generations/" + std::to_string(generation) + ".json";
+  HP_TRY_ASSIGN(const bool is_there, entry_exists(record));
+  if (is_there) return Ok{};
+  return Error{ErrorCode::kStorage, record + " is not there"};
+}
+
+Outcome check_path_in_place(const std::string& step_dir) {
+  HP_TRY_ASSIGN(const bool is_there, entry_exists(step_dir));
+  if (is_there) return Ok{};
+  const size_t slash = step_dir.rfind('/');
+  const auto ref = parse_checkpoint_name(step_dir.substr(slash + 1));
+  if (ref) return check_in_place(step_dir.substr(0, slash), ref->generation);
+  return Error{ErrorCode::kStorage, step_dir + " is not there"};
+}
+
 std::vector<size_t> sampled_ranges(const CheckpointRef& checkpoint, size_t file, size_t count) {
   std::set<size_t> chosen;
   Rng rng(mix64(checkpoint.step) ^ mix64(~checkpoint.generation) ^ mix64(file << 32U));

@@ -33,6 +33,14 @@ Outcome confirm_files(const std::string& step_dir, const Manifest& manifest, Ver
 Result<std::string> confirm_damage(const std::string& step_dir, const std::string& words,
                                    const FileFault& part = {});
 
+// Ok: the directory of the job is in place, by the record of its newest generation. kStorage: it
+// may be away as a whole, so a file that is missing there proves nothing.
+Outcome check_in_place(const std::string& checkpoint_dir, uint64_t generation);
+
+// The same for a checkpoint elsewhere (a path), by the record of the checkpoint's own generation,
+// or by the checkpoint's directory.
+Outcome check_path_in_place(const std::string& step_dir);
+
 // Indices below `count` of the stored ranges of shard `file` that a sample reads, ascending. A
 // function of its arguments, so every reader of a checkpoint reads the same ranges.
 std::vector<size_t> sampled_ranges(const CheckpointRef& checkpoint, size_t file, size_t count);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides which checkpoints are deleted, and in which order. The controller calls this in the lane
 // of the directory; no worker deletes a checkpoint. Before the first deletion the newest valid
-// checkpoint is read again (confirm.h); checkpoints that are not older stay. A checkpoint stops
+// checkpoint is read again (confirm.h), here or by a node; checkpoints that are not older stay. A
+// checkpoint stops
 // existing with its manifest, so that goes first; a crash after it leaves a partial save, which a
 // later pass removes.
 //
@@ -16,6 +17,7 @@
 #include <cstdio>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "common/base/failpoint.h"
 #include "common/base/file.h"
@@ -76,6 +78,22 @@ class Retention {
       return valid_by_lineage(ref, chain_);
     });
     return found == complete_.rend() ? std::nullopt : std::optional(*found);
+  }
+
+  // Whether the checkpoint may be what remains.
+  bool counts(const CheckpointRef& ref) const {
+    return std::binary_search(complete_.begin(), complete_.end(), ref) &&
+           valid_by_lineage(ref, chain_);
+  }
+
+  // What may go where `verified` remains.
+  std::vector<std::string> drop_newer(const CheckpointRef& verified,
+                                      std::vector<std::string> names) const {
+    std::erase_if(names, [&](const std::string& name) {
+      const auto ref = parse_checkpoint_name(name);
+      return ref && valid_by_lineage(*ref, chain_) && !(*ref < verified);
+    });
+    return names;
   }
 
   // Names to delete, oldest first.
@@ -187,7 +205,6 @@ Result<bool> is_proven(const std::string& checkpoint_dir, const CheckpointRef& c
                        const RetentionOrder& order, RetentionReport& report) {
   const Outcome sound =
       confirm_checkpoint(checkpoint_dir + "/" + checkpoint.name(), order.depth, order.goes_on);
-  if (sound.ok()) report.verified = checkpoint.name();
   if (sound.ok()) return true;
   if (sound.error().code == ErrorCode::kDataLoss) {
     report.problem = sound.error().message;
@@ -222,10 +239,24 @@ Result<RetentionReport> delete_older_checkpoints(const std::string& checkpoint_d
   report.refused = find_objection(records, order.generation);
   if (!report.refused.empty()) return report;
   HP_TRY_ASSIGN(const Retention seen, Retention::look(checkpoint_dir, order, records));
-  HP_TRY_ASSIGN(const auto doomed, seen.choose());
+  HP_TRY_ASSIGN(auto doomed, seen.choose());
   if (doomed.empty() || !seen.newest()) return report;
-  HP_TRY_ASSIGN(const bool proven, is_proven(checkpoint_dir, *seen.newest(), order, report));
-  if (!proven) return report;
+  if (order.asks) {
+    report.to_verify = seen.newest()->name();
+    return report;
+  }
+  const bool is_verified = !order.verified.empty();
+  const auto remains = is_verified ? parse_checkpoint_name(order.verified) : seen.newest();
+  if (!remains || !seen.counts(*remains)) {
+    report.refused = order.verified + " was verified and counts no more";
+    return report;
+  }
+  if (!is_verified) {
+    HP_TRY_ASSIGN(const bool proven, is_proven(checkpoint_dir, *remains, order, report));
+    if (!proven) return report;
+  }
+  report.verified = remains->name();
+  doomed = seen.drop_newer(*remains, std::move(doomed));
   for (const std::string& name : doomed) {
     HP_TRY_ASSIGN(report.refused, find_refusal(checkpoint_dir, order, report.verified));
     if (!report.refused.empty()) break;

@@ -174,6 +174,30 @@ TEST_F(Lineage, ClaimThatCannotBeReadIsTriedAgain) {
   EXPECT_NE(failed->reason.find(shard), std::string::npos) << failed->reason;
 }
 
+// A checkpoint that the job resumes from by its path. A whole directory that is gone may be a mount
+// that is away, unless a record beside it says that it is not.
+TEST_F(Lineage, ClaimAboutAPathIsConfirmedOnlyWhereItsPlaceIsThere) {
+  record(action(1, 0, 0));
+  const std::string elsewhere = dir_ / "elsewhere";
+  const auto saved = save_synthetic({elsewhere, {7, 2}, 1, 7, 0, {}});
+  ASSERT_TRUE(saved.ok()) << saved.error().message;
+  const std::string path = elsewhere + "/step-7.g2";
+  const auto find = [&] {
+    return find_checkpoint(kId, {JobId{1}, {}, {path, "n1", "its files are missing", {}}}, spec_);
+  };
+  EXPECT_EQ(std::get<core::CheckpointChosen>(find()).confirmed, "");
+  ASSERT_EQ(::unlink((path + "/shard-00000.safetensors").c_str()), 0);
+  EXPECT_NE(std::get<core::CheckpointChosen>(find()).confirmed, "") << "its directory is there";
+  ASSERT_TRUE(remove_tree(path).ok());
+  const auto away = find();
+  const auto* failed = std::get_if<core::ActionFailed>(&away);
+  ASSERT_NE(failed, nullptr) << "nothing shows that its file system is there";
+  EXPECT_FALSE(failed->permanent);
+  ASSERT_TRUE(make_directories(elsewhere + "/generations").ok());
+  ASSERT_TRUE(write_file_atomic(elsewhere + "/generations/2.json", "{}").ok());
+  EXPECT_NE(std::get<core::CheckpointChosen>(find()).confirmed, "") << "the record of generation 2";
+}
+
 // `cp -a step-10.g1 step-999.g1` made "FINISHED: 999 steps".
 TEST_F(Lineage, CopiedCheckpointEndsTheJobWithBothNames) {
   record(action(1, 0, 0));

@@ -58,7 +58,7 @@ class MirrorAction : public testing::Test {
                              : core::CheckpointMirrored{};
   }
   core::CheckpointChosen found(core::FirstPlace first = {}) {
-    core::FindCheckpoint action{JobId{1}, damaged_};
+    core::FindCheckpoint action{JobId{1}, damaged_, claim_};
     action.in_mirror = true;
     action.first = first;
     action.undone = undone_;
@@ -77,6 +77,7 @@ class MirrorAction : public testing::Test {
   JobSpec spec_;
   Generation newest_;
   std::vector<std::string> damaged_;
+  core::DamageClaim claim_;
   core::UndoneSteps undone_;
   int pieces_ = 0;  // the order is withdrawn at that piece; 0 = never
 };
@@ -104,6 +105,21 @@ TEST_F(MirrorAction, KeepsAsManyAsTheJobKeeps) {
   EXPECT_THAT(done.deleted, ElementsAre("step-30.g1"));
   EXPECT_THAT(list_checkpoints(mirror()).value(),
               ElementsAre(CheckpointRef{40, 1}, CheckpointRef{50, 1}));
+}
+
+// While the first place is away, its search cannot settle a claim about a copy.
+TEST_F(MirrorAction, SearchReadsAClaimedCopyAgain) {
+  mirrored();
+  save(30);
+  mirrored();
+  claim_ = {mirror() + "/step-30.g1", "n1", "shard-00001.safetensors: crc32c", {}};
+  core::FirstPlace away;
+  away.away = true;
+  EXPECT_EQ(found(away).confirmed, "");
+  EXPECT_EQ(found(away).checkpoint, mirror() + "/step-30.g1");
+  flip(shard(mirror(), 30));
+  EXPECT_THAT(found(away).confirmed, HasSubstr("step-30.g1/shard-00001.safetensors"));
+  EXPECT_EQ(found(away).checkpoint, mirror() + "/step-20.g1");
 }
 
 TEST_F(MirrorAction, DamagedSourceIsToldAndNotCopied) {

@@ -32,8 +32,7 @@ class PruneAction : public testing::Test {
     }
   }
   std::optional<core::EventBody> prune() {
-    return prune_checkpoints(ActionId{Seq{5}, 0}, {JobId{1}, Generation{1}}, spec_,
-                             [this] { return goes_on_; });
+    return prune_checkpoints(ActionId{Seq{5}, 0}, order_, spec_, [this] { return goes_on_; });
   }
   core::CheckpointsPruned pruned() { return std::get<core::CheckpointsPruned>(prune().value()); }
   size_t count() const { return list_checkpoints(dir_.path()).value().size(); }
@@ -41,6 +40,7 @@ class PruneAction : public testing::Test {
 
   TemporaryDirectory dir_;
   JobSpec spec_;
+  core::PruneCheckpoints order_{JobId{1}, Generation{1}};
   bool goes_on_ = true;
 };
 
@@ -58,6 +58,45 @@ TEST_F(PruneAction, TellsTheDamagedFile) {
   const auto done = pruned();
   EXPECT_THAT(done.problem, HasSubstr("step-20.g1/shard-00000.safetensors is damaged"));
   EXPECT_THAT(done.deleted, IsEmpty());
+  EXPECT_EQ(count(), 2U);
+}
+
+TEST_F(PruneAction, QuestionNamesTheNewestAndDeletesNothing) {
+  order_.asks = true;
+  const auto done = pruned();
+  EXPECT_EQ(done.to_verify, "step-20.g1");
+  EXPECT_EQ(done.verified, "");
+  EXPECT_THAT(done.deleted, IsEmpty());
+  EXPECT_EQ(count(), 2U);
+  spec_.checkpoint.keep = 2;
+  EXPECT_EQ(pruned().to_verify, "") << "nothing is to be deleted";
+}
+
+// A node has read it; the controller does not once more.
+TEST_F(PruneAction, WhatANodeVerifiedIsNotReadHere) {
+  ASSERT_EQ(::truncate(shard().c_str(), 100), 0);
+  order_.verified = "step-20.g1";
+  order_.verified_by = "n1";
+  const auto done = pruned();
+  EXPECT_EQ(done.verified, "step-20.g1");
+  EXPECT_THAT(done.deleted, ElementsAre("step-10.g1"));
+}
+
+// A save that came while the node read is not verified, so what was verified stays.
+TEST_F(PruneAction, OnlyWhatIsOlderThanTheVerifiedOneGoes) {
+  ASSERT_TRUE(save_synthetic({dir_.path(), {30, 1}, 2, 1, 0, {}}).ok());
+  order_.verified = "step-20.g1";
+  EXPECT_THAT(pruned().deleted, ElementsAre("step-10.g1"));
+  EXPECT_EQ(count(), 2U);
+}
+
+TEST_F(PruneAction, VerifiedCheckpointThatIsGoneDeletesNothing) {
+  for (const char* name : {"step-40.g1", "no-checkpoint"}) {
+    order_.verified = name;
+    const auto done = pruned();
+    EXPECT_THAT(done.problem, HasSubstr(std::string(name) + " was verified and counts no more"));
+    EXPECT_THAT(done.deleted, IsEmpty());
+  }
   EXPECT_EQ(count(), 2U);
 }
 

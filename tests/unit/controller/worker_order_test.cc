@@ -312,6 +312,7 @@ TEST_F(WorkerOrder, SecondReaderIsToldThePartAndItsAnswerCounts) {
   EXPECT_EQ(order.part().bytes(), 4096U);
   EXPECT_EQ(order.words(), "words");
   EXPECT_EQ(order.limit_ms(), 7'000U);
+  EXPECT_EQ(order.depth(), "");
 
   v1::AgentMessage message;
   message.set_job(kJob.value);
@@ -341,6 +342,28 @@ TEST_F(WorkerOrder, SecondReaderIsToldThePartAndItsAnswerCounts) {
   message.mutable_action_done()->set_action_seq(order.action_seq());
   message.mutable_action_done()->set_action_index(order.action_index());
   EXPECT_FALSE(make_event(message, state_)) << "not its answer, and not the end of the node";
+}
+
+TEST_F(WorkerOrder, SecondReaderIsToldTheDepthAndTheOtherPlace) {
+  state_.jobs[kJob].limits.directory_ms = 7'000;
+  state_.jobs[kJob].limits.first_step_ms = 90'000;
+  state_.jobs[kJob].spec.checkpoint.verify_before_delete = VerifyDepth::kFull;
+  core::DamageClaim claim;
+  claim.checkpoint = "/mirror/j/step-20.g2";
+  core::ConfirmDamage wanted{kJob, "n2", claim, Generation{3}};
+  const auto make = [&] {
+    return OrderMaker(paths_, ports_).make({{Seq{5}, 1}, "why", wanted}, state_).confirm_damage();
+  };
+  EXPECT_EQ(make().directory(), "/mirror/j");
+  EXPECT_EQ(make().checkpoint(), "step-20.g2");
+  EXPECT_EQ(make().generation(), 0U) << "the newest record lies elsewhere";
+  EXPECT_EQ(make().depth(), "");
+  wanted.claim.checkpoint = "step-30.g3";
+  wanted.before_delete = true;
+  EXPECT_EQ(make().directory(), state_.jobs[kJob].spec.checkpoint.dir);
+  EXPECT_EQ(make().generation(), 3U);
+  EXPECT_EQ(make().depth(), "full");
+  EXPECT_EQ(make().limit_ms(), 90'000U);
 }
 
 }  // namespace

@@ -108,7 +108,7 @@ std::vector<EventBody> every_event() {
       SpareFoundUnfit{kJob, "n1", "boot", "reason", true, true},
       SpareReady{kJob, "n1", "boot"},
       CheckpointRoomNeeded{kJob, Generation{4}},
-      CheckpointsPruned{kId, kJob, "step-4.g1", {"step-2.g1"}, "why"},
+      CheckpointsPruned{kId, kJob, "step-4.g1", {"step-2.g1"}, "why", "step-6.g1"},
       CheckpointMirrored{kId, kJob, "step-4.g1", 4, 4096, {"step-2.g1"}, "why"},
       DamageAnswered{kId, kJob, "n1", DamageVerdict::kDamaged, "what"},
       WorkersExited{
@@ -147,12 +147,13 @@ std::vector<ActionBody> every_action() {
       EndNode{kJob, "n1", true},
       RequeueJob{kJob, {"n1"}, 2, {kQuarantined}},
       ReplaceNode{kJob, "n1", "i-1", "why", false, true, 5678},
-      PruneCheckpoints{kJob, Generation{4}, true, true},
+      PruneCheckpoints{kJob, Generation{4}, true, true, true, "step-4.g1", "n1"},
       MirrorCheckpoint{kJob, Generation{4}, {"step-8.g1"}, {Generation{4}, 7}},
       ConfirmDamage{kJob,
                     "n1",
                     {"step-8.g1", "n0", "words", {"shard-00001.safetensors", 4, 8, 5}, {"n2"}},
-                    Generation{4}},
+                    Generation{4},
+                    true},
   };
 }
 

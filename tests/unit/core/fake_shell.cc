@@ -56,9 +56,10 @@ void FakeShell::answer(const Action& action) {
                           recorded_damage,
                           lost_checkpoint});
   } else if (const auto* a = std::get_if<ConfirmDamage>(&action.body)) {
+    const bool is_sound = claims_are_false || a->before_delete;
     feed(DamageAnswered{action.id, a->job, a->node,
-                        claims_are_false ? DamageVerdict::kSound : DamageVerdict::kDamaged,
-                        claims_are_false ? "" : "crc32c does not match"});
+                        is_sound ? DamageVerdict::kSound : DamageVerdict::kDamaged,
+                        is_sound ? "" : "crc32c does not match"});
   } else if (const auto* a = std::get_if<RecordGeneration>(&action.body)) {
     newest_record[a->job] = a->generation.value;
     feed(GenerationRecorded{action.id, a->job, a->generation});
@@ -79,7 +80,12 @@ void FakeShell::answer(const Action& action) {
   } else if (const auto* a = std::get_if<ReplaceNode>(&action.body)) {
     feed(NodeReplacementRequested{action.id, a->job, a->node, "", a->reboot});
   } else if (const auto* a = std::get_if<PruneCheckpoints>(&action.body)) {
-    CheckpointsPruned done = pruned;
+    CheckpointsPruned done;
+    if (a->asks) {
+      done.to_verify = pruned.verified;
+    } else {
+      done = pruned;
+    }
     done.action = action.id;
     done.job = a->job;
     feed(std::move(done));

@@ -48,7 +48,8 @@ class FakeShell {
   // What the checkpoint directory of the job holds.
   std::string checkpoint;
   uint64_t checkpoint_step = 0;
-  CheckpointsPruned pruned;  // the answer to PruneCheckpoints, but for action and job
+  // The answer to PruneCheckpoints, but for action and job; to one that asks: what it verifies.
+  CheckpointsPruned pruned;
   // What the mirror holds, a path and its step, and the answer to MirrorCheckpoint.
   std::string mirror_checkpoint;
   uint64_t mirror_step = 0;

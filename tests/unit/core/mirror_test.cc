@@ -1,126 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the core orders a copy to the mirror, and when a recovery starts from the mirror: only if
-// the first place has lost a checkpoint that was committed, or has been away for
-// checkpoint.mirror.after and the mirror has the newest one.
+// When a recovery starts from the mirror: only if the first place has lost a checkpoint that was
+// committed, or has been away for checkpoint.mirror.after and the mirror has the newest one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <string>
-#include <vector>
-
 #include "common/base/worker_abi.h"
-#include "tests/unit/core/fake_shell.h"
+#include "tests/unit/core/mirrored_job.h"
 
 namespace hpctl::core {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-constexpr int64_t kAfterMs = 60'000;
-
-class Mirrored : public ::testing::Test {
- protected:
-  void SetUp() override {
-    JobSpec spec = small_job("demo");
-    spec.checkpoint.dir = "/ckpt";
-    spec.checkpoint.mirror = {"/mirror", 0, kAfterMs};
-    adjust(spec);
-    id_ = shell_.submit(spec);
-    shell_.settle();
-    shell_.progress(id_, 1);
-    ASSERT_EQ(job().state, JobState::kRunning);
-    shell_.settle();  // the generation's record
-  }
-  virtual void adjust(JobSpec&) {}
-  const Job& job() const { return shell_.job(id_); }
-  void commit(uint64_t step) { shell_.feed(CheckpointCommitted{id_, job().generation, step}); }
-  void hold(uint64_t in_first, uint64_t in_mirror) {
-    shell_.checkpoint = in_first == 0 ? "" : "step-" + std::to_string(in_first) + ".g1";
-    shell_.checkpoint_step = in_first;
-    shell_.mirror_checkpoint =
-        in_mirror == 0 ? "" : "/mirror/step-" + std::to_string(in_mirror) + ".g1";
-    shell_.mirror_step = in_mirror;
-  }
-  // Both places have step 20.
-  void mirror_two() {
-    hold(20, 20);
-    commit(20);
-    shell_.settle();
-    ASSERT_EQ(job().mirror.step, 20U);
-  }
-  void kill_worker() {
-    shell_.exit_worker(id_, 3, 0, 9, job().furthest_step);
-    shell_.settle_kind("StopWorkers");
-  }
-  // All workers end, and leave this step in their nodes' memory.
-  void end_workers_with(uint64_t sealed) {
-    shell_.seals.own = {{sealed, 7, job().generation.value}};
-    for (const int32_t rank : {3, 2, 1, 0}) {
-      shell_.exit_worker(id_, rank, rank == 3 ? 1 : kExitPeerLost, 0, sealed);
-    }
-    shell_.settle_kind("StopWorkers");
-  }
-  // Every search of checkpoint.dir fails until `ms` have passed.
-  void away_for(int64_t ms) {
-    const int64_t end = shell_.now_ms + ms;
-    while (shell_.now_ms < end && !searches().empty() && !search().in_mirror) {
-      shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Input/output error"});
-      if (!searches().empty()) return;
-      shell_.pass(30'000);
-    }
-  }
-  std::vector<const Action*> orders() const { return shell_.open(ActionKind::kMirrorCheckpoint); }
-  std::vector<const Action*> searches() const { return shell_.open(ActionKind::kFindCheckpoint); }
-  const FindCheckpoint& search() const { return std::get<FindCheckpoint>(searches().at(0)->body); }
-  const RecordGeneration& record() const {
-    return std::get<RecordGeneration>(shell_.open(ActionKind::kRecordGeneration).at(0)->body);
-  }
-
-  FakeShell shell_;
-  JobId id_;
-};
-
-TEST_F(Mirrored, CommitOrdersOneCopyAtATime) {
-  commit(10);
-  ASSERT_THAT(orders(), SizeIs(1));
-  commit(20);
-  EXPECT_THAT(orders(), SizeIs(1));
-  hold(20, 10);
-  shell_.settle_kind("MirrorCheckpoint");
-  EXPECT_EQ(job().mirror.step, 10U);
-  EXPECT_THAT(orders(), SizeIs(1)) << "the second commit came after the first order";
-  hold(20, 20);
-  shell_.settle_kind("MirrorCheckpoint");
-  EXPECT_THAT(orders(), IsEmpty());
-  EXPECT_EQ(job().mirror.behind_since_ms, 0);
-}
-
-TEST_F(Mirrored, FailedCopyLeavesTheJobAloneUntilTheNextSave) {
-  commit(10);
-  shell_.feed(ActionFailed{orders().at(0)->id, id_, "", "No space left on device"});
-  EXPECT_EQ(job().state, JobState::kRunning);
-  EXPECT_THAT(job().mirror.problem, HasSubstr("No space left"));
-  shell_.pass(600'000);
-  EXPECT_THAT(orders(), IsEmpty());
-  EXPECT_EQ(job().restarts, 0);
-  commit(20);
-  EXPECT_THAT(orders(), SizeIs(1));
-  EXPECT_GT(job().mirror.behind_since_ms, 0);
-}
-
-TEST_F(Mirrored, RecoveryWithdrawsTheCopyAndOrdersItAgain) {
-  hold(10, 0);
-  commit(10);
-  kill_worker();
-  EXPECT_THAT(orders(), IsEmpty());
-  shell_.settle();
-  EXPECT_THAT(orders(), IsEmpty()) << "no step of the new generation yet";
-  shell_.progress(id_, 11);
-  EXPECT_THAT(orders(), SizeIs(1));
-}
 
 TEST_F(Mirrored, SoundFirstPlaceIsNotComparedWithTheMirror) {
   mirror_two();
@@ -396,54 +289,102 @@ TEST_F(Mirrored, MirrorWithoutTheNewestRecordDoesNotReplaceTheFirstPlace) {
   EXPECT_FALSE(has_ended(job().state));
 }
 
-TEST_F(Mirrored, UndoneStepsAreNamedUntilTheMirrorHasLetThemGo) {
+// A copy is made of what the first place has, perhaps before a worker tells of the commit.
+TEST_F(Mirrored, StepThatOnlyTheMirrorToldOfIsLookedForThere) {
+  hold(20, 20);
+  commit(10);
+  shell_.settle();
+  ASSERT_EQ(job().mirror.step, 20U);
+  ASSERT_EQ(job().committed_step, 10U);
+  hold(10, 20);
+  kill_worker();
+  shell_.settle_kind("FindCheckpoint");
+  ASSERT_THAT(searches(), SizeIs(1));
+  EXPECT_TRUE(search().in_mirror);
+}
+
+TEST_F(Mirrored, FirstPlaceHasItsTimeHoweverOldTheJobIs) {
   mirror_two();
-  BadStepFound bad;
-  bad.job = id_;
-  bad.node = "n0";
-  bad.generation = job().generation;
-  bad.number = 1;
-  bad.step = 25;
-  bad.resumed_step = 10;
-  bad.outcome = BadStepOutcome::kRolledBack;
-  shell_.feed(bad);
-  EXPECT_EQ(job().mirror.undone, (UndoneSteps{job().generation, 10}));
-  ASSERT_THAT(orders(), SizeIs(1));
-  EXPECT_EQ(std::get<MirrorCheckpoint>(orders().at(0)->body).undone, job().mirror.undone);
+  shell_.pass(2 * kAfterMs);
+  kill_worker();
+  shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Input/output error"});
+  EXPECT_THAT(searches(), IsEmpty());
+  shell_.pass(kBackoffBaseMs);
+  ASSERT_THAT(searches(), SizeIs(1));
+  shell_.pass(kAfterMs - kBackoffBaseMs);
+  ASSERT_THAT(searches(), SizeIs(1));
+  EXPECT_FALSE(search().in_mirror);
+  shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Input/output error"});
+  ASSERT_THAT(searches(), SizeIs(1));
+  EXPECT_TRUE(search().in_mirror) << "exactly checkpoint.mirror.after";
+}
+
+// Nothing of a job that has not begun can be in its mirror.
+TEST_F(Mirrored, FirstGenerationWaitsForTheFirstPlace) {
+  FakeShell shell;
+  JobSpec spec = small_job("new");
+  spec.checkpoint.mirror = {"/mirror", 0, kAfterMs};
+  const JobId id = shell.submit(spec);
+  shell.settle_kind("LaunchNode");
+  for (int attempt = 0; attempt < 6; ++attempt) {
+    const auto open = shell.open(ActionKind::kFindCheckpoint);
+    ASSERT_THAT(open, SizeIs(1));
+    EXPECT_FALSE(std::get<FindCheckpoint>(open[0]->body).in_mirror);
+    shell.feed(ActionFailed{open[0]->id, id, "", "Input/output error"});
+    shell.pass(30'000);
+  }
+}
+
+// The first place may have what a mirror that never worked lacks.
+TEST_F(Mirrored, MirrorThatNeverWorkedReplacesNoFirstPlace) {
+  commit(20);
+  shell_.feed(ActionFailed{orders().at(0)->id, id_, "", "Not a directory"});
+  hold(20, 0);
+  kill_worker();
+  shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Input/output error"});
+  shell_.pass(30'000);
+  away_for(2 * kAfterMs);
+  ASSERT_TRUE(search().in_mirror);
+  shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Not a directory"});
+  EXPECT_THAT(shell_.open(ActionKind::kRecordGeneration), IsEmpty());
+  EXPECT_FALSE(has_ended(job().state));
+}
+
+// While the first place is away, its search cannot settle a claim about a copy. The same copy was
+// chosen again and again.
+TEST_F(Mirrored, ClaimAboutACopyIsSettledWhileTheFirstPlaceIsAway) {
+  mirror_two();
+  hold(10, 20);
+  kill_worker();
+  shell_.settle();
+  ASSERT_EQ(job().checkpoint, "/mirror/step-20.g1");
+  shell_.exit_worker(id_, 2, kExitCheckpointDamaged, 0, 20, "a shard is gone");
+  shell_.settle_kind("StopWorkers");
+  ASSERT_EQ(search().claim.checkpoint, "/mirror/step-20.g1");
+  shell_.feed(ActionFailed{searches().at(0)->id, id_, "", "Input/output error"});
+  shell_.pass(30'000);
+  away_for(2 * kAfterMs);
+  ASSERT_TRUE(search().in_mirror);
+  EXPECT_EQ(search().claim.checkpoint, "/mirror/step-20.g1");
   hold(10, 10);
-  shell_.settle_kind("MirrorCheckpoint");
-  EXPECT_EQ(job().mirror.undone, UndoneSteps{});
+  shell_.settle_kind("FindCheckpoint");
+  EXPECT_THAT(job().damaged, ElementsAre("/mirror/step-20.g1"));
+  EXPECT_EQ(job().claim.checkpoint, "");
 }
 
 TEST_F(Mirrored, LostCheckpointIsToldOnlyWhereTheMirrorLacksItToo) {
   mirror_two();
   shell_.lost_checkpoint = "step-20.g1";
-  const auto is_told = [&] {
-    return std::any_of(shell_.log.begin(), shell_.log.end(),
-                       [](const LogEntry& entry) { return entry.type == "CheckpointGone"; });
-  };
   for (const uint64_t in_mirror : {20U, 0U}) {
     hold(10, in_mirror);
     kill_worker();
     shell_.settle_kind("FindCheckpoint");
     shell_.settle_kind("FindCheckpoint");
     EXPECT_EQ(record().start_step, in_mirror == 0 ? 10U : 20U);
-    EXPECT_EQ(is_told(), in_mirror == 0);
+    EXPECT_EQ(is_told("CheckpointGone"), in_mirror == 0);
     shell_.settle();
     shell_.progress(id_, 21);
   }
-}
-
-class MirroredSeldom : public Mirrored {
-  void adjust(JobSpec& spec) override { spec.checkpoint.mirror.every = 30; }
-};
-
-TEST_F(MirroredSeldom, CopyWaitsForSoManySteps) {
-  commit(10);
-  commit(20);
-  EXPECT_THAT(orders(), IsEmpty());
-  commit(30);
-  EXPECT_THAT(orders(), SizeIs(1));
 }
 
 class NotMirrored : public Mirrored {

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "common/base/json.h"
+#include "common/base/worker_abi.h"
 #include "controller/core/codec.h"
 #include "tests/unit/core/fake_shell.h"
 
@@ -177,17 +179,272 @@ TEST(PruneOfACommand, ItsCheckpointsAreItsOwn) {
   EXPECT_THAT(shell.open(ActionKind::kPruneCheckpoints), IsEmpty());
 }
 
+// Three nodes that can read; the controller runs on n0. Step 20 is to be verified before step 10
+// goes.
+class VerifiedPrune : public Prune {
+ protected:
+  void SetUp() override {
+    shell_.agents_confirm = true;
+    shell_.controller_node = "n0";
+    JobSpec spec = small_job("demo");
+    spec.spares = 1;
+    spec.checkpoint.verify_before_delete = VerifyDepth::kSizes;
+    id_ = shell_.submit(spec);
+    shell_.settle();
+    shell_.progress(id_, 1);
+    ASSERT_EQ(job().state, JobState::kRunning);
+    shell_.pruned = {{}, {}, "step-20.g1", {"step-10.g1"}};
+  }
+  void commit_and_name(uint64_t step = 20) {
+    commit(step);
+    ASSERT_THAT(orders(), SizeIs(1));
+    ASSERT_TRUE(order().asks);
+    shell_.settle_kind("PruneCheckpoints");
+  }
+  const ConfirmDamage* reading() const {
+    const auto open = shell_.open(ActionKind::kConfirmDamage);
+    return open.size() == 1 ? &std::get<ConfirmDamage>(open[0]->body) : nullptr;
+  }
+  // Who is to verify; "" = no node.
+  std::string reader() const { return reading() == nullptr ? "" : reading()->node; }
+  void answer(DamageVerdict verdict, const std::string& what = "") {
+    const auto open = shell_.open(ActionKind::kConfirmDamage);
+    ASSERT_THAT(open, SizeIs(1));
+    shell_.feed(DamageAnswered{open[0]->id, id_, reader(), verdict, what});
+  }
+};
+
+TEST_F(VerifiedPrune, NodeReadsBeforeAnythingIsDeleted) {
+  commit_and_name();
+  EXPECT_THAT(orders(), IsEmpty()) << "nothing is deleted yet";
+  ASSERT_EQ(reader(), "n1") << "not the controller's";
+  EXPECT_TRUE(reading()->before_delete);
+  EXPECT_EQ(reading()->claim.checkpoint, "step-20.g1");
+  EXPECT_EQ(reading()->newest, job().generation);
+  commit(30);
+  EXPECT_THAT(orders(), IsEmpty()) << "one deletion at a time";
+  answer(DamageVerdict::kSound);
+  ASSERT_THAT(orders(), SizeIs(1));
+  EXPECT_FALSE(order().asks);
+  EXPECT_EQ(order().verified, "step-20.g1");
+  EXPECT_EQ(order().verified_by, "n1");
+  shell_.settle_kind("PruneCheckpoints");
+  EXPECT_EQ(told("CheckpointsPruned"), "step-20.g1 is verified by n1; deleted: step-10.g1\n");
+  EXPECT_EQ(told("ConfirmDamage") + told("DamageAnswered"), "") << "all is as usual";
+  EXPECT_GT(job().pruning.verified_wall_ms, 0);
+  ASSERT_THAT(orders(), SizeIs(1)) << "step 30 came meanwhile";
+  EXPECT_TRUE(order().asks);
+}
+
+TEST_F(VerifiedPrune, NothingToDeleteAsksNoNode) {
+  shell_.pruned = {};
+  commit_and_name();
+  EXPECT_EQ(reader(), "");
+  EXPECT_THAT(orders(), IsEmpty());
+  EXPECT_EQ(told("CheckpointsPruned"), "");
+}
+
+TEST_F(VerifiedPrune, RoomIsStillNeededAfterTheVerification) {
+  disk_full();
+  ASSERT_TRUE(order().asks && order().for_room);
+  shell_.settle_kind("PruneCheckpoints");
+  answer(DamageVerdict::kSound);
+  ASSERT_THAT(orders(), SizeIs(1));
+  EXPECT_TRUE(order().for_room);
+  shell_.settle_kind("PruneCheckpoints");
+  EXPECT_THAT(orders(), IsEmpty());
+}
+
+TEST_F(VerifiedPrune, UnreadableProvesNothingAndAnotherReads) {
+  commit_and_name();
+  answer(DamageVerdict::kUnreadable, "Input/output error");
+  EXPECT_THAT(orders(), IsEmpty());
+  EXPECT_EQ(reader(), "n2");
+  EXPECT_EQ(told("DamageAnswered"), "n1 cannot read step-20.g1 again: Input/output error\n");
+  shell_.feed(ActionFailed{shell_.open(ActionKind::kConfirmDamage)[0]->id, id_, "n2", "no memory"});
+  EXPECT_EQ(reader(), "") << "two were asked: now the controller";
+  ASSERT_THAT(orders(), SizeIs(1));
+  EXPECT_FALSE(order().asks);
+  EXPECT_EQ(order().verified, "") << "the controller reads before it deletes";
+  EXPECT_THAT(told("ConfirmDamage"), HasSubstr("the controller reads step-20.g1 before"));
+  EXPECT_EQ(job().storage_since_ms, 0);
+  EXPECT_EQ(job().state, JobState::kRunning);
+  shell_.settle();
+  EXPECT_EQ(told("CheckpointsPruned"), "step-20.g1 is verified; deleted: step-10.g1\n");
+  EXPECT_EQ(told("DamageNotConfirmed"), "");
+}
+
+TEST_F(VerifiedPrune, LateNodesAreFollowedByTheController) {
+  commit_and_name();
+  shell_.pass(job().limits.directory_ms - 1);
+  EXPECT_EQ(reader(), "n1");
+  shell_.pass(1);
+  EXPECT_EQ(reader(), "n2");
+  EXPECT_THAT(told("DeadlinePassed"), HasSubstr("n1 did not read step-20.g1 again within 60 s"));
+  EXPECT_THAT(orders(), IsEmpty());
+  shell_.pass(job().limits.directory_ms);
+  EXPECT_EQ(reader(), "");
+  ASSERT_THAT(orders(), SizeIs(1));
+  EXPECT_EQ(order().verified, "");
+  EXPECT_EQ(job().state, JobState::kRunning);
+}
+
+// Some time for the bytes, however large the checkpoint is.
+TEST(VerifiedPruneLimit, BytesTakeLongerThanSizes) {
+  Job job;
+  ConfirmDamage order;
+  EXPECT_EQ(reading_limit_ms(job, order), job.limits.directory_ms) << "a claim is about a part";
+  order.before_delete = true;
+  EXPECT_EQ(reading_limit_ms(job, order), job.limits.first_step_ms);
+  job.spec.checkpoint.verify_before_delete = VerifyDepth::kSizes;
+  EXPECT_EQ(reading_limit_ms(job, order), job.limits.directory_ms);
+}
+
+TEST_F(VerifiedPrune, LostNodeIsFollowedByTheController) {
+  commit_and_name();
+  answer(DamageVerdict::kUnreadable, "away");
+  ASSERT_EQ(reader(), "n2") << "a spare, whose loss is no fault of the job";
+  shell_.feed(NodeLost{id_, "n2", shell_.node(id_, "n2").boot_id, "its holder exited"});
+  EXPECT_EQ(reader(), "");
+  ASSERT_THAT(orders(), SizeIs(1));
+  EXPECT_EQ(order().verified, "");
+}
+
+// One reader's word proves no damage, and no soundness either once another one spoke.
+TEST_F(VerifiedPrune, WrongNodeStopsNoDeletionAndIsToldOf) {
+  commit_and_name();
+  answer(DamageVerdict::kDamaged, "crc32c does not match");
+  EXPECT_THAT(orders(), IsEmpty());
+  ASSERT_EQ(reader(), "n2");
+  answer(DamageVerdict::kSound);
+  ASSERT_THAT(orders(), SizeIs(1));
+  EXPECT_EQ(order().verified_by, "n2");
+  EXPECT_THAT(told("DamageNotConfirmed"), HasSubstr("step-20.g1 is sound where n2 reads it"));
+  EXPECT_EQ(shell_.node(id_, "n1").false_claims, 1);
+  EXPECT_EQ(job().state, JobState::kRunning);
+  shell_.settle();
+  commit_and_name(30);
+  EXPECT_EQ(reader(), "n1") << "once may happen";
+  answer(DamageVerdict::kDamaged, "crc32c does not match");
+  answer(DamageVerdict::kUnreadable, "away");
+  ASSERT_EQ(reader(), "n0") << "the controller's node, the last choice";
+  answer(DamageVerdict::kUnreadable, "away");
+  ASSERT_THAT(orders(), SizeIs(1));
+  shell_.settle();
+  EXPECT_EQ(shell_.node(id_, "n1").false_claims, 2) << "sound for the controller";
+  commit(40);
+  shell_.settle_kind("PruneCheckpoints");
+  EXPECT_EQ(reader(), "n2") << "n1 is not asked any more";
+}
+
+TEST_F(VerifiedPrune, DamageForTwoNodesKeepsEverything) {
+  commit_and_name();
+  answer(DamageVerdict::kDamaged, "crc32c does not match");
+  answer(DamageVerdict::kDamaged, "it is missing");
+  EXPECT_THAT(orders(), IsEmpty());
+  EXPECT_EQ(reader(), "");
+  EXPECT_EQ(told("CheckpointsKept"),
+            "step-20.g1 is damaged for n1 and for n2, older checkpoints stay: it is missing\n");
+  EXPECT_THAT(job().damaged, IsEmpty()) << "a worker that starts from it will say so";
+  EXPECT_EQ(shell_.node(id_, "n1").false_claims, 0);
+  commit(30);
+  ASSERT_THAT(orders(), SizeIs(1));
+  EXPECT_TRUE(order().asks);
+}
+
+TEST_F(VerifiedPrune, RecoveryWithdrawsTheVerification) {
+  commit_and_name();
+  const ActionId withdrawn = shell_.open(ActionKind::kConfirmDamage)[0]->id;
+  shell_.exit_worker(id_, 3, 0, 9, 21);
+  EXPECT_EQ(reader(), "");
+  EXPECT_EQ(job().pruning.verification.claim.checkpoint, "");
+  const auto late = shell_.feed(DamageAnswered{withdrawn, id_, "n1", DamageVerdict::kSound});
+  EXPECT_THAT(late.refusal, HasSubstr("was withdrawn or answered before"));
+  shell_.settle();
+  shell_.progress(id_, 22);
+  EXPECT_THAT(orders(), IsEmpty()) << "the next commit gives another order";
+}
+
+// Step 20 is undone, and saved again under the same name.
+TEST_F(VerifiedPrune, RollbackWithdrawsTheVerification) {
+  commit_and_name();
+  BadStepFound bad;
+  bad.job = id_;
+  bad.node = "n0";
+  bad.generation = job().generation;
+  bad.number = 1;
+  bad.step = 25;
+  bad.resumed_step = 10;
+  bad.outcome = BadStepOutcome::kRolledBack;
+  shell_.feed(bad);
+  EXPECT_EQ(reader(), "");
+  EXPECT_THAT(orders(), IsEmpty());
+  shell_.pass(2 * job().limits.directory_ms);
+  EXPECT_EQ(job().restarts, 0) << "its deadline is gone, too";
+  commit(20);
+  ASSERT_THAT(orders(), SizeIs(1));
+  EXPECT_TRUE(order().asks);
+}
+
+// A worker's claim is read with the search, and its answer deletes nothing.
+TEST_F(VerifiedPrune, ClaimOfDamageIsNoVerification) {
+  commit_and_name();
+  shell_.checkpoint = "step-20.g1";
+  shell_.checkpoint_step = 20;
+  shell_.exit_worker(id_, 0, 0, 9, 27);
+  shell_.settle();
+  shell_.exit_worker(id_, 2, kExitCheckpointDamaged, 0, 20, "a shard is gone");
+  shell_.settle_kind("StopWorkers");
+  ASSERT_NE(reading(), nullptr);
+  EXPECT_FALSE(reading()->before_delete);
+  answer(DamageVerdict::kSound);
+  EXPECT_THAT(orders(), IsEmpty());
+}
+
+TEST_F(VerifiedPrune, VerificationOutlivesTheController) {
+  commit_and_name();
+  shell_.training_moves = true;
+  shell_.restart();
+  ASSERT_EQ(reader(), "n1");
+  shell_.pass(job().limits.directory_ms);
+  EXPECT_EQ(job().pruning.verification.claim.asked, std::vector<std::string>{"n1"})
+      << "its deadline does, too";
+}
+
+// Its nodes end, so the controller verifies.
+TEST_F(VerifiedPrune, FinishedJobDoesNotWaitForItsNodes) {
+  commit_and_name();
+  for (int32_t rank = 0; rank < 4; ++rank) shell_.exit_worker(id_, rank, 0, 0, 20);
+  ASSERT_EQ(job().state, JobState::kFinished);
+  EXPECT_EQ(reader(), "");
+  ASSERT_THAT(orders(), SizeIs(1));
+  EXPECT_FALSE(order().asks);
+  EXPECT_EQ(order().verified, "");
+  shell_.settle();
+  EXPECT_TRUE(shell_.state.outbox.empty());
+}
+
+TEST_F(VerifiedPrune, EndOfTheJobAnswersAnEarlierQuestion) {
+  commit(20);
+  ASSERT_TRUE(order().asks);
+  for (int32_t rank = 0; rank < 4; ++rank) shell_.exit_worker(id_, rank, 0, 0, 20);
+  ASSERT_EQ(job().state, JobState::kFinished);
+  shell_.settle();
+  EXPECT_TRUE(shell_.state.outbox.empty());
+  EXPECT_EQ(told("CheckpointsPruned"), "step-20.g1 is verified; deleted: step-10.g1\n");
+}
+
 // A row of the release before.
 TEST(PruneCodec, OlderRowHasNothingDue) {
   Job job;
   job.spec = small_job("demo");
-  job.pruning = {true, true, 5, 6};
-  std::string text = encode(job);
-  const std::string field =
-      R"("pruning":{"due":true,"for_room":true,"recorded_ms":5,"verified_wall_ms":6},)";
-  ASSERT_THAT(text, HasSubstr(field));
-  text.erase(text.find(field), field.size());
-  const auto older = decode_job(text);
+  job.pruning = {true, true, 5, 6, {{"step-20.g1", "n1", "words", {}, {"n2"}}, "n0", true}};
+  const std::string text = encode(job);
+  EXPECT_EQ(encode(decode_job(text).value()), text);
+  nlohmann::json row = nlohmann::json::parse(text);
+  ASSERT_TRUE(row["pruning"].contains("verification"));
+  row.erase("pruning");
+  const auto older = decode_job(row.dump());
   ASSERT_TRUE(older.ok()) << older.error().message;
   EXPECT_FALSE(older->pruning.due);
   EXPECT_EQ(older->pruning.recorded_ms, 0);

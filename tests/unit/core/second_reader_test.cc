@@ -182,8 +182,8 @@ TEST_F(SecondReader, SecondAnswerIsRefused) {
   EXPECT_THAT(job().damaged, IsEmpty());
 }
 
-// The newest record, which shows that the directory is not away, lies elsewhere.
-TEST_F(SecondReader, AbsolutePathIsTheControllers) {
+// A checkpoint that the job resumes from by its path.
+TEST_F(SecondReader, AbsolutePathIsReadByAnotherNodeToo) {
   shell_.agents_confirm = true;
   JobSpec spec = small_job("demo");
   spec.checkpoint.resume = "/other/step-7.g2";
@@ -191,8 +191,24 @@ TEST_F(SecondReader, AbsolutePathIsTheControllers) {
   shell_.settle();
   ASSERT_EQ(job().checkpoint, "/other/step-7.g2");
   claim();
-  EXPECT_EQ(reader(), "");
-  EXPECT_EQ(controller_reads(), "/other/step-7.g2");
+  EXPECT_EQ(reader(), "n0");
+  EXPECT_THAT(searches(), IsEmpty());
+  answer(DamageVerdict::kSound);
+  EXPECT_THAT(job().damaged, IsEmpty());
+  shell_.settle();
+  EXPECT_EQ(job().checkpoint, "/other/step-7.g2");
+  claim();
+  answer(DamageVerdict::kDamaged, "it is missing");
+  EXPECT_THAT(job().damaged, ElementsAre("/other/step-7.g2"));
+}
+
+// Two false words of a node, and it is not asked for a third.
+TEST_F(SecondReader, NodeThatWasWrongTwiceIsNotAsked) {
+  shell_.agents_confirm = true;
+  start();
+  shell_.state.nodes.at({id_, "n0"}).false_claims = kMaxFalseClaims;
+  claim();
+  EXPECT_EQ(reader(), "n2");
 }
 
 }  // namespace
