@@ -177,6 +177,8 @@ inline constexpr int64_t kRebootWindowMs = 86'400'000;     // broken again after
 inline constexpr int64_t kBackoffBaseMs = 500;             // doubles with each restart that brought
 inline constexpr int64_t kBackoffMaxMs = 30'000;           // no progress
 inline constexpr int64_t kMaxRestartsWithoutProgress = 3;  // then FAILED with a diagnosis
-inline constexpr int64_t kMaxFruitlessFromMemory = 2;      // then from a checkpoint
+// A command that exits so many times in a row without progress and says the same is FAILED.
+inline constexpr size_t kAlikeExits = 3;
+inline constexpr int64_t kMaxFruitlessFromMemory = 2;  // then from a checkpoint
 
 }  // namespace hpctl::core

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -387,6 +388,47 @@ TEST_F(Recovery, OneExitEndsTheGenerationOnEveryNodeAtOnce) {
                           [](const LogEntry& entry) { return entry.type == "RecordGeneration"; }),
             2)
       << "generation 1, and one for all that follows";
+}
+
+// Runs a command whose rank `rank` exits with 1 and says `words`, until it ends or has exited
+// `most` times. Returns how often it exited.
+size_t exits_until_end(FakeShell& shell, JobId id, size_t most,
+                       const std::function<std::string(size_t)>& words) {
+  size_t exits = 0;
+  while (exits < most && !has_ended(shell.job(id).state)) {
+    shell.settle();
+    EXPECT_EQ(shell.job(id).state, JobState::kRunning);
+    shell.exit_worker(id, 1, 1, 0, 0, words(exits++));
+    shell.settle();
+    if (!has_ended(shell.job(id).state)) shell.pass(5'000);
+  }
+  return exits;
+}
+
+TEST(ProgramThatFailsAtStart, SameExceptionEndsItAfterThree) {
+  FakeShell shell;
+  JobSpec spec = small_job("demo", true);
+  spec.spares = 1;
+  const JobId id = shell.submit(spec);
+  const auto words = [](size_t n) {
+    return "ModuleNotFoundError: No module named 'x' (pid " + std::to_string(100 + n) + ")";
+  };
+  EXPECT_EQ(exits_until_end(shell, id, 9, words), kAlikeExits);
+  EXPECT_EQ(shell.job(id).state, JobState::kFailed);
+  EXPECT_THAT(shell.job(id).reason,
+              HasSubstr("your program fails at start: ModuleNotFoundError: No module named 'x'"));
+  EXPECT_THAT(shell.job(id).reason, HasSubstr("no node is suspected"));
+  for (const LogEntry& entry : shell.log) EXPECT_NE(entry.type, "NodeQuarantined");
+}
+
+TEST(ProgramThatFailsAtStart, DifferentExceptionsHaveOneMoreTry) {
+  FakeShell shell;
+  const JobId id = shell.submit(small_job("demo", true));
+  const auto words = [](size_t n) { return n % 2 == 0 ? "KeyError: 'a'" : "ValueError: b"; };
+  EXPECT_EQ(exits_until_end(shell, id, 9, words),
+            static_cast<size_t>(kMaxRestartsWithoutProgress) + 1);
+  EXPECT_THAT(shell.job(id).reason, HasSubstr("did not last a minute"));
+  EXPECT_THAT(shell.job(id).reason, ::testing::Not(HasSubstr("suspect")));
 }
 
 // A controller that has no rows counts the restarts of the job from its lineage, and how many of
