@@ -46,10 +46,11 @@ Action:Replace (another machine, half an hour). The quarantine ends when the nod
 job's user is no Slurm operator, hpctl why JOB prints the command for one. A verdict on the hardware
 does the same: first a reboot, if the check says that it may help.
 
-LEMON scores a machine by what happened on it in jobs of this HPCTL_HOME: 4 for a verdict on its
-hardware, 2 if it was lost or hung, 1 if it was slow or unfit, 0.5 for a worker that ended by
-itself. Without a verdict a job counts 2 at most. The score halves every week. A machine with 3 or
-more is a lemon: jobs under Slurm use it last, as a spare if they have one. `lemons` lists them
+LEMON scores a machine by the evidence against it in jobs of this HPCTL_HOME: 4 for a verdict on its
+hardware, 2 if it stopped answering, 2 for hangs and 1 for slowness that ended when the job left it.
+Faults of the program, of a hook or of the storage count nothing, and neither does a node that the
+scheduler or an administrator took. Without a verdict a job counts 2 at most. The score halves every
+week. A machine with 3 or more is a lemon: jobs under Slurm use it last, as a spare if they have one. `lemons` lists them
 with the gravest record. `check` makes a deep check (hpagent check all --deep, half a minute of
 full load) by srun, or here without Slurm. If it passes, earlier records count no more; if it
 fails, that counts 4. With --job it runs within that Slurm job, beside its workers.

@@ -56,9 +56,9 @@ namespace core {
 // Rows.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Backend, requeues, replaces, restart_count, limits)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Quarantine, by, reason, evidence, hardware,
-                                                since_wall_ms, until_wall_ms, reboot)
+                                                since_wall_ms, until_wall_ms, reboot, for_hangs)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Fault, cause, node, rank, step, seq, in_order, hang,
-                                                damage, start)
+                                                damage, start, exited, words, unreachable, wall_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(DamageClaim, checkpoint, node, what, part, asked)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BadStepRecord, generation, number, stopped_seq,
                                                 stopped_by, not_finite, loss_spikes,
@@ -136,7 +136,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(AgentRegistered, job, node, inst
                                                 beside_controller)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(AgentDisconnected, job, node, boot_id)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeLost, job, node, boot_id, cause, taken,
-                                                given_up)
+                                                given_up, unreachable)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeEnded, job, node, boot_id)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointChosen, action, job, checkpoint, step,
                                                 newest_generation, confirmed, damaged, lost)

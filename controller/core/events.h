@@ -126,8 +126,9 @@ struct NodeLost {
   std::string node;
   std::string boot_id;  // "" = whichever life is current
   std::string cause;
-  bool taken = false;     // the scheduler took the node from the job: Node::taken
-  bool given_up = false;  // because it did not respond; not: an operator wanted it
+  bool taken = false;        // the scheduler took the node from the job: Node::taken
+  bool given_up = false;     // because it did not respond; not: an operator wanted it
+  bool unreachable = false;  // its machine did not answer a probe either
 };
 struct NodeEnded {
   JobId job;

@@ -234,8 +234,9 @@ bool can_afford_restart(const Transition& t, const Job& job);
 void retry_plan(Transition& t, Job& job, const std::string& cause);
 // The evidence against a lost node.
 enum class Evidence {
-  kSlow,    // only that a limit has passed
-  kBroken,  // it fell silent, ended, or could not be launched
+  kSlow,         // only that a limit has passed
+  kBroken,       // it fell silent, ended, or could not be launched
+  kUnreachable,  // it fell silent, and its machine does not answer
 };
 // The node's present life is over: its slots, actions and state say so.
 void lose_node(Transition& t, Job& job, Node& node, const std::string& cause,

@@ -140,9 +140,15 @@ void count_fault(Transition& t, Job& job, const Fault& fault) {
     return;
   }
   const std::string reason = std::to_string(kQuarantineFaults) + " faults in a row were its";
+  const bool for_hangs =
+      std::none_of(faults.rbegin(), in_a_row, [](const Fault& f) { return f.exited || f.start; });
   quarantine(t, job, *node,
-             {"hpctl", reason, fault.cause, false, t.event().wall_ms,
-              t.event().wall_ms + kQuarantineForMs});
+             {.by = "hpctl",
+              .reason = reason,
+              .evidence = fault.cause,
+              .since_wall_ms = t.event().wall_ms,
+              .until_wall_ms = t.event().wall_ms + kQuarantineForMs,
+              .for_hangs = for_hangs});
 }
 
 void condemn(Transition& t, Job& job, Node& node, const Unfitness& unfit) {
