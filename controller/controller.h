@@ -72,6 +72,8 @@ class Controller final : public OwnerEffects {
   std::set<std::string> heard_nodes(JobId job) {
     return liveness_.heard_nodes(job, loop_->now_ms());
   }
+  // Any thread; once: a signal told every node of the job to end.
+  bool take_told_to_end(JobId job) { return agents_->told_nodes().take_whole(job); }
   // Decided by the core like any other event.
   void post(core::EventBody event) { loop_->post(std::move(event)); }
 

@@ -372,6 +372,11 @@ void Controller::probe(std::vector<Liveness::Probe> probes) {
 
 std::vector<core::EventBody> Controller::sweep(int64_t now_ms) {
   std::vector<core::EventBody> events;
+  for (core::NodeDeparts& told :
+       agents_->told_nodes().take(now_ms, !mode_.accepts_jobs(),
+                                  [&](JobId job) { return liveness_.heard_nodes(job, now_ms); })) {
+    events.emplace_back(std::move(told));
+  }
   if (scheduler_->suspends()) {
     for (const JobId job : liveness_.take_silent_jobs(now_ms)) ask_whether_suspended(job);
   }

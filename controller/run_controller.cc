@@ -10,6 +10,7 @@
 
 #include "common/base/controller_beat.h"
 #include "common/base/file.h"
+#include "common/base/job_files.h"
 #include "common/base/log.h"
 #include "common/base/log_writer.h"
 #include "common/base/start_failure.h"
@@ -109,8 +110,9 @@ int wait_for_verdict(Controller& controller, JobMode& mode, JobId job, const Uni
     mode.beat(controller.heard_nodes(job));
     const int signal = next_signal(signals);
     if (signal == SIGUSR1) log_info("SIGUSR1: noted; there is nothing to do about it");
-    if (signal != SIGTERM && signal != SIGINT) continue;
-    if (!belongs_to_job) {
+    const bool all_nodes = controller.take_told_to_end(job);
+    if (!all_nodes && signal != SIGTERM && signal != SIGINT) continue;
+    if (!all_nodes && !belongs_to_job) {
       log_info("ending: asked by a signal; the job goes on");
       return kExitFault;
     }
@@ -119,7 +121,8 @@ int wait_for_verdict(Controller& controller, JobMode& mode, JobId job, const Uni
       log_info("Slurm requeues the job; its next start goes on");
       return kExitRequeued;
     }
-    log_info("ending the job: asked by a signal");
+    log_info("ending the job: asked by a signal" + std::string(all_nodes ? " to all nodes" : ""));
+    mode.note_told_to_end(why);
     controller.post(mode.cancellation(why));
   }
 }
@@ -150,7 +153,8 @@ int run_job(const ControllerOptions& options, const UniqueFd& signals) {
   const bool has_verdict =
       exit_code != kExitSuperseded && exit_code != kExitFault && exit_code != kExitRequeued;
   if (has_verdict) {
-    controller.complete(exit_code);
+    // Slurm itself ends a job that it preempts.
+    if (!is_preempted(options.job_dir, restart_count())) controller.complete(exit_code);
     controller.wait_for_last_look(signals.get(), options.run_as.empty()
                                                      ? LastLook::Readers::kScrapesOfFailure
                                                      : LastLook::Readers::kScrapesAndCluster);

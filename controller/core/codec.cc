@@ -137,6 +137,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(AgentRegistered, job, node, inst
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(AgentDisconnected, job, node, boot_id)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeLost, job, node, boot_id, cause, taken,
                                                 given_up, unreachable)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeDeparts, job, node, boot_id, cause)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeEnded, job, node, boot_id)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointChosen, action, job, checkpoint, step,
                                                 newest_generation, confirmed, damaged, lost)
@@ -243,7 +244,8 @@ constexpr std::array<const char*, std::variant_size_v<EventBody>> kEventNames = 
     "CheckpointRoomNeeded",
     "CheckpointsPruned",
     "CheckpointMirrored",
-    "DamageAnswered"};
+    "DamageAnswered",
+    "NodeDeparts"};
 constexpr std::array<const char*, std::variant_size_v<ActionBody>> kActionNames = {
     "LaunchNode",       "FindCheckpoint",   "RecordGeneration", "StartWorkers",
     "StopWorkers",      "EndNode",          "RequeueJob",       "ReplaceNode",

@@ -141,6 +141,10 @@ struct Describe {
     place(e.job, e.node);
     entry.cause = e.node + " was lost: " + e.cause;
   }
+  void operator()(const NodeDeparts& e) {
+    place(e.job, e.node);
+    entry.cause = e.node + " was told to end (" + e.cause + ")";
+  }
   void operator()(const NodeEnded& e) {
     place(e.job, e.node);
     planned(e.job);

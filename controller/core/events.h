@@ -130,6 +130,13 @@ struct NodeLost {
   bool given_up = false;     // because it did not respond; not: an operator wanted it
   bool unreachable = false;  // its machine did not answer a probe either
 };
+// The node's holder got SIGTERM, and other nodes did not: the node will end, and has time to save.
+struct NodeDeparts {
+  JobId job;
+  std::string node;
+  std::string boot_id;
+  std::string cause;  // "signal 15"
+};
 struct NodeEnded {
   JobId job;
   std::string node;
@@ -406,15 +413,17 @@ struct ControllerResumed {
 // A deadline the core asked for has passed.
 struct Tick {};
 
-using EventBody = std::variant<
-    JobSubmitted, CancelRequested, NodeLaunched, AgentRegistered, AgentDisconnected, NodeLost,
-    NodeEnded, CheckpointChosen, GenerationRecorded, GenerationTaken, WorkersStarted,
-    WorkersStopped, WorkerExited, GenerationProgressed, CheckpointCommitted, HangDetected,
-    ActionFailed, ControllerResumed, Tick, JobAdopted, JobRequeued, NodeReplacementRequested,
-    SchedulerObserved, NodeReturned, QuarantineRequested, ReleaseRequested, HardwareFaultFound,
-    BadStepFound, RecoveryRequested, SuspensionChanged, ControllerNoted, TrainingSeen,
-    FaultInjected, FaultNotInjected, StragglerFound, StragglerOver, WorkersExited, SpareFoundUnfit,
-    SpareReady, CheckpointRoomNeeded, CheckpointsPruned, CheckpointMirrored, DamageAnswered>;
+using EventBody =
+    std::variant<JobSubmitted, CancelRequested, NodeLaunched, AgentRegistered, AgentDisconnected,
+                 NodeLost, NodeEnded, CheckpointChosen, GenerationRecorded, GenerationTaken,
+                 WorkersStarted, WorkersStopped, WorkerExited, GenerationProgressed,
+                 CheckpointCommitted, HangDetected, ActionFailed, ControllerResumed, Tick,
+                 JobAdopted, JobRequeued, NodeReplacementRequested, SchedulerObserved, NodeReturned,
+                 QuarantineRequested, ReleaseRequested, HardwareFaultFound, BadStepFound,
+                 RecoveryRequested, SuspensionChanged, ControllerNoted, TrainingSeen, FaultInjected,
+                 FaultNotInjected, StragglerFound, StragglerOver, WorkersExited, SpareFoundUnfit,
+                 SpareReady, CheckpointRoomNeeded, CheckpointsPruned, CheckpointMirrored,
+                 DamageAnswered, NodeDeparts>;
 
 struct Event {
   Seq seq;              // assigned by the shell: State::last_seq + 1

@@ -6,7 +6,8 @@
 // core quarantines a node when the newest kQuarantineFaults faults of the job were all of workers
 // on one instance, within a window, and a spare can take over. It also does so when the scheduler
 // drains a node that trains and a spare can take over, until the scheduler would use the node
-// again. Silence (missed heartbeats) is never a reason: it blames the network as much as the node.
+// again, and for kDepartedForMs when a signal told the node to end. Silence (missed heartbeats) is
+// never a reason: it blames the network as much as the node.
 #include <algorithm>
 
 #include "controller/core/plan.h"
@@ -200,6 +201,27 @@ void on(Transition& t, const SpareReady& e) {
   if (node == nullptr) return;
   node->is_ready = true;
   t.changed(*node);
+}
+
+// It leaves in order: its ranks save, and others take them. Nobody is to blame.
+void on(Transition& t, const NodeDeparts& e) {
+  Job* job = t.job(e.job);
+  Node* node = t.node(e.job, e.node);
+  if (job == nullptr || node == nullptr || has_ended(job->state) || node->state != NodeState::kUp ||
+      node->boot_id != e.boot_id) {
+    t.refuse(e.job, "not the present life of " + e.node, e.node);
+    return;
+  }
+  if (job->cancel_requested || !node->quarantine.by.empty()) return;
+  if (!can_vacate(t, *job, *node)) {
+    t.note("NotPossible", *job, "nothing can take the ranks of " + e.node, e.node);
+    return;
+  }
+  const int64_t wall = t.event().wall_ms;
+  const std::string told = "it was told to end (" + e.cause + ")";
+  quarantine(t, *job, *node, {kByScheduler, told, "", false, wall, wall + kDepartedForMs});
+  vacate(t, *job, *node, e.node + " leaves: " + told + consequence_of_leaving(t, *job, *node),
+         true);
 }
 
 void on(Transition& t, const QuarantineRequested& e) {

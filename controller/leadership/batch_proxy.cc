@@ -152,6 +152,10 @@ std::optional<int> batch_proxy(const ControllerOptions& options, const UniqueFd&
         return kExitRequeued;
       }
       log_info("ending the job: asked by a signal");
+      if (why == ToldToEnd::kPreempted) {
+        const auto noted = note_preemption(options.job_dir, restart_count());
+        if (!noted.ok()) log_error(noted.error().message + "; Slurm may not requeue the job");
+      }
       to_tell = true;
     }
     to_tell = to_tell && !cancel(options, why);

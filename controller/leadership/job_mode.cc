@@ -341,6 +341,12 @@ ToldToEnd JobMode::why_told_to_end() const {
   return ask_why_told_to_end(job_, document_.spec.slurm);
 }
 
+void JobMode::note_told_to_end(ToldToEnd why) const {
+  if (why != ToldToEnd::kPreempted) return;
+  const auto noted = note_preemption(paths_.home(), restart_count_);
+  if (!noted.ok()) log_error(noted.error().message + "; Slurm may not requeue the job");
+}
+
 core::EventBody JobMode::cancellation(ToldToEnd why) const {
   return core::CancelRequested{job_, document_.uid,
                                last_words(why, document_.spec, paths_.default_checkpoints(job_)),

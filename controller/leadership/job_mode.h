@@ -63,6 +63,8 @@ class JobMode final : public ControllerMode {
   const ControllerRecord& record() const { return record_; }
   // After a signal that ends our processes.
   ToldToEnd why_told_to_end() const;
+  // Before the cancellation: the batch script reads it.
+  void note_told_to_end(ToldToEnd why) const;
   // Shows that this controller is alive where it hears most of the job's nodes, so that a node that
   // is cut off does not take over (common/base/controller_beat.h).
   void beat(const std::set<std::string>& heard);

@@ -131,6 +131,9 @@ TEST(ToldToEnd, TheTimeLimitIsNotAPerson) {
   job.end_time_s = 10'000;
   EXPECT_EQ(why_told_to_end(job, {}, 9'940'000), ToldToEnd::kTimeLimit);
   EXPECT_EQ(why_told_to_end(job, {}, 5'000'000), ToldToEnd::kSomebody);
+  job.preempt_time_s = 4'990;
+  EXPECT_EQ(why_told_to_end(job, {}, 5'000'000), ToldToEnd::kPreempted);
+  job.preempt_time_s = 0;
   job.state = "CANCELLED";
   EXPECT_EQ(why_told_to_end(job, {}, 9'940'000), ToldToEnd::kSomebody);
   JobSpec spec;
@@ -143,6 +146,16 @@ TEST(ToldToEnd, TheTimeLimitIsNotAPerson) {
   EXPECT_EQ(last_words(ToldToEnd::kSomebody, spec, "/h/jobs/7/checkpoints"),
             "somebody ended the Slurm job (scancel, preemption); submit it again to go on from "
             "checkpoint.dir");
+}
+
+TEST(ToldToEnd, APreemptionIsOfOneStartOfTheJob) {
+  const TemporaryDirectory directory;
+  EXPECT_FALSE(is_preempted(directory.path(), 0));
+  ASSERT_TRUE(note_preemption(directory.path(), 0).ok());
+  EXPECT_TRUE(is_preempted(directory.path(), 0));
+  EXPECT_FALSE(is_preempted(directory.path(), 1)) << "the next start";
+  EXPECT_NE(last_words(ToldToEnd::kPreempted, {}, "").find("Slurm preempted the job"),
+            std::string::npos);
 }
 
 TEST(StatusFiles, AJobThatIsToEndDoesNotRun) {

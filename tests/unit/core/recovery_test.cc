@@ -390,7 +390,37 @@ TEST_F(Recovery, OneExitEndsTheGenerationOnEveryNodeAtOnce) {
       << "generation 1, and one for all that follows";
 }
 
-// Runs a command whose rank `rank` exits with 1 and says `words`, until it ends or has exited
+TEST(Departure, RanksSaveWithTheWholeGraceBeforeASpareTakesThem) {
+  FakeShell shell;
+  JobSpec spec = small_job("demo", true);
+  spec.spares = 1;
+  const JobId id = shell.submit(spec);
+  shell.settle();
+  ASSERT_EQ(shell.job(id).state, JobState::kRunning);
+  shell.feed(NodeDeparts{id, "n1", shell.node(id, "n1").boot_id, "signal 15"});
+  const auto stops = shell.open(ActionKind::kStopWorkers);
+  ASSERT_EQ(stops.size(), 2U);
+  for (const Action* stop : stops) EXPECT_TRUE(std::get<StopWorkers>(stop->body).graceful);
+  shell.settle();
+  EXPECT_EQ(shell.job(id).state, JobState::kRunning);
+  EXPECT_EQ(shell.slot(id, 3).node, "n2");
+  EXPECT_TRUE(shell.node(id, "n1").fault_times_ms.empty());
+  EXPECT_THAT(shell.job(id).recent_faults.back().cause, HasSubstr("n1 leaves: it was told to end"));
+}
+
+TEST(Departure, WithoutAnythingThatTakesTheRanksTheJobGoesOn) {
+  FakeShell shell;
+  const JobId id = shell.submit(small_job("demo"));
+  shell.settle();
+  shell.progress(id, 1);
+  shell.feed(NodeDeparts{id, "n1", shell.node(id, "n1").boot_id, "signal 15"});
+  EXPECT_EQ(shell.job(id).state, JobState::kRunning);
+  EXPECT_EQ(shell.log.back().type, "NotPossible");
+  shell.feed(NodeDeparts{id, "n1", "another life", "signal 15"});
+  EXPECT_EQ(shell.job(id).state, JobState::kRunning);
+}
+
+// Runs a command whose rank 1 exits with 1 and says `words`, until it ends or has exited
 // `most` times. Returns how often it exited.
 size_t exits_until_end(FakeShell& shell, JobId id, size_t most,
                        const std::function<std::string(size_t)>& words) {
