@@ -106,7 +106,9 @@ void print_summary(const Terminal& terminal, const JobView& job) {
   if (const auto age_ms = elapsed_ms(job.submitted_wall_ms, end)) {
     print_field(terminal, "submitted",
                 format_wall_ms(job.submitted_wall_ms).substr(0, 19) + "Z, " +
-                    (job.ended_wall_ms > 0 ? "ran for " : "running for ") +
+                    (job.ended_wall_ms > 0    ? "ran for "
+                     : job.state == "PENDING" ? "pending for "
+                                              : "running for ") +
                     format_duration(*age_ms));
   }
   if (!job.owner.empty()) print_field(terminal, "owner", owner_text(job.owner));

@@ -458,7 +458,11 @@ std::string consequence_of_leaving(Transition& t, const Job& job, const Node& no
       return "; no spare is up, the job goes on with " + std::to_string(fewer) + " nodes";
     }
     if (action == kOnNodeLossRequeue && job.backend.requeues && job.requeue_refusal.empty()) {
-      return "; no spare is up, the job is REQUEUED without it and waits in the queue";
+      // As is_to_be_excluded() has it.
+      const bool comes_back =
+          node.recovery_wall_ms != 0 || (node.quarantine.hardware && job.backend.replaces);
+      return "; no spare is up, the job is REQUEUED and waits in the queue" +
+             std::string(comes_back ? " for it" : "; this node is excluded");
     }
     if (action == kOnNodeLossWait) return "; no spare is up, the job waits for it";
   }

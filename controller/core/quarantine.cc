@@ -213,8 +213,9 @@ void on(Transition& t, const NodeDeparts& e) {
     return;
   }
   if (job->cancel_requested || !node->quarantine.by.empty()) return;
-  if (!can_vacate(t, *job, *node)) {
-    t.note("NotPossible", *job, "nothing can take the ranks of " + e.node, e.node);
+  if (t.has_ranks(node->key) && !has_spare(t, *job)) {
+    t.note("NotPossible", *job, "no spare can take the ranks of " + e.node + " before it ends",
+           e.node);
     return;
   }
   const int64_t wall = t.event().wall_ms;

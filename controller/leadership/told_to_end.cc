@@ -47,6 +47,9 @@ std::string last_words(ToldToEnd why, const JobSpec& spec, const std::string& ow
   if (why == ToldToEnd::kPreempted) {
     return "Slurm preempted the job; if Slurm requeues it, it goes on from what it saved";
   }
+  if (why == ToldToEnd::kTimeLimit && spec.slurm.requeue_at_limit) {
+    return "the time limit of the Slurm job has come (slurm.requeue_at_limit)";
+  }
   std::string text = why == ToldToEnd::kTimeLimit
                          ? "the time limit of the Slurm job has come; "
                          : "somebody ended the Slurm job (scancel, preemption); ";

@@ -278,6 +278,16 @@ TEST(Verbs, Cancel) {
   EXPECT_EQ(ended.err, "hpctl: job 2 has already FINISHED\n");
 }
 
+TEST(Verbs, AJobInTheQueueDoesNotRun) {
+  const ScopedHome home;
+  ScriptedController controller(home.paths());
+  controller.jobs = {running_job(1, "quick")};
+  controller.jobs[0].set_state("PENDING");
+  const std::string status = run_hpctl({"status", "1"}).out;
+  EXPECT_NE(status.find("pending for "), std::string::npos) << status;
+  EXPECT_EQ(status.find("running for "), std::string::npos) << status;
+}
+
 TEST(Verbs, WaitShowsFaultsAndTheEnd) {
   const ScopedHome home;
   ScriptedController controller(home.paths());
