@@ -152,6 +152,7 @@ class Controller final : public OwnerEffects {
   };
   static bool is_to_be_shown(const Shown& shown, int64_t now_ms);
   std::map<JobId, Shown> shown_;
+  std::optional<LossCounts> former_losses_;  // counted before this controller took the job over
   std::map<JobId, DirectoryFault> directory_faults_;
   std::map<JobId, int64_t> away_until_ms_;  // storage-away; monotonic
   WantedOrders prunes_;

@@ -85,8 +85,10 @@ void ProgressTable::observe(const core::Job& job, int64_t now_ms) {
   if (core::has_ended(job.state)) entry.shown.step = job.furthest_step;
 }
 
-void ProgressTable::remember(JobId job, double loss, double tokens_per_second) {
+void ProgressTable::remember(JobId job, double loss, double tokens_per_second,
+                             std::optional<TimeSpent> ended_spent) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  jobs_[job].shown.ended_spent = ended_spent;
   jobs_[job].shown.loss = loss;
   jobs_[job].shown.tokens_per_second = tokens_per_second;
 }

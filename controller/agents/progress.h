@@ -80,6 +80,9 @@ struct JobProgress {
   uint64_t data_waits_ns = 0;  // of those: StepFigures, summed
   uint64_t save_waits_ns = 0;
   std::map<std::string, StandbyReport> standbys;  // by node
+  // Of a job that has ended under an earlier process of the controller: waits that no event told
+  // are in it, so goodput stays as it was.
+  std::optional<TimeSpent> ended_spent;
 
   // "rank 2 on n1" that waits for storage; "" = no rank does.
   std::string waiting_rank() const;
@@ -92,7 +95,8 @@ class ProgressTable {
   // The job's row after a commit.
   void observe(const core::Job& job, int64_t now_ms);
   // Values from before a restart of the controller, for display until heartbeats arrive.
-  void remember(JobId job, double loss, double tokens_per_second);
+  void remember(JobId job, double loss, double tokens_per_second,
+                std::optional<TimeSpent> ended_spent);
   // Returns the transition to post, if any.
   std::optional<core::GenerationProgressed> report(JobId job, const std::string& node,
                                                    const std::vector<RankReport>& ranks,

@@ -169,6 +169,7 @@ JobView make_job_view(const core::State& state, JobId id, const JobProgress& pro
   view.ended_wall_ms = job.ended_wall_ms;
   view.lost_ms = core::lost_ms(job, now_ms);
   view.spent = core::time_spent(job, now_ms, waits_in(progress, job));
+  if (job.ended_wall_ms != 0 && progress.ended_spent) view.spent = *progress.ended_spent;
   view.faults = static_cast<int32_t>(job.restarts);
   view.owner = std::to_string(job.owner_uid);
   view.chaos = job.spec.chaos;

@@ -28,6 +28,10 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(MirrorView, dir, step, behind_ms
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkerView, rank, node, pid, generation, state,
                                                 phase, step)
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(FaultCount, kind, node, count)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LossHistogram, counts, sum)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LossCounts, faults, recovery, detection)
+
 static void to_json(nlohmann::json& j, const NodeView& v) {
   j = {{"name", v.name},           {"role", v.role},
        {"state", v.state},         {"instance_id", v.instance_id},
@@ -179,6 +183,7 @@ std::string to_json_text(const JobView& view) {
     document["counted_wall_ms"] = view.counted_wall_ms;
     document["told_waits"] = view.told_waits;
   }
+  if (!view.losses.faults.empty()) document["losses"] = view.losses;
   if (std::isfinite(view.loss)) document["loss"] = view.loss;
   std::string text = dump(document);
   text.back() = ',';
@@ -231,6 +236,8 @@ Result<JobView> job_view_from_json(const std::string& text) {
     view.interrupted = document.value("interrupted", false);
     view.counted_wall_ms = document.value("counted_wall_ms", int64_t{0});
     view.told_waits = document.value("told_waits", StepWaits{});
+    view.losses = document.value("losses", LossCounts{});
+    if (view.losses.faults.size() > kMostFaultCounts) view.losses.faults.resize(kMostFaultCounts);
     return view;
   } catch (const json::exception& e) {
     return Error{ErrorCode::kDataLoss, "not a job status: " + problem_in(document, e)};

@@ -26,6 +26,7 @@
 #include "common/base/result.h"
 #include "common/base/time_spent.h"
 #include "common/watch/job_snapshot.h"
+#include "controller/publish/loss_counts.h"
 
 namespace hpctl {
 
@@ -128,6 +129,7 @@ struct JobView {
   bool interrupted = false;
   uint64_t furthest_step = 0;
   StepWaits told_waits;
+  LossCounts losses;  // likewise, for its metrics
 };
 
 // `taken_wall_ms`: when the view was so; of a job that has ended it says nothing.

@@ -178,6 +178,21 @@ TEST(StatusFiles, AJobThatIsToEndDoesNotRun) {
   EXPECT_EQ(make_job_view(one_job(job), job.id, progress, "n0", 10'250).state, "CANCELLED");
 }
 
+// 86 % became 87 % when another process of the controller read the rows.
+TEST(StatusFiles, GoodputOfAJobThatHasEndedStays) {
+  core::Job job;
+  job.id = JobId{3};
+  job.state = core::JobState::kFinished;
+  job.ended_wall_ms = 60'000;
+  JobProgress progress;
+  progress.ended_spent = TimeSpent{};
+  progress.ended_spent->waits.data_ms = 700;
+  EXPECT_EQ(make_job_view(one_job(job), job.id, progress, "n0", 90'000).spent.waits.data_ms, 700);
+  job.ended_wall_ms = 0;
+  job.state = core::JobState::kRunning;
+  EXPECT_EQ(make_job_view(one_job(job), job.id, progress, "n0", 90'000).spent.waits.data_ms, 0);
+}
+
 // Those of the node's present life, beside how many there are to be.
 TEST(StatusFiles, WhoStandsByIsTold) {
   core::Job job;
