@@ -394,7 +394,8 @@ std::vector<core::EventBody> Controller::sweep(int64_t now_ms) {
     if (const auto news = progress_.news(lost.job)) events.emplace_back(*news);
     events.emplace_back(std::move(lost));
   }
-  for (core::ControllerNoted& note : progress_.take_notes()) events.emplace_back(std::move(note));
+  for (core::ControllerNoted& note : progress_.take_notes(now_ms))
+    events.emplace_back(std::move(note));
   for (core::CheckpointRoomNeeded& needed : progress_.take_room_needed()) {
     events.emplace_back(std::move(needed));
   }

@@ -73,6 +73,11 @@ JobView with_slurm_state(JobView view, const SlurmJob& job) {
     view.state = state_at_end(job);
     if (view.state != "FINISHED") view.reason = why_ended(job);
     view.ended_wall_ms = job.end_time_s * 1000;
+  } else if (job.state == "SUSPENDED") {
+    view.state = "SUSPENDED";
+    view.reason = "suspended in Slurm; scontrol resume " + to_string(job.id) + " lets it go on";
+    view.tokens_per_second = 0;
+    view.mfu = 0;
   } else if (view.state == "PENDING") {
     view.state = "STARTING";
     view.reason = "Slurm has started the job on " + job.batch_host;

@@ -116,7 +116,7 @@ class ProgressTable {
   // Nodes that hold the others up, and those that do no more.
   std::vector<core::EventBody> take_stragglers();
   // The disk of the checkpoints has become full, or has room again.
-  std::vector<core::ControllerNoted> take_notes();
+  std::vector<core::ControllerNoted> take_notes(int64_t now_ms);
   // One for each save that has found the disk full since the last call.
   std::vector<core::CheckpointRoomNeeded> take_room_needed();
   void rearm(int64_t now_ms);
@@ -133,10 +133,11 @@ class ProgressTable {
     bool hang_reported = false;
     core::PlainHangs plain_hangs;
     bool told_fail = false;
-    std::string told_waiting;         // JobProgress::waiting_rank()
-    uint64_t saves_out_of_space = 0;  // rank 0's, when it was last asked for
-    uint64_t told_step = 0;           // furthest step the core knows
-    StepWaits told_waits;             // likewise
+    std::optional<int64_t> fail_note_ms;  // when that was last told
+    std::string told_waiting;             // JobProgress::waiting_rank()
+    uint64_t saves_out_of_space = 0;      // rank 0's, when it was last asked for
+    uint64_t told_step = 0;               // furthest step the core knows
+    StepWaits told_waits;                 // likewise
     int32_t world_size = 0;
     uint64_t regain_step = 0;  // the core wants to know when it is completed; 0 = nothing
     uint64_t former_step = 0;  // of the job before this controller; shown until a rank reports

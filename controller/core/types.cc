@@ -28,7 +28,9 @@ const char* to_string(JobState state) {
 }
 
 const char* shown_state(const Job& job) {
-  return job.cancel_requested && !has_ended(job.state) ? "STOPPING" : to_string(job.state);
+  if (has_ended(job.state)) return to_string(job.state);
+  if (job.suspended_since_ms != 0) return "SUSPENDED";
+  return job.cancel_requested ? "STOPPING" : to_string(job.state);
 }
 
 const char* to_string(PlanStage stage) {

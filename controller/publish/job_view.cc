@@ -104,7 +104,7 @@ JobMargins make_margins(const core::Job& job, const JobView& view, const JobProg
     margins.recovering_ms = std::max<int64_t>(0, now_ms - job.recovering_since_ms);
   }
   margins.requeue_refusal = job.requeue_refusal;
-  if (job.storage_since_ms != 0) {
+  if (job.storage_since_ms != 0 && job.suspended_since_ms == 0) {
     margins.storage_ms = std::max<int64_t>(0, now_ms - job.storage_since_ms);
   }
   margins.failed_saves = failed_saves(job, progress);

@@ -326,6 +326,7 @@ TEST(StatusFiles, WhatAJobHasLeft) {
       << "a step was completed since";
   state.jobs[job.id].suspended_since_ms = kNow - 1;
   EXPECT_EQ(make_job_view(state, job.id, progress, "n0", kNow).margins->still_ms, 0);
+  EXPECT_EQ(make_job_view(state, job.id, progress, "n0", kNow).state, "SUSPENDED");
   state.jobs[job.id].suspended_since_ms = 0;
   state.jobs[job.id].state = core::JobState::kRecovering;
   state.jobs[job.id].recovering_since_ms = kNow - 5'000;

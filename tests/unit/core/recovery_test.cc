@@ -390,6 +390,27 @@ TEST_F(Recovery, OneExitEndsTheGenerationOnEveryNodeAtOnce) {
       << "generation 1, and one for all that follows";
 }
 
+// `why` ended at the fault, and not at the directory that could not be read since.
+TEST_F(Recovery, TheChainEndsAtWhatHoldsTheJobUpNow) {
+  shell.exit_worker(id, 2, 0, 9, 17);
+  shell.settle_kind("StopWorkers");
+  const auto search = shell.open(ActionKind::kFindCheckpoint);
+  ASSERT_EQ(search.size(), 1U);
+  shell.feed(ActionFailed{search[0]->id, id, "", "cannot list /ckpt: Stale file handle", false});
+  auto chain = explain(shell.log, id);
+  ASSERT_FALSE(chain.empty());
+  EXPECT_THAT(chain.back().cause, HasSubstr("Stale file handle"));
+  EXPECT_EQ(std::count_if(chain.begin(), chain.end(),
+                          [](const LogEntry& entry) { return entry.type == "JobRecovering"; }),
+            1);
+  shell.pass(5'000);
+  shell.settle();
+  shell.progress(id, 18);
+  ASSERT_EQ(job().state, JobState::kRunning);
+  chain = explain(shell.log, id);
+  for (const LogEntry& entry : chain) EXPECT_NE(entry.type, "Retry") << "it is over";
+}
+
 TEST(Departure, RanksSaveWithTheWholeGraceBeforeASpareTakesThem) {
   FakeShell shell;
   JobSpec spec = small_job("demo", true);
