@@ -209,7 +209,7 @@ TEST(JobWatch, SparesNodesAndRequeue) {
   EXPECT_THAT(words(look(job)), ElementsAre("warn spares_exhausted", "warn requeue_refused",
                                             "warn node_quarantined n1", "warn node_quarantined n7",
                                             "warn node_slow n2", "warn node_lemon n3"));
-  for (const char* state : {"PENDING", "STARTING", "STOPPING", "FINISHED"}) {
+  for (const char* state : {"PENDING", "STARTING", "SUSPENDED", "STOPPING", "FINISHED"}) {
     job.summary.state = state;
     EXPECT_THAT(look(job), IsEmpty()) << state;
   }
