@@ -3,6 +3,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/start_failure.h"
+#include "hpctl/queue_remedy.h"
 #include "hpctl/recorded_jobs.h"
 #include "hpctl/submit_directory.h"
 
@@ -67,6 +68,7 @@ JobView with_slurm_state(JobView view, const SlurmJob& job) {
   if (job.state == "PENDING") {
     view.state = "PENDING";
     view.reason = why_pending(job);
+    view.queue_remedy = queue_remedy(job);
     forget_processes(view);
   } else if (job.has_ended()) {
     forget_processes(view);

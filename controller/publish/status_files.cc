@@ -124,6 +124,7 @@ JobSummary summarize(const JobView& view, int64_t taken_wall_ms) {
   summary.spent = view.spent;
   summary.reason = view.reason;
   summary.last_fault = view.last_fault;
+  summary.queue_remedy = view.queue_remedy;
   summary.margins = view.margins;
   return summary;
 }

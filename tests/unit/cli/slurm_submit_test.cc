@@ -19,6 +19,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 TEST_F(SlurmSubmit, LeavesWhatTheNodesNeed) {
@@ -201,6 +202,19 @@ TEST_F(SlurmSubmit, AHomeThatNodesDoNotSeeIsNamed) {
   job.exit_signal = 53;
   EXPECT_THAT(with_slurm_state(JobView{}, job).reason,
               HasSubstr("HPCTL_HOME must be on a file system that all nodes see"));
+}
+
+TEST_F(SlurmSubmit, AJobThatSlurmNeverStartsComesWithTheCommandThatHelps) {
+  ASSERT_EQ(submit().exit_code, kExitOk);
+  slurm_says("PENDING", "Resources");
+  EXPECT_THAT(hpctl({"status", "100"}).out, Not(HasSubstr("finding")));
+  slurm_says("PENDING", "JobHeldUser");
+  EXPECT_THAT(hpctl({"status", "100"}).out, HasSubstr("scontrol release 100"));
+  EXPECT_THAT(hpctl({"watch", "100", "--once"}).out, HasSubstr("scontrol release 100"));
+  slurm_says("PENDING", "BadConstraints");
+  EXPECT_THAT(hpctl({"status", "100"}).out, HasSubstr("scontrol update JobId=100 Features="));
+  slurm_says("PENDING", "QOSMaxNodePerJobLimit");
+  EXPECT_THAT(hpctl({"status", "100"}).out, HasSubstr("sacctmgr show qos"));
 }
 
 TEST_F(SlurmSubmit, ARecordIsCorrectedBySlurm) {

@@ -83,6 +83,21 @@ TEST(JobWatch, AFailureIsCriticalForAnHour) {
   }
 }
 
+// A held job waited for ever, and nothing was found.
+TEST(JobWatch, AJobThatSlurmNeverStartsIsFound) {
+  JobSnapshot job = healthy();
+  job.summary.state = "PENDING";
+  job.summary.reason = "waits in Slurm's queue: JobHeldUser";
+  EXPECT_THAT(look(job), IsEmpty()) << "a queue that only takes time";
+  job.summary.queue_remedy = "scontrol release 17";
+  const auto found = look(job);
+  ASSERT_THAT(words(found), ElementsAre("warn queue_blocked"));
+  EXPECT_THAT(found[0].what, HasSubstr("JobHeldUser"));
+  EXPECT_EQ(found[0].action, "scontrol release 17");
+  job.summary.state = "RUNNING";
+  EXPECT_THAT(look(job), IsEmpty());
+}
+
 TEST(JobWatch, ARecoveryOfAQuarterOfAnHourIsCritical) {
   JobSnapshot job = healthy();
   job.summary.state = "RECOVERING";
