@@ -75,6 +75,7 @@ Options:
   --job JOB      only this job; an operator of the cluster controller gives the id of any job
   --reason TEXT  why, for the history
   --for TIME     quarantine: such as 30m or 2d; without it until released
+  --yes          quarantine, reboot, replace: also where the job is requeued for it
   --json  {"nodes": [{"job", "name", "role", "state", "instance_id", "boot_id", "holder_pid",
           "agent_pid", "note", "standbys": {"wanted", "ready", "loading", "memory_bytes"},
           "lemon": {"score", "lemon", "records", "reason"}}]};
@@ -188,12 +189,13 @@ Outcome order_at(ControllerClient& client, JobId job, const Invocation& invocati
   const std::string& word = invocation.arguments[0];
   const std::string& node = invocation.arguments[1];
   const std::string reason = invocation.has("--reason") ? invocation.options.at("--reason") : "";
+  const bool asks_first = !invocation.has("--yes");
   if (word == "quarantine") {
-    HP_TRY(client.quarantine_node(job, node, reason, for_ms));
+    HP_TRY(client.quarantine_node(job, node, reason, for_ms, asks_first));
   } else if (word == "release") {
     HP_TRY(client.release_node(job, node));
   } else {
-    HP_TRY(client.recover_node(job, node, reason, word == "reboot"));
+    HP_TRY(client.recover_node(job, node, reason, word == "reboot", asks_first));
   }
   invocation.terminal.out << node << " of job " << to_string(job) << " " << answer_to(word)
                           << what_follows(client, job, node) << "\n";
@@ -241,9 +243,9 @@ std::string misuse(const Invocation& invocation) {
   if (words.size() == 1 && (is_order || is_check)) {
     return "expected the name of a node after " + word;
   }
-  for (const std::string option : {"--job", "--reason", "--for"}) {
+  for (const std::string option : {"--job", "--reason", "--for", "--yes"}) {
     const bool fits = (is_order && (word == "quarantine" || option != "--for") &&
-                       (word != "release" || option != "--reason")) ||
+                       (word != "release" || (option != "--reason" && option != "--yes"))) ||
                       (is_check && option == "--job");
     if (invocation.has(option) && !fits) {
       return option + " has no meaning for " + (is_order || is_check ? word : "a list of nodes");
@@ -306,7 +308,8 @@ Verb nodes_verb() {
           {{"--all-users", "-A"},
            {"--job", nullptr, "JOB"},
            {"--reason", nullptr, "TEXT"},
-           {"--for", nullptr, "TIME"}},
+           {"--for", nullptr, "TIME"},
+           {"--yes"}},
           nodes_parts::run,
           {"lemons", "check", "quarantine", "release", "reboot", "replace"}};
 }

@@ -305,7 +305,8 @@ struct QuarantineRequested {
   std::string node;
   uint32_t uid = 0;
   std::string reason;
-  int64_t for_ms = 0;  // 0 = until released
+  int64_t for_ms = 0;       // 0 = until released
+  bool asks_first = false;  // refused where the job would be requeued
 };
 struct ReleaseRequested {
   JobId job;
@@ -343,6 +344,7 @@ struct RecoveryRequested {
   uint32_t uid = 0;
   std::string reason;
   bool reboot = false;
+  bool asks_first = false;  // QuarantineRequested
 };
 // A step was not applied, and the job's stability policy acted. Told in the history under the name
 // of what was found: NonFiniteFound, LossSpiked or GradientSpiked.

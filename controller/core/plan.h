@@ -95,6 +95,9 @@ void vacate_quarantined(Transition& t, Job& job);
 void tell_spares_left(Transition& t, const Job& job, const Node& taken);
 // Could the job go on without that node?
 bool can_vacate(Transition& t, const Job& job, const Node& node);
+// Why an order to leave the node is refused if it `asks_first`: the job would be requeued. "" =
+// not.
+std::string unasked_requeue(Transition& t, const Job& job, const Node& node, bool asks_first);
 // The consequence of leaving the node: "the job is requeued ...".
 std::string consequence_of_leaving(Transition& t, const Job& job, const Node& node);
 // After a requeue that was to exclude nodes: where the job has some of them nevertheless and needs

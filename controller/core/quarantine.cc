@@ -232,6 +232,7 @@ void on(Transition& t, const QuarantineRequested& e) {
   if (conflict.empty() && node->quarantine.by.empty() && !can_vacate(t, *job, *node)) {
     conflict = e.node + " has ranks, and no spare, nodes.min or requeue lets the job go on without";
   }
+  if (conflict.empty()) conflict = unasked_requeue(t, *job, *node, e.asks_first);
   if (!conflict.empty()) {
     t.refuse(e.job, conflict, e.node);
     return;

@@ -411,6 +411,29 @@ TEST_F(Recovery, TheChainEndsAtWhatHoldsTheJobUpNow) {
   for (const LogEntry& entry : chain) EXPECT_NE(entry.type, "Retry") << "it is over";
 }
 
+// An order to quarantine a node sent a job of a hundred nodes back to the queue.
+TEST(Orders, ARequeueIsAskedFor) {
+  FakeShell shell;
+  JobSubmitted submitted;
+  submitted.spec = small_job("demo");
+  submitted.spec.recovery.on_node_loss = {"spare", "requeue"};
+  submitted.uid = 1000;
+  submitted.backend.requeues = true;
+  shell.feed(submitted);
+  const JobId id = shell.state.jobs.begin()->first;
+  shell.settle();
+  shell.progress(id, 1);
+  ASSERT_EQ(shell.job(id).state, JobState::kRunning);
+  const auto asked = shell.feed(QuarantineRequested{id, "n1", 1000, "link flaps", 0, true});
+  EXPECT_THAT(asked.refusal, HasSubstr("the job would be requeued"));
+  EXPECT_THAT(asked.refusal, HasSubstr("--yes"));
+  EXPECT_EQ(shell.job(id).state, JobState::kRunning);
+  EXPECT_EQ(shell.node(id, "n1").quarantine.by, "");
+  const auto told = shell.feed(QuarantineRequested{id, "n1", 1000, "link flaps", 0, false});
+  EXPECT_EQ(told.refusal, "");
+  EXPECT_EQ(shell.job(id).state, JobState::kRecovering);
+}
+
 TEST(Departure, RanksSaveWithTheWholeGraceBeforeASpareTakesThem) {
   FakeShell shell;
   JobSpec spec = small_job("demo", true);
