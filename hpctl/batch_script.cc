@@ -153,6 +153,12 @@ if [ -z "$verdict" ] && [ "$status" -ne 3 ] && [ "$status" -ne 5 ]; then
     "with status $status; see $job_dir/slurm-$job.out" >"$job_dir/refusal"
 fi
 say "job $job ends with ${verdict:=1}"
+# A person cancelled the job (JobMode::job_ended), so Slurm's accounting is to say so. Slurm ends
+# this script then. Where Slurm refuses, the exit status has to do.
+if [ "$(cat "$job_dir/cancelled" 2>/dev/null)" = "${SLURM_RESTART_COUNT:-0}" ]; then
+  trap - TERM
+  scancel "$job" && sleep 10
+fi
 exit "$verdict"
 )sh";
 

@@ -329,6 +329,11 @@ void JobMode::job_ended(const core::Job& job, const JobView& view) {
   if (verdict_written_) return;
   ends_ = true;
   verdict_ = verdict_of(job);
+  // A time limit is TIMEOUT, and of a preemption Slurm itself says how the job ended.
+  if (job.state == core::JobState::kCancelled && !is_preempted(paths_.home(), restart_count_)) {
+    const auto noted = note_cancellation(paths_.home(), restart_count_);
+    if (!noted.ok()) log_warning(noted.error().message + "; Slurm shows the job as FAILED");
+  }
   const auto shown = write_status(paths_, view, [this] { return !is_superseded(); });
   if (!shown.ok()) log_error(shown.error().message);
   say_last_word(verdict_);

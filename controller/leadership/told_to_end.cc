@@ -38,6 +38,10 @@ Outcome note_preemption(const std::string& job_dir, uint64_t restart_count) {
   return write_file_atomic(preemption_path(job_dir), std::to_string(restart_count) + "\n");
 }
 
+Outcome note_cancellation(const std::string& job_dir, uint64_t restart_count) {
+  return write_file_atomic(job_dir + "/cancelled", std::to_string(restart_count) + "\n");
+}
+
 bool is_preempted(const std::string& job_dir, uint64_t restart_count) {
   const auto noted = read_file_if_there(preemption_path(job_dir), kMaxNumberBytes);
   return noted.ok() && *noted && **noted == std::to_string(restart_count) + "\n";

@@ -23,6 +23,10 @@ ToldToEnd ask_why_told_to_end(JobId job, const SlurmSpec& spec);
 Outcome note_preemption(const std::string& job_dir, uint64_t restart_count);
 bool is_preempted(const std::string& job_dir, uint64_t restart_count);
 
+// A person cancelled the job: the batch script cancels its Slurm job (`job_dir`/cancelled), so that
+// Slurm's accounting says CANCELLED and not FAILED. Before the verdict.
+Outcome note_cancellation(const std::string& job_dir, uint64_t restart_count);
+
 // The reason of a job that ends so, and how it can go on. `own_dir` is where its checkpoints are
 // when its file names no directory.
 std::string last_words(ToldToEnd why, const JobSpec& spec, const std::string& own_dir);

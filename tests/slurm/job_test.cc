@@ -89,6 +89,8 @@ TEST_F(SlurmJobs, SubmitCarriesOutAPlanOfFaults) {
   EXPECT_EQ(ledger.exit_code, 0) << ledger.out << ledger.err << broken_promise("ledger");
   const auto gone = [&] { return slurm_state(job).empty(); };
   EXPECT_TRUE(wait_until(home_.directory(), gone, kPatience)) << slurm_state(job);
+  const auto ended = slurm({"scontrol", "show", "job", to_string(job)}).out;
+  EXPECT_NE(ended.find("JobState=CANCELLED"), std::string::npos) << ended;
   for (const char* node : {"n1", "n2"}) expect_only_slurmd_on(node);
 }
 
