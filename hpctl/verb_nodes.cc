@@ -50,10 +50,11 @@ LEMON scores a machine by the evidence against it in jobs of this HPCTL_HOME: 4 
 hardware, 2 if it stopped answering, 2 for hangs and 1 for slowness that ended when the job left it.
 Faults of the program, of a hook or of the storage count nothing, and neither does a node that the
 scheduler or an administrator took. Without a verdict a job counts 2 at most. The score halves every
-week. A machine with 3 or more is a lemon: jobs under Slurm use it last, as a spare if they have one. `lemons` lists them
-with the gravest record. `check` makes a deep check (hpagent check all --deep, half a minute of
-full load) by srun, or here without Slurm. If it passes, earlier records count no more; if it
-fails, that counts 4. With --job it runs within that Slurm job, beside its workers.
+week. A machine with 3 or more is a lemon: jobs under Slurm use it last, as a spare if they have
+one. `lemons` lists them with the gravest record. `check` makes a deep check (hpagent check all
+--deep, half a minute of full load) by srun, or here without Slurm. If it passes, earlier records
+count no more; if it fails, that counts 4. With --job it runs within that Slurm job, beside its
+workers.
 
 With -A and a cluster controller, `lemons` counts the jobs of all users, for every job whose
 controller runs there. One user counts 2 at most against a machine, and less the more machines the

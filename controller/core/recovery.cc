@@ -241,6 +241,36 @@ void recover(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
   enter_stop_workers(t, job);
 }
 
+// What would be done about the fault (recovery.observe).
+std::string what_would_be_done(Transition& t, const Job& job, const Fault& fault) {
+  const std::string all = "all ranks would be restarted";
+  if (fault.rank >= 0 || fault.hang || fault.start || fault.node.empty()) return all;
+  return (has_spare(t, job) ? "a spare would take the ranks of " + fault.node
+                            : fault.node + " would be launched again") +
+         ", and " + all;
+}
+
+bool has_running_rank(Transition& t, const Job& job) {
+  const auto& slots = t.state().slots;
+  for (auto it = slots.lower_bound({job.id, Rank{0}}); it != slots.end() && it->first.job == job.id;
+       ++it) {
+    if (it->second.state == SlotState::kRunning) return true;
+  }
+  return false;
+}
+
+// A hang ends nothing, and a consequence waits for its cause as long as ranks run.
+void observe(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
+  remember(t, job, fault);
+  t.changed(job);
+  const std::string done = what_would_be_done(t, job, fault);
+  t.note("WouldRecover", job, done + ": " + fault.cause, fault.node).rank = fault.rank;
+  const bool waits = kind == FaultKind::kCollateral && has_running_rank(t, job);
+  if (fault.hang || waits) return;
+  end_job(t, job, JobState::kFailed,
+          fault.cause + "; " + done + ", but for recovery.observe; " + where_to_look(job, fault));
+}
+
 }  // namespace
 
 bool has_progressed(const Transition& t, const Job& job) {
@@ -287,6 +317,10 @@ void fault_seen(Transition& t, const Job& job, const Fault& fault, FaultKind kin
 
 void judge_fault(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
   if (job.cancel_requested) return;
+  if (job.spec.recovery.observe && !fault.in_order) {
+    if (!has_ended(job.state)) observe(t, job, fault, kind);
+    return;
+  }
   if (!is_preparing(job) || kind == FaultKind::kRepeated) {
     recover(t, job, fault, kind);
     return;

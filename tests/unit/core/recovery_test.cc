@@ -434,6 +434,51 @@ TEST(Orders, ARequeueIsAskedFor) {
   EXPECT_EQ(shell.job(id).state, JobState::kRecovering);
 }
 
+class Observed : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    JobSpec spec = small_job("demo", true);
+    spec.spares = 1;
+    spec.recovery.observe = true;
+    id = shell.submit(spec);
+    shell.settle();
+    ASSERT_EQ(shell.job(id).state, JobState::kRunning);
+  }
+  std::string would() const {
+    const auto told = std::find_if(shell.log.rbegin(), shell.log.rend(), [](const LogEntry& entry) {
+      return entry.type == "WouldRecover";
+    });
+    return told == shell.log.rend() ? "" : told->cause;
+  }
+
+  FakeShell shell;
+  JobId id;
+};
+
+TEST_F(Observed, AHangIsLeftAlone) {
+  shell.feed(HangDetected{id, shell.job(id).generation, "n1", Rank{2}, "no step"});
+  EXPECT_THAT(would(), HasSubstr("all ranks would be restarted: worker 2 on n1 hangs"));
+  EXPECT_EQ(shell.job(id).state, JobState::kRunning);
+  EXPECT_TRUE(shell.open(ActionKind::kStopWorkers).empty());
+  EXPECT_EQ(shell.job(id).restarts, 0);
+}
+
+TEST_F(Observed, ALostNodeEndsTheJobWithWhatWouldHaveBeenDone) {
+  shell.feed(NodeLost{id, "n1", shell.node(id, "n1").boot_id, "its holder is gone"});
+  EXPECT_THAT(would(), HasSubstr("a spare would take the ranks of n1"));
+  EXPECT_EQ(shell.job(id).state, JobState::kFailed);
+  EXPECT_THAT(shell.job(id).reason, HasSubstr("recovery.observe"));
+  EXPECT_TRUE(shell.open(ActionKind::kLaunchNode).empty());
+}
+
+TEST_F(Observed, AConsequenceWaitsForItsCause) {
+  shell.exit_worker(id, 1, kExitPeerLost, 0, 0, "Connection closed by peer");
+  EXPECT_EQ(shell.job(id).state, JobState::kRunning);
+  shell.exit_worker(id, 2, 1, 0, 0, "ValueError: bad batch");
+  EXPECT_EQ(shell.job(id).state, JobState::kFailed);
+  EXPECT_THAT(shell.job(id).reason, HasSubstr("ValueError: bad batch"));
+}
+
 TEST(Departure, RanksSaveWithTheWholeGraceBeforeASpareTakesThem) {
   FakeShell shell;
   JobSpec spec = small_job("demo", true);
