@@ -23,6 +23,7 @@
 #include "hpctl/literal_variables.h"
 #include "hpctl/prepare_at_submit.h"
 #include "hpctl/rank_launcher.h"
+#include "hpctl/second_watcher.h"
 #include "hpctl/slurm_environment.h"
 #include "hpctl/submit_checks.h"
 #include "hpctl/submit_to_slurm.h"
@@ -282,6 +283,11 @@ void tell_literal_variables(const Terminal& terminal, const JobSpec& spec) {
   }
 }
 
+void tell_second_watcher(const Terminal& terminal, const JobSpec& spec) {
+  const std::string watcher = describe_second_watcher(spec);
+  if (!watcher.empty()) terminal.err << "hpctl: warning: " << printable(watcher) << std::endl;
+}
+
 void tell_former_run(const Terminal& terminal, const JobSpec& spec, const HomePaths& paths) {
   const std::string former = describe_former_run(spec, paths);
   if (!former.empty()) terminal.err << "hpctl: " << printable(former) << std::endl;
@@ -358,6 +364,7 @@ int run(Invocation& invocation) {
     return report_mistake(terminal, launched.error());
   }
   tell_literal_variables(terminal, spec);
+  tell_second_watcher(terminal, spec);
   tell_former_run(terminal, spec, *paths);
   if (invocation.has("--dry-run")) return dry_run(invocation, *paths, spec);
   if (const auto ours = check_home_is_ours(*paths); !ours.ok()) {
