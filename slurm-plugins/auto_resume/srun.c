@@ -158,6 +158,10 @@ void hp_srun_start_controller(spank_t spank) {
     hp_say("--multi-prog steps cannot be restarted; running without auto-resume");
     return;
   }
+  if (hp_command_line_has("--pty")) {  // a shell that a person leaves with a status is no fault
+    hp_say("--pty steps are not restarted; running without auto-resume");
+    return;
+  }
   if (hp_command_line_has_components()) {
     hp_say(
         "a heterogeneous step (components with \" : \" between them, or several groups) cannot be "
