@@ -395,6 +395,9 @@ void Holder::worker_started(const Worker& worker, const Outcome& outcome) {
 }
 
 void Holder::on(const Kill& request) {
+  // The node ends without an order: the workers keep the grace that a signal left them, also where
+  // a recovery on the other nodes would give them less.
+  if (!told_to_end_.empty() && exit_code_) return;
   // The order that was waited for: its grace counts, and the node ends behind it.
   if (!told_to_end_.empty()) end_by_ms_ = clock_.monotonic_ms() + kTerminationGraceMs;
   memory_.ended_through(request.generation);
