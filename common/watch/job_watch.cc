@@ -258,11 +258,14 @@ void JobWatch::add_restarts(const JobSnapshot& snapshot) {
                 format_duration(margins.window_ms) + last,
             events + "mend what the faults have in common");
     if (left == 0) found.severity = Severity::kCritical;
+    found.since_ms = now_ms_ - margins.since_restart_ms;
   }
   if (margins.hour_restarts >= kRestartsOften) {
-    add(snapshot, FindingKind::kRestartsOften,
+    Finding& found = add(
+        snapshot, FindingKind::kRestartsOften,
         "it recovered " + std::to_string(margins.hour_restarts) + " times within an hour" + last,
         events + "whether they name one node or one rank");
+    found.since_ms = now_ms_ - margins.since_restart_ms;
   }
   if (margins.requeue_refusal.empty()) return;
   add(snapshot, FindingKind::kRequeueRefused, "it cannot be requeued: " + margins.requeue_refusal,

@@ -90,6 +90,9 @@ JobMargins make_margins(const core::Job& job, const JobView& view, const JobProg
   margins.window_ms = job.spec.recovery.window_ms;
   margins.recent_restarts = since(margins.window_ms);
   margins.hour_restarts = since(std::min(margins.window_ms, kHourMs));
+  if (margins.recent_restarts > 0) {
+    margins.since_restart_ms = std::max<int64_t>(1, now_ms - job.restart_times_ms.back());
+  }
   margins.spares_wanted = static_cast<uint32_t>(job.spec.spares);
   for (const NodeView& node : view.nodes) {
     if (node.role == "quarantined") margins.quarantined.push_back(node.name);

@@ -172,6 +172,8 @@ TEST(JobWatch, RestartsWithinAnHour) {
   EXPECT_THAT(look(job), IsEmpty());
   job.summary.margins->hour_restarts = kRestartsOften;
   EXPECT_THAT(words(look(job)), ElementsAre("warn restarts_often"));
+  job.summary.margins->since_restart_ms = 300'000;
+  EXPECT_EQ(look(job)[0].since_ms, kNow - 300'000) << "not when it was looked at";
 }
 
 TEST(JobWatch, StorageThatIsAway) {
