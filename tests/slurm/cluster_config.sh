@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154
 # What tests/slurm/cluster writes before it starts anything: the configuration of Slurm, and what
-# makes a node a machine of its own. Sourced; $dir, $slot, $nodes, $netns, $preemption, $slurmd_timeout are
-# set.
+# makes a node a machine of its own. Sourced; $dir, $slot, $nodes, $netns, $preemption and
+# $slurmd_timeout are set.
 
 new_boot() {
   cat /proc/sys/kernel/random/uuid >"$dir/nodes/$1/root/proc/sys/kernel/random/boot_id"
