@@ -99,6 +99,17 @@ std::string to_json_text(const std::vector<WorkerView>& workers) {
   return text + "]";
 }
 
+// Another release may have other buckets. Its counts are not worth the rest of the file.
+LossCounts losses_in(const json& document) {
+  try {
+    LossCounts losses = document.value("losses", LossCounts{});
+    if (losses.faults.size() > kMostFaultCounts) losses.faults.resize(kMostFaultCounts);
+    return losses;
+  } catch (const json::exception&) {
+    return {};
+  }
+}
+
 }  // namespace
 
 JobSummary summarize(const JobView& view, int64_t taken_wall_ms) {
@@ -237,8 +248,7 @@ Result<JobView> job_view_from_json(const std::string& text) {
     view.interrupted = document.value("interrupted", false);
     view.counted_wall_ms = document.value("counted_wall_ms", int64_t{0});
     view.told_waits = document.value("told_waits", StepWaits{});
-    view.losses = document.value("losses", LossCounts{});
-    if (view.losses.faults.size() > kMostFaultCounts) view.losses.faults.resize(kMostFaultCounts);
+    view.losses = losses_in(document);
     return view;
   } catch (const json::exception& e) {
     return Error{ErrorCode::kDataLoss, "not a job status: " + problem_in(document, e)};
