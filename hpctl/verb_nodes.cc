@@ -15,6 +15,7 @@
 #include "hpctl/node_check.h"
 #include "hpctl/node_table.h"
 #include "hpctl/open_job.h"
+#include "hpctl/queued_release.h"
 #include "hpctl/submit_directory.h"
 #include "hpctl/verbs.h"
 
@@ -203,7 +204,36 @@ Outcome order_at(ControllerClient& client, JobId job, const Invocation& invocati
   return Ok{};
 }
 
+// Jobs in Slurm's queue, which have no controller. How many of them had the node released.
+Result<size_t> release_in_queues(const HomePaths& paths, const Invocation& invocation) {
+  const auto source = open_source(paths);
+  std::vector<JobId> jobs;
+  if (invocation.has("--job")) {
+    const auto job = find_job(*source, invocation.options.at("--job"));
+    if (!job.ok()) return size_t{0};  // it may be elsewhere
+    jobs.push_back(job->id);
+  } else {
+    HP_TRY_ASSIGN(const std::vector<JobSummary> all, source->list_jobs());
+    for (const JobSummary& line : all) {
+      if (line.state == "PENDING") jobs.push_back(line.job);
+    }
+  }
+  size_t released = 0;
+  for (const JobId job : jobs) {
+    if (!is_slurm_job(paths, job)) continue;
+    HP_TRY_ASSIGN(const auto told, release_in_queue(paths, job, invocation.arguments[1]));
+    if (!told) continue;
+    invocation.terminal.out << printable(*told) << "\n";
+    ++released;
+  }
+  return released;
+}
+
 Outcome order(const HomePaths& paths, const Invocation& invocation, int64_t for_ms) {
+  if (invocation.arguments[0] == "release") {
+    HP_TRY_ASSIGN(const size_t released, release_in_queues(paths, invocation));
+    if (released > 0) return Ok{};
+  }
   const auto jobs = jobs_with(paths, invocation, invocation.arguments[1]);
   if (!jobs.ok() && invocation.has("--job") && jobs.error().code == ErrorCode::kNotFound) {
     HP_TRY_ASSIGN(const RemoteJob job,
