@@ -9,9 +9,9 @@
 //   lost       the node fell silent, its machine did not answer a probe, and within
 //              kExcusedWithinMs neither the scheduler nor an administrator turned out to have
 //              taken it
-//   hang       the newest faults of the job were hangs, or deaths by signals, of this node's
-//              workers, the job left the node, and its ranks trained for kFollowedMs elsewhere
-//              without a fault: the fault followed the machine and not the rank
+//   hang       the newest faults of the job were hangs of this node's workers, the job left the
+//              node, and its ranks trained for kFollowedMs elsewhere without a fault: the fault
+//              followed the machine and not the rank
 //   slow       the job left the node because it was slow, and nothing is slow since: the same
 #pragma once
 

@@ -267,7 +267,7 @@ struct Quarantine {
   int64_t since_wall_ms = 0;
   int64_t until_wall_ms = 0;  // 0 = until released
   bool reboot = false;        // of hardware: the same machine is to be rebooted
-  bool for_hangs = false;     // its workers hung, or died of signals, several times in a row
+  bool for_hangs = false;     // its workers hung several times in a row
 };
 
 struct NodeKey {
