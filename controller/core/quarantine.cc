@@ -143,14 +143,13 @@ void count_fault(Transition& t, Job& job, const Fault& fault) {
   const std::string reason = std::to_string(kQuarantineFaults) + " faults in a row were its";
   const bool for_hangs =
       std::all_of(faults.rbegin(), in_a_row, [](const Fault& f) { return f.hang; });
-});
-quarantine(t, job, *node,
-           {.by = "hpctl",
-            .reason = reason,
-            .evidence = fault.cause,
-            .since_wall_ms = t.event().wall_ms,
-            .until_wall_ms = t.event().wall_ms + kQuarantineForMs,
-            .for_hangs = for_hangs});
+  quarantine(t, job, *node,
+             {.by = "hpctl",
+              .reason = reason,
+              .evidence = fault.cause,
+              .since_wall_ms = t.event().wall_ms,
+              .until_wall_ms = t.event().wall_ms + kQuarantineForMs,
+              .for_hangs = for_hangs});
 }
 
 void condemn(Transition& t, Job& job, Node& node, const Unfitness& unfit) {
