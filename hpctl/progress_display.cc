@@ -43,12 +43,13 @@ std::string progress_line(const Terminal& terminal, const JobView& job) {
 }
 
 bool is_worth_telling(const EventView& event) {
-  static constexpr std::array<std::string_view, 19> kTypes = {
+  static constexpr std::array<std::string_view, 21> kTypes = {
       "NodeLost",          "HangDetected",       "JobRecovering",  "JobRunning",
       "JobFinished",       "JobFailed",          "JobCancelled",   "JobTimeout",
       "CheckpointDamaged", "CauseFound",         "BackOff",        "ControllerResumed",
       "DeadlinePassed",    "JobGrows",           "StragglerFound", "StragglerOver",
-      "SpareFoundUnfit",   "DamageNotConfirmed", "CheckpointGone"};
+      "SpareFoundUnfit",   "DamageNotConfirmed", "CheckpointGone", "NodeDeparts",
+      "WouldRecover"};
   return std::find(kTypes.begin(), kTypes.end(), event.type) != kTypes.end();
 }
 

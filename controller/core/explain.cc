@@ -34,7 +34,7 @@ bool is_refused(const std::vector<const LogEntry*>& entries) {
 // What holds a job up until the next attempt, or until a person does something.
 bool is_obstacle(const LogEntry& entry) {
   return entry.type == "Retry" || entry.type == "ActionFailed" || entry.type == "NotPossible" ||
-         entry.type == "StillStopping";
+         entry.type == "StillStopping" || entry.type == "WouldRecover";
 }
 
 // For a spare: it may be given ranks again.

@@ -461,6 +461,8 @@ TEST_F(Observed, AHangIsLeftAlone) {
   EXPECT_EQ(shell.job(id).state, JobState::kRunning);
   EXPECT_TRUE(shell.open(ActionKind::kStopWorkers).empty());
   EXPECT_EQ(shell.job(id).restarts, 0);
+  const auto chain = explain(shell.log, id);
+  EXPECT_EQ(chain.empty() ? "" : chain.back().type, "WouldRecover") << "hpctl why shows it";
 }
 
 TEST_F(Observed, ALostNodeEndsTheJobWithWhatWouldHaveBeenDone) {
