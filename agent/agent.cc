@@ -51,7 +51,6 @@ namespace {
 
 constexpr int64_t kGoodbyeTimeoutMs = 2'000;
 constexpr int64_t kStillMs = 500;  // without a step or a collective; StillWatch
-constexpr uint32_t kOrphanGraceMs = 1'000;
 constexpr size_t kReasonBytes = 1'024;
 
 class Agent {
@@ -197,6 +196,10 @@ void Agent::on_holder() {
       on_exit(*exit);
     } else if (const auto* stacks = std::get_if<holder::StacksTaken>(&event)) {
       stacks_[stacks->generation] = printable_line(stacks->told, kReasonBytes);
+    } else if (const auto* told = std::get_if<holder::ToldToEnd>(&event)) {
+      v1::AgentMessage message = envelope_;
+      message.mutable_told_to_end()->set_reason(told->reason);
+      session_.told_to_end(std::move(message));
     }
   }
 }
@@ -512,7 +515,7 @@ void Agent::on_time() {
     return end_node(0, 0, "the job has ended");
   }
   if (const auto hopeless = session_.on_time(now, !leave_by_ms_)) {
-    return end_node(hopeless->exit_code, kOrphanGraceMs, hopeless->reason);
+    return end_node(hopeless->exit_code, hopeless->grace_ms, hopeless->reason);
   }
   if (now >= holder_.alive_at_ms()) holder_.show_life(now);
   preparation_.on_time(now);

@@ -10,6 +10,7 @@
 namespace hpctl::agent {
 namespace {
 
+constexpr uint32_t kToldGraceMs = 25'000;          // of Slurm's KillWait, 30 s by default
 constexpr int64_t kWelcomeTimeoutMs = 3'000;       // from the end of the attempt to connect
 constexpr int64_t kAcknowledgeTimeoutMs = 10'000;  // then the stream is taken for dead
 
@@ -77,6 +78,7 @@ void ControllerSession::drop(const std::string& why) {
   const std::string trouble = why + (status.empty() ? "" : ": " + status);
   if (is_open_ || trouble != last_trouble_) log_warning(trouble);
   last_trouble_ = trouble;
+  is_left_alone_ = is_left_alone_ || (is_open_ && told_to_end_);
   is_open_ = false;
   acknowledge_by_ms_ = INT64_MAX;
   orphan_.lost(now);
@@ -90,6 +92,12 @@ void ControllerSession::welcomed(const v1::Welcome& welcome) {
   backoff_.reset();
   patience_.reset();
   orphan_.welcomed(welcome.orphan_timeout_ms());
+  if (told_to_end_) link_->send(*told_to_end_);
+}
+
+void ControllerSession::told_to_end(v1::AgentMessage message) {
+  if (is_open_) link_->send(message);
+  told_to_end_ = std::move(message);
 }
 
 void ControllerSession::send_report(const v1::AgentMessage& message) {
@@ -130,6 +138,9 @@ std::optional<ControllerSession::Hopeless> ControllerSession::on_time(int64_t no
   }
   if (link_ && !is_open_ && now_ms >= welcome_by_ms_) drop("no welcome from the controller");
   if (is_open_ && now_ms >= acknowledge_by_ms_) drop("reports are not acknowledged");
+  if (is_left_alone_) {
+    return Hopeless{0, "a signal told the node to end, and its controller is gone", kToldGraceMs};
+  }
   if (orphan_.expired(now_ms)) {
     return Hopeless{1, "no controller and no completed step for limits.orphan"};
   }

@@ -46,6 +46,7 @@ class ControllerSession {
   struct Hopeless {
     int exit_code = 0;
     std::string reason;
+    uint32_t grace_ms = 1'000;  // for the workers
   };
 
   // `wake_fd` is an eventfd, which rings when there is something to read(), or an answer for
@@ -67,6 +68,9 @@ class ControllerSession {
   void welcomed(const v1::Welcome& welcome);
   // `more_wait`: other reports wait for their acknowledgement.
   void acknowledged(bool more_wait);
+  // The holder got a signal to end. Each controller is told, now or when it is connected. If it
+  // goes away instead of ordering something, the job ends with it (a requeue): on_time() says so.
+  void told_to_end(v1::AgentMessage message);
   // A step was completed, which takes every rank of the job.
   void trained(int64_t now_ms) { orphan_.trained(now_ms); }
   // An injected fault: for this long no controller is reached.
@@ -103,7 +107,9 @@ class ControllerSession {
 
   std::unique_ptr<TroubledLink> link_;
   bool is_open_ = false;
-  std::string last_trouble_;  // logged when it changes
+  std::optional<v1::AgentMessage> told_to_end_;
+  bool is_left_alone_ = false;  // told to end, and the controller went away
+  std::string last_trouble_;    // logged when it changes
   int64_t connect_at_ms_ = 0;
   int64_t cut_until_ms_ = 0;
   int64_t welcome_by_ms_ = 0;

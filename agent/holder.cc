@@ -38,8 +38,10 @@
 namespace hpctl::holder {
 namespace {
 
-// After SIGTERM to the holder: a last checkpoint, within Slurm's KillWait (30 s by default).
+// After SIGTERM to the holder: a last checkpoint, within Slurm's KillWait (30 s by default). Of
+// this time the controller has the first part to order what is to become of the workers.
 constexpr uint32_t kTerminationGraceMs = 25'000;
+constexpr uint32_t kOrderWithinMs = 5'000;
 constexpr int64_t kLastLogsMs = 2'000;  // of the log writer, which may be stuck
 constexpr int64_t kSweepTimeoutMs = 5'000;
 constexpr int64_t kFirstSignOfLifeMs = 10'000;  // of a new agent process
@@ -138,6 +140,8 @@ class Holder {
   void worker_started(const Worker& worker, const Outcome& outcome);
   void worker_ended(Exited record, const Worker& worker);
   void worker_changed(const Worker& worker);
+  void told_to_end(const std::string& why);
+  void end_without_order();
   void begin_end(int exit_code, uint32_t grace_ms, const std::string& why);
   void finish_end();
   int64_t next_timeout_ms() const;
@@ -160,6 +164,8 @@ class Holder {
   WorkerTable workers_;
   StackTaker stacks_;
 
+  std::string told_to_end_;       // by which signal; "" = none came
+  int64_t end_by_ms_ = 0;         // then the node ends, unless it does already
   std::optional<int> exit_code_;  // set once the node is ending
 };
 
@@ -182,6 +188,7 @@ int Holder::run() {
     workers_.ask_standbys();
     workers_.kill_overdue();
     end_hung_agent();
+    end_without_order();
   }
   finish_end();
   return *exit_code_;
@@ -299,7 +306,7 @@ void Holder::on_signal() {
     if (info.ssi_signo == SIGCHLD) {
       reap_children();
     } else {
-      begin_end(0, kTerminationGraceMs, "signal " + std::to_string(info.ssi_signo));
+      told_to_end("signal " + std::to_string(info.ssi_signo));
     }
   }
 }
@@ -367,6 +374,7 @@ void Holder::greet() {
                    if (!worker->is_starting()) send_state(*worker);
                  }
                });
+  if (!told_to_end_.empty() && !exit_code_) send(ToldToEnd{told_to_end_});
 }
 
 void Holder::on(const Spawn& request) {
@@ -387,6 +395,11 @@ void Holder::worker_started(const Worker& worker, const Outcome& outcome) {
 }
 
 void Holder::on(const Kill& request) {
+  // The node ends without an order: the workers keep the grace that a signal left them, also where
+  // a recovery on the other nodes would give them less.
+  if (!told_to_end_.empty() && exit_code_) return;
+  // The order that was waited for: its grace counts, and the node ends behind it.
+  if (!told_to_end_.empty()) end_by_ms_ = clock_.monotonic_ms() + kTerminationGraceMs;
   memory_.ended_through(request.generation);
   if (request.stacks != 0) {
     stacks_.take(request, workers_);
@@ -453,6 +466,20 @@ void Holder::worker_changed(const Worker& worker) {
   send_state(worker);
 }
 
+void Holder::told_to_end(const std::string& why) {
+  if (exit_code_ || !agent_socket_) return begin_end(0, kTerminationGraceMs, why);
+  if (!told_to_end_.empty()) return;  // Slurm may signal twice
+  log_info(why + ": the controller is asked what to do");
+  told_to_end_ = why;
+  end_by_ms_ = clock_.monotonic_ms() + kOrderWithinMs;
+  send(ToldToEnd{why});
+}
+
+void Holder::end_without_order() {
+  if (told_to_end_.empty() || exit_code_ || clock_.monotonic_ms() < end_by_ms_) return;
+  begin_end(0, kTerminationGraceMs - kOrderWithinMs, told_to_end_);
+}
+
 void Holder::begin_end(int exit_code, uint32_t grace_ms, const std::string& why) {
   if (!exit_code_) {
     log_info("node ends: " + why);
@@ -488,6 +515,7 @@ int64_t Holder::next_timeout_ms() const {
   if (agent_.process) next = std::min(next, agent_signs_.look_at_ms());
   if (!exit_code_ && !agent_.process) next = std::min(next, agent_.start_at_ms);
   if (!exit_code_ && !guardian_.process) next = std::min(next, guardian_.start_at_ms);
+  if (!exit_code_ && !told_to_end_.empty()) next = std::min(next, end_by_ms_);
   if (next == INT64_MAX) return -1;
   return std::max<int64_t>(0, next - clock_.monotonic_ms());
 }

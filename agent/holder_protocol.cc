@@ -201,6 +201,9 @@ static void get(PacketReader&, HelloEnd&) {}
 void put(PacketWriter&, const AliveToo&) {}
 void get(PacketReader&, AliveToo&) {}
 
+static void put(PacketWriter& w, const ToldToEnd& m) { w.text(m.reason); }
+static void get(PacketReader& r, ToldToEnd& m) { m.reason = r.text(); }
+
 static void put(PacketWriter& w, const StacksTaken& m) { w.number(m.generation).text(m.told); }
 static void get(PacketReader& r, StacksTaken& m) {
   r.into(m.generation);

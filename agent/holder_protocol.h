@@ -28,7 +28,7 @@
 
 namespace hpctl::holder {
 
-inline constexpr uint32_t kProtocolVersion = 14;
+inline constexpr uint32_t kProtocolVersion = 15;
 // The agent proper finds its end of the pair here.
 inline constexpr int kAgentSocketFd = 3;
 
@@ -171,10 +171,17 @@ struct StacksTaken {
   std::string told;
 };
 
+// The holder got SIGTERM. The workers get no signal from it as long as an order may come: the
+// controller knows whether the job ends or only this node. Without an order the holder ends the
+// node.
+struct ToldToEnd {
+  std::string reason;
+};
+
 using ToHolder =
     std::variant<AcceptGeneration, Spawn, Kill, KeepReport, DropReport, End, Alive, Strike>;
 using ToAgent = std::variant<Hello, WorkerState, SpawnFailed, Exited, StoredReport, HelloEnd,
-                             AliveToo, StacksTaken>;
+                             AliveToo, StacksTaken, ToldToEnd>;
 
 std::string encode(const ToHolder& message);
 std::string encode(const ToAgent& message);

@@ -5,9 +5,11 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "agent/core/hosts_file.h"
 #include "common/base/file.h"
 #include "common/base/host.h"
 #include "common/base/hyperpod.h"
+#include "common/base/node_address.h"
 
 namespace hpctl::agent {
 namespace {
@@ -39,6 +41,18 @@ std::string text_of(const std::optional<Version>& version) {
 }
 
 }  // namespace
+
+std::string own_loopback_name() {
+  const auto hosts = read_file(system_path("/etc/hosts"), kMaxBytes);
+  const std::string address = hosts.ok() ? address_in_hosts(*hosts, host_name()) : "";
+  return is_loopback(address) ? address : "";
+}
+
+std::string meeting_interface() {
+  if (own_loopback_name().empty()) return "";
+  const std::string address = node_address();
+  return is_loopback(address) ? "" : interface_of(address);
+}
 
 InstalledStack stack_of(const std::string& installed_packages) {
   return {version_of(installed_packages, {"libfabric-aws", "libfabric"}),

@@ -11,6 +11,13 @@ namespace hpctl::agent {
 
 NodePlace make_place(const AgentOptions& options) {
   MachineEnvironment machine = machine_environment(options.data_directory);
+  // Virtual nodes share a machine, where any address does.
+  const std::string interface = options.paths.is_one_job() ? meeting_interface() : "";
+  if (!interface.empty()) {
+    machine.variables.try_emplace("GLOO_SOCKET_IFNAME", interface);
+    machine.story += (machine.story.empty() ? "" : "; ") +
+                     std::string("/etc/hosts gives this host's name a loopback address");
+  }
   if (!machine.story.empty()) {
     std::string told;
     for (const auto& [name, value] : machine.variables) told += " " + name + "=" + value;

@@ -6,10 +6,12 @@
 #include <array>
 #include <utility>
 
+#include "agent/core/exception_text.h"
+
 namespace hpctl {
 namespace {
 
-constexpr size_t kTailBytes = 1024;
+constexpr size_t kTailBytes = 32'768;  // a traceback, and what is printed behind it
 constexpr size_t kPieceBytes = 65536;
 constexpr size_t kLastLineBytes = 300;
 // For one drain(): a worker that prints without end must not keep the holder from its other work.
@@ -53,7 +55,8 @@ bool RankLog::drain() {
     const std::string_view bytes(buffer.data(), static_cast<size_t>(n));
     append(bytes);
     tail_.append(bytes.substr(bytes.size() > kTailBytes ? bytes.size() - kTailBytes : 0));
-    if (tail_.size() > kTailBytes) tail_.erase(0, tail_.size() - kTailBytes);
+    // Seldom, because it moves what stays.
+    if (tail_.size() > 2 * kTailBytes) tail_.erase(0, tail_.size() - kTailBytes);
   }
   return true;
 }
@@ -84,6 +87,11 @@ std::string RankLog::last_line() const {
     end = newline;
   }
   return "";
+}
+
+std::string RankLog::last_words() const {
+  std::string exception = agent::last_exception(tail_);
+  return exception.empty() ? last_line() : exception.substr(0, kLastLineBytes);
 }
 
 }  // namespace hpctl

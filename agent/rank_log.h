@@ -38,6 +38,8 @@ class RankLog {
   bool drain();
   // The last non-empty line of output, at most 300 bytes; "" when there was none.
   std::string last_line() const;
+  // Why a program failed: the exception of its last Python traceback, else last_line().
+  std::string last_words() const;
 
  private:
   void append(std::string_view bytes);
@@ -48,7 +50,7 @@ class RankLog {
   const uint64_t max_bytes_;
   UniqueFd pipe_;
   uint64_t lost_bytes_ = 0;
-  std::string tail_;  // the end of the output, for last_line()
+  std::string tail_;  // the end of the output, at least kTailBytes of it, for last_words()
 };
 
 }  // namespace hpctl

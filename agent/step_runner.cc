@@ -79,7 +79,8 @@ void StepRunner::on_exit() {
                               : timed_out_
                                   ? "no end within " + duration_text(steps_[current_].timeout_ms)
                                   : verdict_of(status);
-  const std::string last = printable_line(log_->last_line(), kLastLineBytes);
+  const std::string last =
+      printable_line(verdict.empty() ? log_->last_line() : log_->last_words(), kLastLineBytes);
   const int exit_code = status.si_code == CLD_EXITED && !timed_out_ ? status.si_status : -1;
   forget_process();
   if (!verdict.empty()) return fail(verdict + (last.empty() ? "" : ": " + last), exit_code);

@@ -27,6 +27,7 @@ namespace {
 // The kernel, out of memory, ends a worker rather than the agent that would report it.
 constexpr int kOomScoreAboveAgent = 300;
 constexpr size_t kMessageBytes = 1024;
+constexpr int32_t kExitOfPythonException = 1;  // one that nothing caught
 
 Result<UniqueFd> make_memfd(const char* name) {
   UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -179,7 +180,9 @@ Exited exit_record(Worker& worker, int code, int status, int arena) {
   // A process that was ordered to end has no error; its last line would only mislead.
   const bool told_to_go = record.signal == SIGKILL || record.signal == SIGTERM;
   if (record.message.empty() && status != 0 && !told_to_go) {
-    record.message = printable_line(worker.log->last_line(), kMessageBytes);
+    const bool may_be_exception = record.exit_code == kExitOfPythonException;
+    record.message = printable_line(
+        may_be_exception ? worker.log->last_words() : worker.log->last_line(), kMessageBytes);
   }
   return record;
 }

@@ -160,7 +160,17 @@ void Controller::recall(const core::State& state) {
     shown_[id].spec_written = true;
     shown_[id].notices.recall(job, clock_.wall_ms());
     if (const auto view = read_status(paths_, id); view.ok()) {
-      progress_.remember(id, view->loss, view->tokens_per_second);
+      const bool is_final = job.ended_wall_ms != 0 && view->ended_wall_ms == job.ended_wall_ms;
+      progress_.remember(id, view->loss, view->tokens_per_second,
+                         is_final ? std::optional(view->spent) : std::nullopt);
+      shown_[id].losses.go_on_from(view->losses);
+    }
+  }
+  // Of an epoch; a takeover has none before.
+  if (metrics_) metrics_->former_events(state.last_seq.value & UINT32_MAX);
+  if (options_.job != 0 && state.jobs.empty()) {
+    if (auto view = read_status(paths_, JobId{options_.job}); view.ok()) {
+      former_losses_ = std::move(view->losses);
     }
   }
   has_work_ = std::any_of(state.nodes.begin(), state.nodes.end(), [](const auto& node) {

@@ -72,6 +72,8 @@ class Controller final : public OwnerEffects {
   std::set<std::string> heard_nodes(JobId job) {
     return liveness_.heard_nodes(job, loop_->now_ms());
   }
+  // Any thread; once: a signal told every node of the job to end.
+  bool take_told_to_end(JobId job) { return agents_->told_nodes().take_whole(job); }
   // Decided by the core like any other event.
   void post(core::EventBody event) { loop_->post(std::move(event)); }
 
@@ -152,6 +154,7 @@ class Controller final : public OwnerEffects {
   };
   static bool is_to_be_shown(const Shown& shown, int64_t now_ms);
   std::map<JobId, Shown> shown_;
+  std::optional<LossCounts> former_losses_;  // counted before this controller took the job over
   std::map<JobId, DirectoryFault> directory_faults_;
   std::map<JobId, int64_t> away_until_ms_;  // storage-away; monotonic
   WantedOrders prunes_;

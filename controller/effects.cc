@@ -239,6 +239,9 @@ void Controller::observe_job(const Committed& batch, JobId id) {
   const auto [entry, is_new] = shown_.try_emplace(id);
   Shown& shown = entry->second;
   if (is_new) shown.losses.recall(job);
+  if (is_new && former_losses_ && options_.job == id.value) {
+    shown.losses.go_on_from(*std::exchange(former_losses_, std::nullopt));
+  }
   const bool suspended = job.suspended_since_ms != 0 && !core::has_ended(job.state);
   if (std::exchange(shown.suspended, suspended) != suspended) {
     if (suspended) {
@@ -250,7 +253,7 @@ void Controller::observe_job(const Committed& batch, JobId id) {
   if (!std::exchange(shown.spec_written, true) && mode_.accepts_jobs()) {
     status_files_->spec(id, job.spec);
   }
-  if (metrics_) shown.losses.count(job, *metrics_);
+  shown.losses.count(job, metrics_.get());
 }
 
 void Controller::append_event_files(const Committed& batch) {
@@ -279,6 +282,7 @@ void Controller::show(const core::State& state, JobId id) {
   JobProgress progress = progress_.of(id);
   JobView view = make_job_view(state, id, progress, mode_.node(), shown.at_ms);
   note_totals(view, state, progress, shown.at_ms, wall_ms);
+  view.losses = shown.losses.counts();
   shown.stale = false;
   shown.state = job.state;
   shown.generation = job.generation;
@@ -327,9 +331,9 @@ void Controller::conclude(const core::State& state, JobId id) {
   }
   shown.is_being_said = true;
   if (!shown.is_said) agents_->hold_ends(id);
-  directories_->post(paths_.job(id), [this, id, job = state.jobs.at(id),
-                                      view = make_job_view(state, id, progress_.of(id),
-                                                           mode_.node(), loop_->now_ms())] {
+  JobView last = make_job_view(state, id, progress_.of(id), mode_.node(), loop_->now_ms());
+  last.losses = shown.losses.counts();
+  directories_->post(paths_.job(id), [this, id, job = state.jobs.at(id), view = std::move(last)] {
     mode_.job_ended(job, view);
     loop_->ask([this, id](const core::State* now) {
       if (now == nullptr) return;
@@ -386,6 +390,11 @@ void Controller::probe(std::vector<Liveness::Probe> probes) {
 
 std::vector<core::EventBody> Controller::sweep(int64_t now_ms) {
   std::vector<core::EventBody> events;
+  for (core::NodeDeparts& told :
+       agents_->told_nodes().take(now_ms, !mode_.accepts_jobs(),
+                                  [&](JobId job) { return liveness_.heard_nodes(job, now_ms); })) {
+    events.emplace_back(std::move(told));
+  }
   if (scheduler_->suspends()) {
     for (const JobId job : liveness_.take_silent_jobs(now_ms)) ask_whether_suspended(job);
   }
@@ -399,7 +408,8 @@ std::vector<core::EventBody> Controller::sweep(int64_t now_ms) {
     if (const auto news = progress_.news(lost.job)) events.emplace_back(*news);
     events.emplace_back(std::move(lost));
   }
-  for (core::ControllerNoted& note : progress_.take_notes()) events.emplace_back(std::move(note));
+  for (core::ControllerNoted& note : progress_.take_notes(now_ms))
+    events.emplace_back(std::move(note));
   for (core::CheckpointRoomNeeded& needed : progress_.take_room_needed()) {
     events.emplace_back(std::move(needed));
   }

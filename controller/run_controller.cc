@@ -13,6 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/controller_beat.h"
 #include "common/base/file.h"
+#include "common/base/job_files.h"
 #include "common/base/log.h"
 #include "common/base/log_writer.h"
 #include "common/base/start_failure.h"
@@ -109,7 +110,7 @@ int run_home(const ControllerOptions& options, const UniqueFd& signals) {
 // This thread takes the signals, so the job's directory is looked at beside it.
 // `belongs_to_job`: a signal to this process is meant for the job. One of the cluster controller's
 // is ended with its machine, and the job goes on.
-int wait_for_verdict(Controller& controller, JobMode& mode, DirectoryWatch& watch,
+int wait_for_verdict(Controller& controller, JobMode& mode, JobId job, DirectoryWatch& watch,
                      const UniqueFd& signals, bool belongs_to_job) {
   for (;;) {
     watch.tick();
@@ -117,8 +118,9 @@ int wait_for_verdict(Controller& controller, JobMode& mode, DirectoryWatch& watc
     if (exit_code) return *exit_code;
     const int signal = next_signal(signals);
     if (signal == SIGUSR1) log_info("SIGUSR1: noted; there is nothing to do about it");
-    if (signal != SIGTERM && signal != SIGINT) continue;
-    if (!belongs_to_job) {
+    const bool all_nodes = controller.take_told_to_end(job);
+    if (!all_nodes && signal != SIGTERM && signal != SIGINT) continue;
+    if (!all_nodes && !belongs_to_job) {
       log_info("ending: asked by a signal; the job goes on");
       return kExitFault;
     }
@@ -127,7 +129,8 @@ int wait_for_verdict(Controller& controller, JobMode& mode, DirectoryWatch& watc
       log_info("Slurm requeues the job; its next start goes on");
       return kExitRequeued;
     }
-    log_info("ending the job: asked by a signal");
+    log_info("ending the job: asked by a signal" + std::string(all_nodes ? " to all nodes" : ""));
+    mode.note_told_to_end(why);
     controller.post(mode.cancellation(why));
   }
 }
@@ -154,11 +157,13 @@ int run_job(const ControllerOptions& options, const UniqueFd& signals) {
   DirectoryWatch watch(
       options.job_dir, kCostOfSilence,
       [&] { mode.look([&] { return controller.heard_nodes(JobId{options.job}); }); }, clock);
-  const int exit_code = wait_for_verdict(controller, mode, watch, signals, options.run_as.empty());
+  const int exit_code = wait_for_verdict(controller, mode, JobId{options.job}, watch, signals,
+                                         options.run_as.empty());
   const bool has_verdict =
       exit_code != kExitSuperseded && exit_code != kExitFault && exit_code != kExitRequeued;
   if (has_verdict) {
-    controller.complete(exit_code);
+    // Slurm itself ends a job that it preempts.
+    if (!is_preempted(options.job_dir, restart_count())) controller.complete(exit_code);
     controller.wait_for_last_look(signals.get(), options.run_as.empty()
                                                      ? LastLook::Readers::kScrapesOfFailure
                                                      : LastLook::Readers::kScrapesAndCluster);

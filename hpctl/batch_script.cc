@@ -137,6 +137,15 @@ elif [ "$status" -eq 5 ]; then
   until=$((SECONDS + 120))
   while [ $SECONDS -lt $until ]; do sleep 0.2; done
 fi
+# Slurm preempts the job (controller/leadership/told_to_end.h). It requeues or cancels the job when
+# its grace time is over, and ends this script. Were the script to end first, nothing would be
+# requeued.
+if [ "$(cat "$job_dir/preempted" 2>/dev/null)" = "${SLURM_RESTART_COUNT:-0}" ]; then
+  say "Slurm preempts job $job; what it had is saved"
+  trap '' TERM
+  until=$((SECONDS + 3600))
+  while [ $SECONDS -lt $until ]; do sleep 0.2; done
+fi
 verdict=$(verdict_of_job)
 # Where the controllers that ended left no word themselves.
 if [ -z "$verdict" ] && [ "$status" -ne 3 ] && [ "$status" -ne 5 ]; then
@@ -144,6 +153,12 @@ if [ -z "$verdict" ] && [ "$status" -ne 3 ] && [ "$status" -ne 5 ]; then
     "with status $status; see $job_dir/slurm-$job.out" >"$job_dir/refusal"
 fi
 say "job $job ends with ${verdict:=1}"
+# A person cancelled the job (JobMode::job_ended), so Slurm's accounting is to say so. Slurm ends
+# this script then. Where Slurm refuses, the exit status has to do.
+if [ "$(cat "$job_dir/cancelled" 2>/dev/null)" = "${SLURM_RESTART_COUNT:-0}" ]; then
+  trap - TERM
+  scancel "$job" && sleep 10
+fi
 exit "$verdict"
 )sh";
 

@@ -237,12 +237,14 @@ Result<std::string> ControllerClient::cancel(JobId job) {
 }
 
 Outcome ControllerClient::quarantine_node(JobId job, const std::string& node,
-                                          const std::string& reason, int64_t for_ms) {
+                                          const std::string& reason, int64_t for_ms,
+                                          bool asks_first) {
   v1::QuarantineNodeRequest request;
   request.set_job(to_string(job));
   request.set_node(wire_text(node));
   request.set_reason(wire_text(reason));
   request.set_for_ms(for_ms);
+  request.set_asks_first(asks_first);
   HP_TRY(call(&Stub::QuarantineNode, request));
   return Ok{};
 }
@@ -256,12 +258,13 @@ Outcome ControllerClient::release_node(JobId job, const std::string& node) {
 }
 
 Outcome ControllerClient::recover_node(JobId job, const std::string& node,
-                                       const std::string& reason, bool reboot) {
+                                       const std::string& reason, bool reboot, bool asks_first) {
   v1::RecoverNodeRequest request;
   request.set_job(to_string(job));
   request.set_node(wire_text(node));
   request.set_reason(wire_text(reason));
   request.set_reboot(reboot);
+  request.set_asks_first(asks_first);
   HP_TRY(call(&Stub::RecoverNode, request));
   return Ok{};
 }

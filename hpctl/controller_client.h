@@ -36,11 +36,12 @@ class ControllerClient final : public JobSource {
   Result<JobId> submit(const std::string& spec_json, const std::string& submit_key);
   // The state after the request.
   Result<std::string> cancel(JobId job);
-  // for_ms 0 = until released.
+  // for_ms 0 = until released. `asks_first`: refused where the job would be requeued.
   Outcome quarantine_node(JobId job, const std::string& node, const std::string& reason,
-                          int64_t for_ms);
+                          int64_t for_ms, bool asks_first);
   // Once its work has left: a reboot, or another machine in its place.
-  Outcome recover_node(JobId job, const std::string& node, const std::string& reason, bool reboot);
+  Outcome recover_node(JobId job, const std::string& node, const std::string& reason, bool reboot,
+                       bool asks_first);
   Outcome release_node(JobId job, const std::string& node);
   // A fault on purpose; the seq of its event in the history. kUnavailable: it may have happened,
   // and kill-controller has.

@@ -29,8 +29,8 @@ constexpr size_t kMaxNodeList = 4'096;
 constexpr size_t kShownBytes = 80;  // of a word that is not known
 
 const std::vector<std::string>& live_states() {
-  static const std::vector<std::string> states = {"PENDING", "STARTING", "RUNNING", "RECOVERING",
-                                                  "STOPPING"};
+  static const std::vector<std::string> states = {"PENDING",    "STARTING",  "RUNNING",
+                                                  "RECOVERING", "SUSPENDED", "STOPPING"};
   return states;
 }
 

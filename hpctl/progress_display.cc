@@ -43,12 +43,13 @@ std::string progress_line(const Terminal& terminal, const JobView& job) {
 }
 
 bool is_worth_telling(const EventView& event) {
-  static constexpr std::array<std::string_view, 19> kTypes = {
+  static constexpr std::array<std::string_view, 21> kTypes = {
       "NodeLost",          "HangDetected",       "JobRecovering",  "JobRunning",
       "JobFinished",       "JobFailed",          "JobCancelled",   "JobTimeout",
       "CheckpointDamaged", "CauseFound",         "BackOff",        "ControllerResumed",
       "DeadlinePassed",    "JobGrows",           "StragglerFound", "StragglerOver",
-      "SpareFoundUnfit",   "DamageNotConfirmed", "CheckpointGone"};
+      "SpareFoundUnfit",   "DamageNotConfirmed", "CheckpointGone", "NodeDeparts",
+      "WouldRecover"};
   return std::find(kTypes.begin(), kTypes.end(), event.type) != kTypes.end();
 }
 
@@ -101,7 +102,13 @@ void print_end(const Terminal& terminal, const JobView& job, const std::string& 
   if (const auto age_ms = elapsed_ms(job.submitted_wall_ms, job.ended_wall_ms)) {
     out << " after " << format_duration(*age_ms);
   }
-  if (job.total_steps > 0) out << ": " << counted(static_cast<int64_t>(job.step), "step");
+  if (job.total_steps > 0 && job.state == "FINISHED") {
+    out << ": " << counted(static_cast<int64_t>(job.step), "step");
+  } else if (job.total_steps > 0) {
+    // Not a number of steps: another job may have made some, and this one began with its
+    // checkpoint.
+    out << " at step " << job.step << " of " << job.total_steps;
+  }
   if (std::isfinite(job.loss)) out << ", loss " << format_loss(job.loss);
   out << ", " << counted(job.faults, "fault") << " survived, " << format_duration(job.lost_ms)
       << " lost\n";

@@ -4,6 +4,7 @@
 #include "common/base/clock.h"
 #include "common/base/start_failure.h"
 #include "hpctl/directory_answer.h"
+#include "hpctl/queue_remedy.h"
 #include "hpctl/recorded_jobs.h"
 #include "hpctl/submit_directory.h"
 
@@ -68,12 +69,18 @@ JobView with_slurm_state(JobView view, const SlurmJob& job) {
   if (job.state == "PENDING") {
     view.state = "PENDING";
     view.reason = why_pending(job);
+    view.queue_remedy = queue_remedy(job);
     forget_processes(view);
   } else if (job.has_ended()) {
     forget_processes(view);
     view.state = state_at_end(job);
     if (view.state != "FINISHED") view.reason = why_ended(job);
     view.ended_wall_ms = job.end_time_s * 1000;
+  } else if (job.state == "SUSPENDED") {
+    view.state = "SUSPENDED";
+    view.reason = "suspended in Slurm; scontrol resume " + to_string(job.id) + " lets it go on";
+    view.tokens_per_second = 0;
+    view.mfu = 0;
   } else if (view.state == "PENDING") {
     view.state = "STARTING";
     view.reason = "Slurm has started the job on " + job.batch_host;

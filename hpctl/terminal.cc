@@ -66,7 +66,8 @@ Colour colour_of_state(std::string_view state) {
     return Colour::kGreen;
   }
   if (state == "FAILED" || state == "TIMEOUT" || state == "down") return Colour::kRed;
-  if (state == "RECOVERING" || state == "STARTING" || state == "STOPPING" || state == "launching") {
+  if (state == "RECOVERING" || state == "STARTING" || state == "STOPPING" || state == "SUSPENDED" ||
+      state == "launching") {
     return Colour::kYellow;
   }
   return Colour::kNone;

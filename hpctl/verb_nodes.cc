@@ -16,6 +16,7 @@
 #include "hpctl/node_check.h"
 #include "hpctl/node_table.h"
 #include "hpctl/open_job.h"
+#include "hpctl/queued_release.h"
 #include "hpctl/submit_directory.h"
 #include "hpctl/verbs.h"
 
@@ -47,13 +48,15 @@ Action:Replace (another machine, half an hour). The quarantine ends when the nod
 job's user is no Slurm operator, hpctl why JOB prints the command for one. A verdict on the hardware
 does the same: first a reboot, if the check says that it may help.
 
-LEMON scores a machine by what happened on it in jobs of this HPCTL_HOME: 4 for a verdict on its
-hardware, 2 if it was lost or hung, 1 if it was slow or unfit, 0.5 for a worker that ended by
-itself. Without a verdict a job counts 2 at most. The score halves every week. A machine with 3 or
-more is a lemon: jobs under Slurm use it last, as a spare if they have one. `lemons` lists them
-with the gravest record. `check` makes a deep check (hpagent check all --deep, half a minute of
-full load) by srun, or here without Slurm. If it passes, earlier records count no more; if it
-fails, that counts 4. With --job it runs within that Slurm job, beside its workers.
+LEMON scores a machine by the evidence against it in jobs of this HPCTL_HOME: 4 for a verdict on its
+hardware, 2 if it stopped answering, 2 for hangs and 1 for slowness that ended when the job left it.
+Faults of the program, of a hook or of the storage count nothing, and neither does a node that the
+scheduler or an administrator took. Without a verdict a job counts 2 at most. The score halves every
+week. A machine with 3 or more is a lemon: jobs under Slurm use it last, as a spare if they have
+one. `lemons` lists them with the gravest record. `check` makes a deep check (hpagent check all
+--deep, half a minute of full load) by srun, or here without Slurm. If it passes, earlier records
+count no more; if it fails, that counts 4. With --job it runs within that Slurm job, beside its
+workers.
 
 With -A and a cluster controller, `lemons` counts the jobs of all users, for every job whose
 controller runs there. One user counts 2 at most against a machine, and less the more machines the
@@ -75,6 +78,7 @@ Options:
   --job JOB      only this job; an operator of the cluster controller gives the id of any job
   --reason TEXT  why, for the history
   --for TIME     quarantine: such as 30m or 2d; without it until released
+  --yes          quarantine, reboot, replace: also where the job is requeued for it
   --json  {"nodes": [{"job", "name", "role", "state", "instance_id", "boot_id", "holder_pid",
           "agent_pid", "note", "standbys": {"wanted", "ready", "loading", "memory_bytes"},
           "lemon": {"score", "lemon", "records", "reason"}}]};
@@ -191,19 +195,49 @@ Outcome order_at(ControllerClient& client, JobId job, const Invocation& invocati
   const std::string& word = invocation.arguments[0];
   const std::string& node = invocation.arguments[1];
   const std::string reason = invocation.has("--reason") ? invocation.options.at("--reason") : "";
+  const bool asks_first = !invocation.has("--yes");
   if (word == "quarantine") {
-    HP_TRY(client.quarantine_node(job, node, reason, for_ms));
+    HP_TRY(client.quarantine_node(job, node, reason, for_ms, asks_first));
   } else if (word == "release") {
     HP_TRY(client.release_node(job, node));
   } else {
-    HP_TRY(client.recover_node(job, node, reason, word == "reboot"));
+    HP_TRY(client.recover_node(job, node, reason, word == "reboot", asks_first));
   }
   invocation.terminal.out << node << " of job " << to_string(job) << " " << answer_to(word)
                           << what_follows(client, job, node) << "\n";
   return Ok{};
 }
 
+// Jobs in Slurm's queue, which have no controller. How many of them had the node released.
+Result<size_t> release_in_queues(const HomePaths& paths, const Invocation& invocation) {
+  const auto source = open_source(paths);
+  std::vector<JobId> jobs;
+  if (invocation.has("--job")) {
+    const auto job = find_job(*source, invocation.options.at("--job"));
+    if (!job.ok()) return size_t{0};  // it may be elsewhere
+    jobs.push_back(job->id);
+  } else {
+    HP_TRY_ASSIGN(const std::vector<JobSummary> all, source->list_jobs());
+    for (const JobSummary& line : all) {
+      if (line.state == "PENDING") jobs.push_back(line.job);
+    }
+  }
+  size_t released = 0;
+  for (const JobId job : jobs) {
+    if (!is_slurm_job(paths, job)) continue;
+    HP_TRY_ASSIGN(const auto told, release_in_queue(paths, job, invocation.arguments[1]));
+    if (!told) continue;
+    invocation.terminal.out << printable(*told) << "\n";
+    ++released;
+  }
+  return released;
+}
+
 Outcome order(const HomePaths& paths, const Invocation& invocation, int64_t for_ms) {
+  if (invocation.arguments[0] == "release") {
+    HP_TRY_ASSIGN(const size_t released, release_in_queues(paths, invocation));
+    if (released > 0) return Ok{};
+  }
   const auto jobs = jobs_with(paths, invocation, invocation.arguments[1]);
   const bool may_be_elsewhere = !jobs.ok() && (jobs.error().code == ErrorCode::kNotFound ||
                                                jobs.error().code == ErrorCode::kUnavailable);
@@ -246,9 +280,9 @@ std::string misuse(const Invocation& invocation) {
   if (words.size() == 1 && (is_order || is_check)) {
     return "expected the name of a node after " + word;
   }
-  for (const std::string option : {"--job", "--reason", "--for"}) {
+  for (const std::string option : {"--job", "--reason", "--for", "--yes"}) {
     const bool fits = (is_order && (word == "quarantine" || option != "--for") &&
-                       (word != "release" || option != "--reason")) ||
+                       (word != "release" || (option != "--reason" && option != "--yes"))) ||
                       (is_check && option == "--job");
     if (invocation.has(option) && !fits) {
       return option + " has no meaning for " + (is_order || is_check ? word : "a list of nodes");
@@ -316,7 +350,8 @@ Verb nodes_verb() {
           {{"--all-users", "-A"},
            {"--job", nullptr, "JOB"},
            {"--reason", nullptr, "TEXT"},
-           {"--for", nullptr, "TIME"}},
+           {"--for", nullptr, "TIME"},
+           {"--yes"}},
           nodes_parts::run,
           {"lemons", "check", "quarantine", "release", "reboot", "replace"}};
 }

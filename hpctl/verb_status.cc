@@ -14,8 +14,8 @@
 #include "hpctl/last_evaluations.h"
 #include "hpctl/node_table.h"
 #include "hpctl/open_job.h"
-
 #include "hpctl/verbs.h"
+#include "hpctl/watch_report.h"
 
 namespace hpctl {
 namespace status_parts {
@@ -25,8 +25,8 @@ constexpr const char* kHelp = R"(
 State, step, loss and generation of a job, then its nodes and workers. Also answers after the
 controller has gone, from its last record.
 
-States: PENDING STARTING RUNNING RECOVERING STOPPING, and at the end FINISHED FAILED CANCELLED
-TIMEOUT.
+States: PENDING STARTING RUNNING RECOVERING SUSPENDED STOPPING, and at the end FINISHED FAILED
+CANCELLED TIMEOUT. What `hpctl watch` finds of the job now has a line each ("finding").
 Faults, lost time and the time since it was submitted are those of the job's whole life. Lost is
 the time from the last step completed before a fault until that step, or one beyond it, is completed
 after it.
@@ -106,11 +106,14 @@ void print_summary(const Terminal& terminal, const JobView& job) {
   if (const auto age_ms = elapsed_ms(job.submitted_wall_ms, end)) {
     print_field(terminal, "submitted",
                 format_wall_ms(job.submitted_wall_ms).substr(0, 19) + "Z, " +
-                    (job.ended_wall_ms > 0 ? "ran for " : "running for ") +
+                    (job.ended_wall_ms > 0    ? "ran for "
+                     : job.state == "PENDING" ? "pending for "
+                                              : "running for ") +
                     format_duration(*age_ms));
   }
   if (!job.owner.empty()) print_field(terminal, "owner", owner_text(job.owner));
   if (!job.reason.empty()) print_field(terminal, "because", with_job_paths(job.reason, job.job));
+  for (const std::string& obstacle : obstacles_of(job)) print_field(terminal, "finding", obstacle);
 }
 
 void print_nodes(const Terminal& terminal, const JobView& job) {

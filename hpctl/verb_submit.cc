@@ -24,6 +24,7 @@
 #include "hpctl/literal_variables.h"
 #include "hpctl/prepare_at_submit.h"
 #include "hpctl/rank_launcher.h"
+#include "hpctl/second_watcher.h"
 #include "hpctl/slurm_environment.h"
 #include "hpctl/submit_checks.h"
 #include "hpctl/submit_to_slurm.h"
@@ -288,6 +289,11 @@ void tell_short_notice(const Terminal& terminal, const JobSpec& spec) {
   if (!warning.empty()) terminal.err << "hpctl: warning: " << warning << std::endl;
 }
 
+void tell_second_watcher(const Terminal& terminal, const JobSpec& spec) {
+  const std::string watcher = describe_second_watcher(spec);
+  if (!watcher.empty()) terminal.err << "hpctl: warning: " << printable(watcher) << std::endl;
+}
+
 void tell_former_run(const Terminal& terminal, const JobSpec& spec, const HomePaths& paths) {
   const std::string former = describe_former_run(spec, paths);
   if (!former.empty()) terminal.err << "hpctl: " << printable(former) << std::endl;
@@ -374,6 +380,7 @@ int run(Invocation& invocation) {
   const auto has_files = check_places_answer(*paths, spec.checkpoint);
   if (!has_files.ok()) return report(terminal, has_files.error());
   tell_literal_variables(terminal, spec);
+  tell_second_watcher(terminal, spec);
   if (!local) tell_short_notice(terminal, spec);
   tell_former_run(terminal, spec, *paths);
   if (invocation.has("--dry-run")) return dry_run(invocation, *paths, spec);

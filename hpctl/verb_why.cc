@@ -10,6 +10,7 @@
 #include "hpctl/open_job.h"
 #include "hpctl/recorded_hangs.h"
 #include "hpctl/verbs.h"
+#include "hpctl/watch_report.h"
 
 namespace hpctl {
 namespace why_parts {
@@ -127,6 +128,9 @@ int run(Invocation& invocation) {
     print_event(terminal, event);
   }
   for (const RecordedHang& hang : hangs) print_hang(terminal, hang);
+  for (const std::string& obstacle : obstacles_of(job)) {
+    terminal.out << "now: " << wrap(printable(obstacle), terminal.width, 5) << "\n";
+  }
   return kExitOk;
 }
 

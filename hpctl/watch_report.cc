@@ -37,6 +37,16 @@ ordered_json worst_of(const FleetWatch& watch) {
 
 }  // namespace
 
+std::vector<std::string> obstacles_of(const JobView& view) {
+  const int64_t now_ms = SystemClock().wall_ms();
+  std::vector<std::string> texts;
+  for (const Finding& finding : JobWatch(true).look(snapshot_of(view, now_ms), now_ms)) {
+    if (finding.kind == FindingKind::kFailed) continue;  // its reason is shown
+    texts.push_back(finding.what + "; " + finding.action);
+  }
+  return texts;
+}
+
 int watch_status(std::optional<Severity> worst) {
   if (!worst) return kWatchNothing;
   return *worst == Severity::kCritical ? kWatchCritical : kWatchWarn;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/watch/job_watch.h"
+#include "controller/publish/status_files.h"
 #include "hpctl/terminal.h"
 
 namespace hpctl {
@@ -18,6 +19,9 @@ inline constexpr int kWatchWarn = 1;
 inline constexpr int kWatchCritical = 2;
 inline constexpr int kWatchUnknown = 3;
 int watch_status(std::optional<Severity> worst);
+
+// What is found of the job in one look, except that it failed: "it has waited ...; repair ...".
+std::vector<std::string> obstacles_of(const JobView& view);
 
 // One line each, printable. `now_ms`: wall clock.
 void print_changes(const Terminal& terminal, const WatchChanges& changes, int64_t now_ms,

@@ -2,6 +2,7 @@
 // net: has the machine an address that other nodes can reach, and does the provider that libfabric
 // would choose carry a message.
 #include "agent/fabric/fabric.h"
+#include "agent/machine_environment.h"
 #include "agent/probes/probe.h"
 #include "agent/probes/sysfs.h"
 #include "common/base/file.h"
@@ -27,6 +28,21 @@ Finding judge_addresses() {
   if (addresses.empty()) return finding;
   const std::string list = join(addresses, ", ");
   return {"net.address", Verdict::kPass, "has " + list, {{"addresses", list}}};
+}
+
+// By its name a program such as Gloo tells others where it is.
+Finding judge_own_name() {
+  const std::string address = own_loopback_name();
+  if (address.empty()) return {"net.name", Verdict::kPass, "no loopback in /etc/hosts", {}};
+  const std::string interface = meeting_interface();
+  return {"net.name",
+          Verdict::kWarn,
+          "/etc/hosts gives " + host_name() + " the address " + address +
+              ", by which no other node reaches it; remove that line" +
+              (interface.empty()
+                   ? ""
+                   : " (workers get GLOO_SOCKET_IFNAME=" + interface + " where it is not set)"),
+          {{"address", address}}};
 }
 
 // net.provider and net.transfer.
@@ -99,7 +115,7 @@ Finding look_at_links(const std::vector<std::string>& interfaces) {
 std::vector<Finding> probe_net(const ProbeContext& context) {
   const std::vector<std::string> interfaces = hardware_interfaces();
   std::vector<Finding> findings = look_at_provider(context.depth != CheckDepth::kLight);
-  findings.insert(findings.begin(), judge_addresses());
+  findings.insert(findings.begin(), {judge_addresses(), judge_own_name()});
   findings.push_back(look_at_links(interfaces));
   if (context.depth == CheckDepth::kLight) return findings;
   findings.push_back(judge_rates("net.rates",

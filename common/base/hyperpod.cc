@@ -149,6 +149,24 @@ const HyperpodInstance* find_instance(const HyperpodCluster& cluster,
   return nullptr;
 }
 
+namespace {
+
+// Of a HyperPod node, whose type and instance hpctl relies on.
+std::string what_is_unknown(const MachineIdentity& machine) {
+  const std::string where = ": neither resource_config.json nor the DMI table names ";
+  if (machine.instance_id.empty()) {
+    return "the instance id of this HyperPod node is unknown" + where +
+           "it, so a replacement of the node is not recognised; set HPCTL_INSTANCE_ID";
+  }
+  if (machine.type.empty()) {
+    return "the instance type of this HyperPod node is unknown" + where +
+           "it, so its GPUs and EFA devices are not counted, and workers get no variables for it";
+  }
+  return "";
+}
+
+}  // namespace
+
 MachineIdentity identify_machine() {
   MachineIdentity identity;
   identity.boot_id = read_line("/proc/sys/kernel/random/boot_id");
@@ -166,6 +184,7 @@ MachineIdentity identify_machine() {
     identity.trouble = cluster.error().message;
   }
   if (identity.instance_id.empty()) identity.instance_id = environment("HPCTL_INSTANCE_ID");
+  if (is_hyperpod() && identity.trouble.empty()) identity.trouble = what_is_unknown(identity);
   return identity;
 }
 

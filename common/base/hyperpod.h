@@ -51,7 +51,9 @@ struct MachineIdentity {
   std::string type;     // "p5.48xlarge"; "" = unknown
   std::string group;    // HyperPod instance group; "" = none
   std::string boot_id;  // the kernel's; new with every boot; "" = unknown
-  std::string trouble;  // a file that is there and cannot be used: one line to log; "" = none
+  // One line to log: a file that is there and cannot be used, or a HyperPod node whose instance or
+  // type is unknown. "" = none.
+  std::string trouble;
 };
 MachineIdentity identify_machine();
 

@@ -135,6 +135,13 @@ void check_environment_files(const std::vector<std::string>& files, SpecChecks& 
   }
 }
 
+void check_observe(const JobSpec& spec, SpecChecks& checks) {
+  if (!spec.recovery.observe || !spec.train) return;
+  checks.fail("recovery.observe",
+              "only a workload.command can be observed; the built-in trainer's ranks do not go on "
+              "without hpctl; remove this key");
+}
+
 void check_standby_imports(const JobSpec& spec, SpecChecks& checks) {
   const std::string key = "recovery.standby_imports";
   const std::vector<std::string>& modules = spec.recovery.standby_imports;
@@ -290,6 +297,7 @@ std::vector<SpecProblem> find_problems(const JobSpec& spec) {
   check_checkpoint(spec.checkpoint, checks);
   if (spec.train) check_rollback(spec.train->stability, spec.checkpoint, checks);
   check_recovery(spec.recovery, checks);
+  check_observe(spec, checks);
   check_standby_imports(spec, checks);
   check_limits(spec.limits, checks);
   check_slurm(spec.slurm, checks);

@@ -74,6 +74,7 @@ struct RecoverySpec {
   SnapshotSpec snapshot;
   StragglerPolicy straggler = StragglerPolicy::kWarn;
   std::vector<std::string> on_node_loss = {kOnNodeLossSpare, kOnNodeLossShrink, kOnNodeLossRequeue};
+  bool observe = false;  // of a command: say what would be done, and do nothing
 };
 
 // The image and mounts are Pyxis' (srun --container-image, --container-mounts).

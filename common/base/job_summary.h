@@ -39,8 +39,11 @@ struct JobSummary {
   int64_t submitted_wall_ms = 0;
   int64_t ended_wall_ms = 0;  // 0 = not ended
   TimeSpent spent;
-  std::string reason;                 // of the present state
-  std::string last_fault;             // cause of the newest recovery; "" = none
+  std::string reason;      // of the present state
+  std::string last_fault;  // cause of the newest recovery; "" = none
+  // While it is PENDING: what a person must do before Slurm starts it; "" = it only has to wait.
+  // Not on the wire: a job in the queue has no controller.
+  std::string queue_remedy;
   std::optional<JobMargins> margins;  // absent: its controller is of a release that tells none
   // The machines that it blames: of each the gravest, without a time; at most kMostBlamed.
   std::vector<NodeRecord> blamed;

@@ -50,6 +50,19 @@ std::vector<std::string> own_addresses() {
   return addresses;
 }
 
+std::string interface_of(const std::string& address) {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return "";
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, ::freeifaddrs);
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) continue;
+    if (text_of(*reinterpret_cast<sockaddr_in*>(entry->ifa_addr)) == address) {
+      return entry->ifa_name;
+    }
+  }
+  return "";
+}
+
 std::string node_address() {
   std::string address = source_address(SocketAddress::parse(kAnywhere).value());
   if (!address.empty()) return address;

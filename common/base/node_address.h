@@ -12,6 +12,9 @@ namespace hpctl {
 // IPv4 addresses of the interfaces that are up, without the loopback.
 std::vector<std::string> own_addresses();
 
+// The interface that has the address; "" = none has it.
+std::string interface_of(const std::string& address);
+
 // The local address of the default route; else the address of the first interface that is up and
 // not the loopback; else 127.0.0.1.
 std::string node_address();

@@ -33,10 +33,8 @@ struct Kind {
   double points;
   bool is_verdict;
 };
-constexpr std::array<Kind, 8> kKinds = {{
-    {NodeRecordKind::kWorker, "worker", 0.5, false},
+constexpr std::array<Kind, 6> kKinds = {{
     {NodeRecordKind::kSlow, "slow", 1, false},
-    {NodeRecordKind::kUnfit, "unfit", 1, false},
     {NodeRecordKind::kHang, "hang", 2, false},
     {NodeRecordKind::kLost, "lost", 2, false},
     {NodeRecordKind::kHardware, "hardware", 4, true},

@@ -11,15 +11,16 @@
 // The score of a machine is a sum of points, each halved every kLemonHalfLifeMs since its record:
 //
 //   hardware, check-failed   4    a verdict on the machine itself
-//   lost, hang               2    the machine was blamed; the network or the program may be the
-//                                 cause
-//   slow, unfit              1    it slowed the others down; a hook or check failed without a
-//                                 verdict
-//   worker                   0.5  a worker on it ended by itself
+//   lost                     2    the machine stopped answering; its network may be the cause
+//   hang                     2    hangs that ended when the job left the machine
+//   slow                     1    slowness that ended when the job left the machine
+//
+// controller/core/blame.h says when a job has such evidence. Faults of a program are none: records
+// of the kinds worker and unfit, which earlier releases wrote, are ignored.
 //
 // One job counts against one machine with its gravest record if that is a verdict, else with at
-// most 2 points, so a program that crashes every hour does not make a lemon of a node. check-passed
-// cancels all records before it. A machine is its instance id, or the name of its node if the id is
+// most 2 points, so that no job alone makes a lemon of a node. check-passed cancels all records
+// before it. A machine is its instance id, or the name of its node if the id is
 // unknown.
 //
 // Rules and text are pure; append_node_records() and remove_old_node_records() do I/O, and may
@@ -39,16 +40,14 @@
 namespace hpctl {
 
 enum class NodeRecordKind {
-  kWorker,
   kSlow,
-  kUnfit,
   kHang,
   kLost,
   kHardware,
   kCheckFailed,
   kCheckPassed,
 };
-const char* to_string(NodeRecordKind kind);  // "worker", ..., "check-passed"
+const char* to_string(NodeRecordKind kind);  // "slow", ..., "check-passed"
 std::optional<NodeRecordKind> node_record_kind(std::string_view name);
 
 struct NodeRecord {
@@ -56,7 +55,7 @@ struct NodeRecord {
   uint64_t job = 0;  // 0 = none: somebody's check
   std::string node;
   std::string instance;  // "" = not known
-  NodeRecordKind kind = NodeRecordKind::kWorker;
+  NodeRecordKind kind = NodeRecordKind::kSlow;
   std::string key;  // a job does not say the same twice; "" = it may be said again
   std::string reason;
 };

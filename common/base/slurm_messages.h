@@ -67,6 +67,7 @@ struct SlurmJob {
   int32_t exit_signal = 0;
   int64_t start_time_s = 0;  // Unix time; an estimate while pending
   int64_t end_time_s = 0;
+  int64_t preempt_time_s = 0;  // when Slurm signalled that it preempts the job; 0 = it does not
 
   bool has_flag(const std::string& flag) const;
   bool has_node(const std::string& node) const;

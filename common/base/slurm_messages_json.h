@@ -27,7 +27,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlurmSubmission, script, name, c
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlurmJob, id, name, uid, state, flags, reason,
                                                 reason_detail, comment, partition, nodes,
                                                 excluded_nodes, batch_host, work_dir, restart_count,
-                                                exit_code, exit_signal, start_time_s, end_time_s)
+                                                exit_code, exit_signal, start_time_s, end_time_s,
+                                                preempt_time_s)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlurmNode, name, address, state, flags, reason,
                                                 features, gres, instance_id, instance_type,
                                                 boot_time_s, slurmd_start_time_s)

@@ -81,6 +81,7 @@ void fill(const JobMargins& margins, v1::JobMargins& wire) {
   wire.set_storage_ms(margins.storage_ms);
   wire.set_failed_saves(margins.failed_saves);
   wire.set_mirror_behind_ms(margins.mirror_behind_ms);
+  wire.set_since_restart_ms(margins.since_restart_ms);
 }
 
 JobMargins to_job_margins(const v1::JobMargins& wire) {
@@ -98,7 +99,8 @@ JobMargins to_job_margins(const v1::JobMargins& wire) {
           plausible_nodes(wire.lemons(), kMaxMarginNodes),
           plausible_ms(wire.storage_ms()),
           wire.failed_saves(),
-          plausible_ms(wire.mirror_behind_ms())};
+          plausible_ms(wire.mirror_behind_ms()),
+          plausible_ms(wire.since_restart_ms())};
 }
 
 void fill(const NodeRecord& record, v1::NodeBlame& wire) {

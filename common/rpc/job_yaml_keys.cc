@@ -361,6 +361,11 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
      "wait: the job waits for the node, in the queue if Slurm took the node or it is to be "
      "replaced. If none is possible, the attempt counts as a restart.",
      [](YamlValue& v, JobSpec& s) { v.read_words(s.recovery.on_node_loss); }},
+    {"recovery.observe", kValue, "true or false", "false", "",
+     "For a workload.command: hpctl says in the history what it would do about each fault "
+     "(WouldRecover), and restarts nothing. A hang is left alone; a rank or a node that is lost "
+     "ends the job as FAILED.",
+     HP_READ(recovery.observe)},
 
     {"limits", kSection, "section", "", "",
      "Time limits for processes that still answer. Silent ones are found sooner, by "

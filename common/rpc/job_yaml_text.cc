@@ -85,7 +85,9 @@ void put_recovery(YAML::Emitter& out, const RecoverySpec& r) {
   put(out, "straggler", to_word(r.straggler));
   out << Key << "on_node_loss" << Value << YAML::Flow << YAML::BeginSeq;
   for (const std::string& action : r.on_node_loss) out << action;
-  out << YAML::EndSeq << EndMap;
+  out << YAML::EndSeq;
+  put(out, "observe", r.observe);
+  out << EndMap;
 }
 
 void put_limits(YAML::Emitter& out, const Limits& limits) {

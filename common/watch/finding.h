@@ -35,13 +35,14 @@ enum class FindingKind {
   kGoodputFell,
   kStorageAway,
   kMirrorLags,
+  kQueueBlocked,
 };
 constexpr auto words_of(FindingKind) {
   return std::to_array<const char*>(
       {"failed", "recovers_for_long", "stands_still", "controller_silent", "loss_not_finite",
        "budget_low", "restarts_often", "spares_exhausted", "requeue_refused", "node_quarantined",
        "node_slow", "node_lemon", "generation_orphaned", "goodput_fell", "storage_away",
-       "mirror_lags"});
+       "mirror_lags", "queue_blocked"});
 }
 
 struct Finding {

@@ -59,6 +59,8 @@ std::string runbook_of(FindingKind kind) {
       return page + "hpctlstorageaway";
     case FindingKind::kMirrorLags:
       return page + "hpctlmirrorlags";
+    case FindingKind::kQueueBlocked:
+      return page + "queue_blocked";
   }
   return page;
 }
@@ -70,6 +72,7 @@ std::vector<Finding> JobWatch::look(const JobSnapshot& snapshot, int64_t now_ms)
     add_silence(snapshot);  // what it said last is no news; how it ended stays so
   } else if (snapshot.summary.is_told()) {
     add_end(snapshot);
+    add_queue(snapshot);
     add_standstill(snapshot);
     add_storage(snapshot);
     add_mirror(snapshot);
@@ -121,6 +124,14 @@ void JobWatch::add_end(const JobSnapshot& snapshot) {
               "`; submitted again, it goes on from its newest checkpoint");
   found.severity = Severity::kCritical;
   found.since_ms = job.ended_wall_ms;
+}
+
+// A queue that only takes time is no finding.
+void JobWatch::add_queue(const JobSnapshot& snapshot) {
+  const JobSummary& job = snapshot.summary;
+  if (job.state != "PENDING" || job.queue_remedy.empty()) return;
+  add(snapshot, FindingKind::kQueueBlocked, "Slurm will not start it" + why_of(job.reason),
+      job.queue_remedy);
 }
 
 void JobWatch::add_standstill(const JobSnapshot& snapshot) {
@@ -247,11 +258,14 @@ void JobWatch::add_restarts(const JobSnapshot& snapshot) {
                 format_duration(margins.window_ms) + last,
             events + "mend what the faults have in common");
     if (left == 0) found.severity = Severity::kCritical;
+    found.since_ms = now_ms_ - margins.since_restart_ms;
   }
   if (margins.hour_restarts >= kRestartsOften) {
-    add(snapshot, FindingKind::kRestartsOften,
+    Finding& found = add(
+        snapshot, FindingKind::kRestartsOften,
         "it recovered " + std::to_string(margins.hour_restarts) + " times within an hour" + last,
         events + "whether they name one node or one rank");
+    found.since_ms = now_ms_ - margins.since_restart_ms;
   }
   if (margins.requeue_refusal.empty()) return;
   add(snapshot, FindingKind::kRequeueRefused, "it cannot be requeued: " + margins.requeue_refusal,

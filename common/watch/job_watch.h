@@ -49,6 +49,7 @@ class JobWatch {
   Finding& add(const JobSnapshot& snapshot, FindingKind kind, std::string what, std::string action);
   void add_silence(const JobSnapshot& snapshot);
   void add_end(const JobSnapshot& snapshot);
+  void add_queue(const JobSnapshot& snapshot);
   void add_standstill(const JobSnapshot& snapshot);
   void add_storage(const JobSnapshot& snapshot);
   void add_mirror(const JobSnapshot& snapshot);

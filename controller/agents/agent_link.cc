@@ -8,6 +8,7 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "common/base/printable.h"
 #include "controller/agents/agent_report.h"
 #include "controller/core/hang.h"
 
@@ -15,6 +16,7 @@ namespace hpctl {
 namespace {
 
 constexpr int64_t kMinHeartbeatMs = 20;
+constexpr size_t kReasonBytes = 200;
 
 v1::ControllerMessage make_welcome(const core::Job& job) {
   v1::ControllerMessage message;
@@ -108,6 +110,9 @@ void AgentLink::received(AgentSession& session, const v1::AgentMessage& message)
   liveness_.heard(who.node, who.boot_id, loop_.now_ms());
   if (message.has_heartbeat()) {
     heartbeat(session, message.heartbeat());
+  } else if (message.has_told_to_end()) {
+    told_nodes_.told(who.node, who.boot_id,
+                     printable_line(message.told_to_end().reason(), kReasonBytes), loop_.now_ms());
   } else {
     report(session, message);
   }

@@ -22,6 +22,7 @@
 #include "controller/agents/liveness.h"
 #include "controller/agents/progress.h"
 #include "controller/agents/rendezvous_ports.h"
+#include "controller/agents/told_nodes.h"
 #include "controller/agents/worker_order.h"
 #include "controller/engine/owner_loop.h"
 #include "controller/schedulers/scheduler.h"
@@ -68,6 +69,9 @@ class AgentLink final
   // workers and itself.
   void refuse_former_lives(const core::State& state, const core::Dirty& dirty);
 
+  // Those that were told to end by a signal.
+  ToldNodes& told_nodes() { return told_nodes_; }
+
   size_t connected() const;
   uint64_t heartbeats() const { return heartbeats_; }
   void close_all();
@@ -95,6 +99,7 @@ class AgentLink final
   const IsLemon is_lemon_;
   const std::string own_node_;
   OrderMaker orders_;  // owner thread only
+  ToldNodes told_nodes_;
   std::atomic<uint64_t> heartbeats_{0};
   mutable std::mutex mutex_;
   std::map<core::NodeKey, std::shared_ptr<AgentSession>> sessions_;

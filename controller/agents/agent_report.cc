@@ -278,6 +278,7 @@ std::string find_report_problem(const v1::AgentMessage& message) {
     case v1::AgentMessage::kFaultNotInjected:
     case v1::AgentMessage::kSpareUnfit:
     case v1::AgentMessage::kDamageAnswered:
+    case v1::AgentMessage::kToldToEnd:
     case v1::AgentMessage::kRegisterAgent:
     case v1::AgentMessage::KIND_NOT_SET:
       return "";
@@ -344,6 +345,7 @@ std::optional<core::EventBody> make_event(const v1::AgentMessage& message,
       return core::NodeEnded{job, message.node(), message.boot_id()};
     case v1::AgentMessage::kRegisterAgent:
     case v1::AgentMessage::kHeartbeat:
+    case v1::AgentMessage::kToldToEnd:  // judged together with the other nodes (told_nodes.h)
     case v1::AgentMessage::KIND_NOT_SET:
       return std::nullopt;
   }

@@ -184,7 +184,11 @@ void Liveness::judge_one(const core::NodeKey& node, const core::SilentNode& seen
   if (verdict.kind == core::SilenceVerdict::Kind::kProbe) {
     begin_probe(node, entry, now_ms, out);
   } else if (verdict.kind == core::SilenceVerdict::Kind::kLost) {
-    out.lost.push_back({node.job, node.name, entry.boot_id, std::move(verdict.reason)});
+    out.lost.push_back({.job = node.job,
+                        .node = node.name,
+                        .boot_id = entry.boot_id,
+                        .cause = std::move(verdict.reason),
+                        .unreachable = facts.probe == core::HolderProbe::kUnanswered});
     entries_.erase(it);
   }
 }

@@ -12,6 +12,8 @@
 namespace hpctl {
 namespace {
 
+constexpr int64_t kFailNoteMs = 600'000;  // between two notes that saves fail
+
 constexpr int64_t kWaitsWorthTellingMs = 100;
 
 int64_t total_ms(const StepWaits& waits) { return waits.checkpoint_ms + waits.data_ms; }
@@ -85,8 +87,10 @@ void ProgressTable::observe(const core::Job& job, int64_t now_ms) {
   if (core::has_ended(job.state)) entry.shown.step = job.furthest_step;
 }
 
-void ProgressTable::remember(JobId job, double loss, double tokens_per_second) {
+void ProgressTable::remember(JobId job, double loss, double tokens_per_second,
+                             std::optional<TimeSpent> ended_spent) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  jobs_[job].shown.ended_spent = ended_spent;
   jobs_[job].shown.loss = loss;
   jobs_[job].shown.tokens_per_second = tokens_per_second;
 }
@@ -375,7 +379,7 @@ std::optional<std::string> ProgressTable::storage_note(JobId job, Entry& entry) 
          ": it cannot read samples or write the ledger; see hpctl logs " + to_string(job);
 }
 
-std::vector<core::ControllerNoted> ProgressTable::take_notes() {
+std::vector<core::ControllerNoted> ProgressTable::take_notes(int64_t now_ms) {
   std::vector<core::ControllerNoted> notes;
   const std::lock_guard<std::mutex> lock(mutex_);
   for (auto& [job, entry] : jobs_) {
@@ -384,7 +388,10 @@ std::vector<core::ControllerNoted> ProgressTable::take_notes() {
     if (rank0 == entry.shown.ranks.end() || !rank0->second.report.figures) continue;
     const bool fail = rank0->second.report.figures->saves_without_room > 0;
     if (fail == entry.told_fail) continue;
+    // A disk at its limit takes every other checkpoint.
+    if (fail && entry.fail_note_ms && now_ms - *entry.fail_note_ms < kFailNoteMs) continue;
     entry.told_fail = fail;
+    if (fail) entry.fail_note_ms = now_ms;
     const std::string step = std::to_string(rank0->second.report.step);
     notes.push_back({job, fail ? std::string(core::kSavesFail) + " (step " + step +
                                      "): training goes on without; see the log of rank 0"

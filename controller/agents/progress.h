@@ -80,6 +80,9 @@ struct JobProgress {
   uint64_t data_waits_ns = 0;  // of those: StepFigures, summed
   uint64_t save_waits_ns = 0;
   std::map<std::string, StandbyReport> standbys;  // by node
+  // Of a job that has ended under an earlier process of the controller: waits that no event told
+  // are in it, so goodput stays as it was.
+  std::optional<TimeSpent> ended_spent;
 
   // "rank 2 on n1" that waits for storage; "" = no rank does.
   std::string waiting_rank() const;
@@ -92,7 +95,8 @@ class ProgressTable {
   // The job's row after a commit.
   void observe(const core::Job& job, int64_t now_ms);
   // Values from before a restart of the controller, for display until heartbeats arrive.
-  void remember(JobId job, double loss, double tokens_per_second);
+  void remember(JobId job, double loss, double tokens_per_second,
+                std::optional<TimeSpent> ended_spent);
   // Returns the transition to post, if any.
   std::optional<core::GenerationProgressed> report(JobId job, const std::string& node,
                                                    const std::vector<RankReport>& ranks,
@@ -112,7 +116,7 @@ class ProgressTable {
   // Nodes that hold the others up, and those that do no more.
   std::vector<core::EventBody> take_stragglers();
   // The disk of the checkpoints has become full, or has room again.
-  std::vector<core::ControllerNoted> take_notes();
+  std::vector<core::ControllerNoted> take_notes(int64_t now_ms);
   // One for each save that has found the disk full since the last call.
   std::vector<core::CheckpointRoomNeeded> take_room_needed();
   void rearm(int64_t now_ms);
@@ -129,10 +133,11 @@ class ProgressTable {
     bool hang_reported = false;
     core::PlainHangs plain_hangs;
     bool told_fail = false;
-    std::string told_waiting;         // JobProgress::waiting_rank()
-    uint64_t saves_out_of_space = 0;  // rank 0's, when it was last asked for
-    uint64_t told_step = 0;           // furthest step the core knows
-    StepWaits told_waits;             // likewise
+    std::optional<int64_t> fail_note_ms;  // when that was last told
+    std::string told_waiting;             // JobProgress::waiting_rank()
+    uint64_t saves_out_of_space = 0;      // rank 0's, when it was last asked for
+    uint64_t told_step = 0;               // furthest step the core knows
+    StepWaits told_waits;                 // likewise
     int32_t world_size = 0;
     uint64_t regain_step = 0;  // the core wants to know when it is completed; 0 = nothing
     uint64_t former_step = 0;  // of the job before this controller; shown until a rank reports

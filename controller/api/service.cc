@@ -246,8 +246,10 @@ grpc::ServerUnaryReactor* ControllerService::QuarantineNode(
   return order(context, {Rpc::kQuarantineNode, request->job(),
                          in_short("node", request->node()) + in_short("reason", reason) +
                              (for_ms == 0 ? "" : in_short("for_ms", std::to_string(for_ms))),
-                         [node = request->node(), reason, for_ms](JobId job, uint32_t uid) {
-                           return core::QuarantineRequested{job, node, uid, reason, for_ms};
+                         [node = request->node(), reason, for_ms,
+                          asks_first = request->asks_first()](JobId job, uint32_t uid) {
+                           return core::QuarantineRequested{job,    node,   uid,
+                                                            reason, for_ms, asks_first};
                          },
                          [](const core::Job&, const core::LogEntry&) {}});
 }
@@ -269,9 +271,10 @@ grpc::ServerUnaryReactor* ControllerService::RecoverNode(grpc::CallbackServerCon
   return order(context, {Rpc::kRecoverNode, request->job(),
                          in_short("node", request->node()) + in_short("reason", reason) +
                              in_short("by", request->reboot() ? "reboot" : "replacement"),
-                         [node = request->node(), reason, reboot = request->reboot()](
-                             JobId job, uint32_t uid) {
-                           return core::RecoveryRequested{job, node, uid, reason, reboot};
+                         [node = request->node(), reason, reboot = request->reboot(),
+                          asks_first = request->asks_first()](JobId job, uint32_t uid) {
+                           return core::RecoveryRequested{job,    node,   uid,
+                                                          reason, reboot, asks_first};
                          },
                          [](const core::Job&, const core::LogEntry&) {}});
 }

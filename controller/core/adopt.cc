@@ -265,7 +265,7 @@ void end_meeting(Transition& t, Job& job) {
   if (fresh.size() == members) {
     // Another number for it, because it is unknown whether a part of it ran before all nodes were
     // lost.
-    t.note("NeverStarted", job, name + " was recorded, and no node has started it");
+    t.note("StartsAnew", job, "no node runs " + name + "; its ranks are started again");
     begin_waiting(t, job);
     t.facts(job.id).stop_workers = true;
   } else if (!fresh.empty()) {

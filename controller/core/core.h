@@ -176,11 +176,14 @@ inline constexpr size_t kMostReaders = 2;        // nodes asked before the contr
 inline constexpr int64_t kQuarantineFaults = 3;  // in a row on one instance, within
 inline constexpr int64_t kQuarantineWindowMs = 3'600'000;
 inline constexpr int64_t kQuarantineForMs = 86'400'000;    // after that it may try again
+inline constexpr int64_t kDepartedForMs = 300'000;         // a signal told the node to end
 inline constexpr int64_t kRebootWindowMs = 86'400'000;     // broken again after a reboot: replaced
 inline constexpr int64_t kBackoffBaseMs = 500;             // doubles with each restart that brought
 inline constexpr int64_t kBackoffMaxMs = 30'000;           // no progress
 inline constexpr int64_t kMaxRestartsWithoutProgress = 3;  // then FAILED with a diagnosis
-inline constexpr int64_t kFruitlessInSameProcesses = 2;    // from memory; then in others
-inline constexpr int64_t kMaxFruitlessFromMemory = 3;      // then from a checkpoint
+// A command that exits so many times in a row without progress and says the same is FAILED.
+inline constexpr size_t kAlikeExits = 3;
+inline constexpr int64_t kFruitlessInSameProcesses = 2;  // from memory; then in others
+inline constexpr int64_t kMaxFruitlessFromMemory = 3;    // then from a checkpoint
 
 }  // namespace hpctl::core

@@ -31,8 +31,10 @@ std::string what_ended(const WorkerExited& e) {
   if (e.signal == 0 && e.exit_code == kExitPeerLost) {
     return e.by_request ? "left generation " + to_string(e.generation) : "lost a peer";
   }
-  return (e.by_request ? "was ended by " : "ended with ") +
-         (e.signal != 0 ? signal_name(e.signal) : "code " + std::to_string(e.exit_code));
+  if (e.signal != 0)
+    return (e.by_request ? "was ended by " : "ended with ") + signal_name(e.signal);
+  return (e.by_request ? "ended as ordered, with code " : "ended with code ") +
+         std::to_string(e.exit_code);
 }
 
 // "7 workers on n1 (ranks 9 to 15): 3 lost a peer, 4 left generation 2"
@@ -146,7 +148,17 @@ struct Describe {
   }
   void operator()(const NodeLost& e) {
     place(e.job, e.node);
-    entry.cause = e.node + " was lost: " + e.cause;
+    const auto node = state.nodes.find({e.job, e.node});
+    // It was left on purpose before, and has no ranks.
+    const bool is_left = e.taken && node != state.nodes.end() &&
+                         !node->second.quarantine.by.empty() &&
+                         !state.index.ranks.contains(node->first);
+    if (is_left) entry.type = "NodeLeft";
+    entry.cause = e.node + (is_left ? " has left the job: " : " was lost: ") + e.cause;
+  }
+  void operator()(const NodeDeparts& e) {
+    place(e.job, e.node);
+    entry.cause = e.node + " was told to end (" + e.cause + ")";
   }
   void operator()(const NodeEnded& e) {
     place(e.job, e.node);

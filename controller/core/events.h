@@ -126,8 +126,16 @@ struct NodeLost {
   std::string node;
   std::string boot_id;  // "" = whichever life is current
   std::string cause;
-  bool taken = false;     // the scheduler took the node from the job: Node::taken
-  bool given_up = false;  // because it did not respond; not: an operator wanted it
+  bool taken = false;        // the scheduler took the node from the job: Node::taken
+  bool given_up = false;     // because it did not respond; not: an operator wanted it
+  bool unreachable = false;  // its machine did not answer a probe either
+};
+// The node's holder got SIGTERM, and other nodes did not: the node will end, and has time to save.
+struct NodeDeparts {
+  JobId job;
+  std::string node;
+  std::string boot_id;
+  std::string cause;  // "signal 15"
 };
 struct NodeEnded {
   JobId job;
@@ -298,7 +306,8 @@ struct QuarantineRequested {
   std::string node;
   uint32_t uid = 0;
   std::string reason;
-  int64_t for_ms = 0;  // 0 = until released
+  int64_t for_ms = 0;       // 0 = until released
+  bool asks_first = false;  // refused where the job would be requeued
 };
 struct ReleaseRequested {
   JobId job;
@@ -336,6 +345,7 @@ struct RecoveryRequested {
   uint32_t uid = 0;
   std::string reason;
   bool reboot = false;
+  bool asks_first = false;  // QuarantineRequested
 };
 // A step was not applied, and the job's stability policy acted. Told in the history under the name
 // of what was found: NonFiniteFound, LossSpiked or GradientSpiked.
@@ -406,15 +416,17 @@ struct ControllerResumed {
 // A deadline the core asked for has passed.
 struct Tick {};
 
-using EventBody = std::variant<
-    JobSubmitted, CancelRequested, NodeLaunched, AgentRegistered, AgentDisconnected, NodeLost,
-    NodeEnded, CheckpointChosen, GenerationRecorded, GenerationTaken, WorkersStarted,
-    WorkersStopped, WorkerExited, GenerationProgressed, CheckpointCommitted, HangDetected,
-    ActionFailed, ControllerResumed, Tick, JobAdopted, JobRequeued, NodeReplacementRequested,
-    SchedulerObserved, NodeReturned, QuarantineRequested, ReleaseRequested, HardwareFaultFound,
-    BadStepFound, RecoveryRequested, SuspensionChanged, ControllerNoted, TrainingSeen,
-    FaultInjected, FaultNotInjected, StragglerFound, StragglerOver, WorkersExited, SpareFoundUnfit,
-    SpareReady, CheckpointRoomNeeded, CheckpointsPruned, CheckpointMirrored, DamageAnswered>;
+using EventBody =
+    std::variant<JobSubmitted, CancelRequested, NodeLaunched, AgentRegistered, AgentDisconnected,
+                 NodeLost, NodeEnded, CheckpointChosen, GenerationRecorded, GenerationTaken,
+                 WorkersStarted, WorkersStopped, WorkerExited, GenerationProgressed,
+                 CheckpointCommitted, HangDetected, ActionFailed, ControllerResumed, Tick,
+                 JobAdopted, JobRequeued, NodeReplacementRequested, SchedulerObserved, NodeReturned,
+                 QuarantineRequested, ReleaseRequested, HardwareFaultFound, BadStepFound,
+                 RecoveryRequested, SuspensionChanged, ControllerNoted, TrainingSeen, FaultInjected,
+                 FaultNotInjected, StragglerFound, StragglerOver, WorkersExited, SpareFoundUnfit,
+                 SpareReady, CheckpointRoomNeeded, CheckpointsPruned, CheckpointMirrored,
+                 DamageAnswered, NodeDeparts>;
 
 struct Event {
   Seq seq;              // assigned by the shell: State::last_seq + 1

@@ -31,6 +31,12 @@ bool is_refused(const std::vector<const LogEntry*>& entries) {
                      [](const LogEntry* entry) { return entry->type == "Refused"; });
 }
 
+// What holds a job up until the next attempt, or until a person does something.
+bool is_obstacle(const LogEntry& entry) {
+  return entry.type == "Retry" || entry.type == "ActionFailed" || entry.type == "NotPossible" ||
+         entry.type == "StillStopping" || entry.type == "WouldRecover";
+}
+
 // For a spare: it may be given ranks again.
 bool is_end_of_unfitness(const LogEntry& entry) {
   return entry.type == "NodeReleased" || entry.type == "NodeReplaced" ||
@@ -144,6 +150,15 @@ std::vector<LogEntry> explain(const std::vector<LogEntry>& log, JobId job) {
     }
   }
   for (const auto& [node, seq] : unfit) story.insert(seq);
+  // And the newest thing that could not be done since the state began: the chain ends there.
+  Seq obstacle;
+  for (const auto& [seq, entries] : by_seq) {
+    for (const LogEntry* entry : entries) {
+      if (is_obstacle(*entry) && !is_refused(entries)) obstacle = seq;
+      if (is_state_change(*entry)) obstacle = Seq{};
+    }
+  }
+  if (obstacle != Seq{}) story.insert(obstacle);
   const bool finished = last != nullptr && last->type == "JobFinished";
   std::vector<LogEntry> chain;
   for (const auto& [seq, entries] : by_seq) {

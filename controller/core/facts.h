@@ -28,6 +28,7 @@ struct Facts {
   struct LostNode {
     std::string name;
     std::string cause;
+    bool unreachable = false;  // Fault
   };
   struct End {
     JobState state = JobState::kFailed;

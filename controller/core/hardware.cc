@@ -124,6 +124,7 @@ void on(Transition& t, const RecoveryRequested& e) {
   } else if (conflict.empty() && node->quarantine.by.empty() && !can_vacate(t, *job, *node)) {
     conflict = e.node + " has ranks, and no spare, nodes.min, requeue or wait lets it go";
   }
+  if (conflict.empty()) conflict = unasked_requeue(t, *job, *node, e.asks_first);
   if (!conflict.empty()) {
     t.refuse(e.job, conflict, e.node);
     return;

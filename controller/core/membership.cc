@@ -448,21 +448,51 @@ bool can_vacate(Transition& t, const Job& job, const Node& node) {
          largest_fit(job, job.spec.fewest_nodes(), job.nodes() - missing - 1) != 0;
 }
 
-std::string consequence_of_leaving(Transition& t, const Job& job, const Node& node) {
-  if (!t.has_ranks(node.key)) return "";
-  const auto left = job.nodes() - static_cast<int32_t>(nodes_missing(t, job).size());
-  for (const std::string& action : job.spec.recovery.on_node_loss) {
-    if (action == kOnNodeLossSpare && has_spare(t, job)) return "; a spare takes its ranks";
-    const int32_t fewer = largest_fit(job, job.spec.fewest_nodes(), left);
-    if (action == kOnNodeLossShrink && fewer != 0) {
-      return "; no spare is up, the job goes on with " + std::to_string(fewer) + " nodes";
-    }
-    if (action == kOnNodeLossRequeue && job.backend.requeues && job.requeue_refusal.empty()) {
-      return "; no spare is up, the job is REQUEUED without it and waits in the queue";
-    }
-    if (action == kOnNodeLossWait) return "; no spare is up, the job waits for it";
+namespace {
+
+int32_t nodes_left(Transition& t, const Job& job) {
+  return job.nodes() - static_cast<int32_t>(nodes_missing(t, job).size());
+}
+
+// The word of recovery.on_node_loss by which the job goes on with so many nodes; "" = none.
+std::string way_on(Transition& t, const Job& job, int32_t left) {
+  for (const std::string& word : job.spec.recovery.on_node_loss) {
+    if (word == kOnNodeLossSpare && !has_spare(t, job)) continue;
+    if (word == kOnNodeLossShrink && largest_fit(job, job.spec.fewest_nodes(), left) == 0) continue;
+    const bool requeues = job.backend.requeues && job.requeue_refusal.empty();
+    if (word == kOnNodeLossRequeue && !requeues) continue;
+    return word;
   }
   return "";
+}
+
+}  // namespace
+
+std::string unasked_requeue(Transition& t, const Job& job, const Node& node, bool asks_first) {
+  if (!asks_first || !t.has_ranks(node.key) || !node.quarantine.by.empty()) return "";
+  if (way_on(t, job, nodes_left(t, job) - 1) != kOnNodeLossRequeue) return "";
+  return node.key.name +
+         " has ranks and no spare is up: the job would be requeued and wait in the queue; with "
+         "--yes it is";
+}
+
+std::string consequence_of_leaving(Transition& t, const Job& job, const Node& node) {
+  if (!t.has_ranks(node.key)) return "";
+  const int32_t left = nodes_left(t, job);
+  const std::string way = way_on(t, job, left);
+  if (way == kOnNodeLossSpare) return "; a spare takes its ranks";
+  if (way == kOnNodeLossShrink) {
+    return "; no spare is up, the job goes on with " +
+           std::to_string(largest_fit(job, job.spec.fewest_nodes(), left)) + " nodes";
+  }
+  if (way == kOnNodeLossRequeue) {
+    // As is_to_be_excluded() has it.
+    const bool comes_back =
+        node.recovery_wall_ms != 0 || (node.quarantine.hardware && job.backend.replaces);
+    return "; no spare is up, the job is REQUEUED and waits in the queue" +
+           std::string(comes_back ? " for it" : "; this node is excluded");
+  }
+  return way == kOnNodeLossWait ? "; no spare is up, the job waits for it" : "";
 }
 
 bool exclude_again(Transition& t, Job& job, const RequeueCarryover& former) {

@@ -68,10 +68,19 @@ void stop_strangers(Transition& t, const Job& job, const Node& node, const Agent
   t.note("StopWorkers", job, node.key.name + " " + reason, node.key.name);
 }
 
+// An administrator or the scheduler ended what was on it, so its silence says nothing about it.
+void excuse_loss(Transition& t, Job& job, const Node& node) {
+  for (Fault& fault : job.recent_faults) {
+    if (fault.node == node.key.name) fault.unreachable = false;
+  }
+  t.changed(job);
+}
+
 // Where nodes can be replaced, one that the scheduler has given up is to be.
 void take_away(Transition& t, Job& job, Node& node, const NodeLost& e) {
   node.taken = true;
   t.changed(node);
+  if (!e.given_up) excuse_loss(t, job, node);
   if (node.state == NodeState::kDown) t.set_deadline(node, 0);  // nothing is tried again
   if (e.given_up && job.backend.replaces) give_up_hardware(t, job, node, e.cause);
 }
@@ -168,7 +177,8 @@ void on(Transition& t, const NodeLost& e) {
     node_ended(t, *node, e.cause);
   } else {
     if (e.taken) take_away(t, *job, *node, e);
-    lose_node(t, *job, *node, e.node + " was lost: " + e.cause);
+    lose_node(t, *job, *node, e.node + " was lost: " + e.cause,
+              e.unreachable && !e.taken ? Evidence::kUnreachable : Evidence::kBroken);
   }
 }
 

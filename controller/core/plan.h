@@ -96,6 +96,9 @@ void vacate_quarantined(Transition& t, Job& job);
 void tell_spares_left(Transition& t, const Job& job, const Node& taken);
 // Could the job go on without that node?
 bool can_vacate(Transition& t, const Job& job, const Node& node);
+// Why an order to leave the node is refused if it `asks_first`: the job would be requeued. "" =
+// not.
+std::string unasked_requeue(Transition& t, const Job& job, const Node& node, bool asks_first);
 // The consequence of leaving the node: "the job is requeued ...".
 std::string consequence_of_leaving(Transition& t, const Job& job, const Node& node);
 // After a requeue that was to exclude nodes: where the job has some of them nevertheless and needs
@@ -253,8 +256,9 @@ void end_without_cause(Transition& t, Job& job);
 void retry_plan(Transition& t, Job& job, const std::string& cause);
 // The evidence against a lost node.
 enum class Evidence {
-  kSlow,    // only that a limit has passed
-  kBroken,  // it fell silent, ended, or could not be launched
+  kSlow,         // only that a limit has passed
+  kBroken,       // it fell silent, ended, or could not be launched
+  kUnreachable,  // it fell silent, and its machine does not answer
 };
 // The node's present life is over: its slots, actions and state say so.
 void lose_node(Transition& t, Job& job, Node& node, const std::string& cause,

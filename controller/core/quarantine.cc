@@ -6,7 +6,8 @@
 // core quarantines a node when the newest kQuarantineFaults faults of the job were all of workers
 // on one instance, within a window, and a spare can take over. It also does so when the scheduler
 // drains a node that trains and a spare can take over, until the scheduler would use the node
-// again. Silence (missed heartbeats) is never a reason: it blames the network as much as the node.
+// again, and for kDepartedForMs when a signal told the node to end. Silence (missed heartbeats) is
+// never a reason: it blames the network as much as the node.
 #include <algorithm>
 
 #include "controller/core/plan.h"
@@ -140,9 +141,15 @@ void count_fault(Transition& t, Job& job, const Fault& fault) {
     return;
   }
   const std::string reason = std::to_string(kQuarantineFaults) + " faults in a row were its";
+  const bool for_hangs =
+      std::all_of(faults.rbegin(), in_a_row, [](const Fault& f) { return f.hang; });
   quarantine(t, job, *node,
-             {"hpctl", reason, fault.cause, false, t.event().wall_ms,
-              t.event().wall_ms + kQuarantineForMs});
+             {.by = "hpctl",
+              .reason = reason,
+              .evidence = fault.cause,
+              .since_wall_ms = t.event().wall_ms,
+              .until_wall_ms = t.event().wall_ms + kQuarantineForMs,
+              .for_hangs = for_hangs});
 }
 
 void condemn(Transition& t, Job& job, Node& node, const Unfitness& unfit) {
@@ -196,6 +203,28 @@ void on(Transition& t, const SpareReady& e) {
   t.changed(*node);
 }
 
+// It leaves in order: its ranks save, and others take them. Nobody is to blame.
+void on(Transition& t, const NodeDeparts& e) {
+  Job* job = t.job(e.job);
+  Node* node = t.node(e.job, e.node);
+  if (job == nullptr || node == nullptr || has_ended(job->state) || node->state != NodeState::kUp ||
+      node->boot_id != e.boot_id) {
+    t.refuse(e.job, "not the present life of " + e.node, e.node);
+    return;
+  }
+  if (job->cancel_requested || !node->quarantine.by.empty()) return;
+  if (t.has_ranks(node->key) && !has_spare(t, *job)) {
+    t.note("NotPossible", *job, "no spare can take the ranks of " + e.node + " before it ends",
+           e.node);
+    return;
+  }
+  const int64_t wall = t.event().wall_ms;
+  const std::string told = "it was told to end (" + e.cause + ")";
+  quarantine(t, *job, *node, {kByScheduler, told, "", false, wall, wall + kDepartedForMs});
+  vacate(t, *job, *node, e.node + " leaves: " + told + consequence_of_leaving(t, *job, *node),
+         true);
+}
+
 void on(Transition& t, const QuarantineRequested& e) {
   Job* job = t.job(e.job);
   Node* node = t.node(e.job, e.node);
@@ -203,6 +232,7 @@ void on(Transition& t, const QuarantineRequested& e) {
   if (conflict.empty() && node->quarantine.by.empty() && !can_vacate(t, *job, *node)) {
     conflict = e.node + " has ranks, and no spare, nodes.min or requeue lets the job go on without";
   }
+  if (conflict.empty()) conflict = unasked_requeue(t, *job, *node, e.asks_first);
   if (!conflict.empty()) {
     t.refuse(e.job, conflict, e.node);
     return;

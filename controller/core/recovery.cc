@@ -3,7 +3,8 @@
 //
 // Three limits. `recovery.max_restarts` within `recovery.window` bounds how often a job may disturb
 // the cluster. kMaxRestartsWithoutProgress bounds how long one step may be retried, because a fault
-// that repeats at the same step is permanent. Failing storage costs no restart: `limits.storage`
+// that repeats at the same step is permanent; a command that each time exits with the same
+// exception has kAlikeExits generations. Failing storage costs no restart: `limits.storage`
 // bounds how long the job waits for it. All are counted in the job's row, so a restart of the
 // controller does not renew them.
 #include <algorithm>
@@ -18,8 +19,9 @@ namespace hpctl::core {
 
 namespace {
 
-void remember(Job& job, const Fault& fault) {
+void remember(const Transition& t, Job& job, const Fault& fault) {
   job.recent_faults.push_back(fault);
+  job.recent_faults.back().wall_ms = t.event().wall_ms;
   if (job.recent_faults.size() > kRecentFaults) {
     job.recent_faults.erase(job.recent_faults.begin());
   }
@@ -37,7 +39,10 @@ void adopt_cause(Transition& t, Job& job, const Fault& fault) {
   const std::string consequence = job.fault;
   const Seq consequence_seq = job.fault_seq;
   set_fault(job, fault, false);
-  if (!job.recent_faults.empty()) job.recent_faults.back() = fault;
+  if (!job.recent_faults.empty()) {
+    job.recent_faults.back() = fault;
+    job.recent_faults.back().wall_ms = t.event().wall_ms;
+  }
   t.changed(job);
   count_fault(t, job, fault);
   t.note_because(consequence_seq, "CauseFound", job,
@@ -49,17 +54,38 @@ bool is_in_window(const Transition& t, const Job& job, int64_t restarted_ms) {
   return restarted_ms + job.spec.recovery.window_ms > t.now();
 }
 
+// Numbers in an exception (a pid, a port, an address) differ from one time to the next.
+std::string without_digits(std::string text) {
+  std::erase_if(text, [](char c) { return c >= '0' && c <= '9'; });
+  return text;
+}
+
+// The newest kAlikeExits faults are exits of a command that each time said the same.
+bool exits_alike(const Job& job) {
+  const auto& faults = job.recent_faults;
+  if (faults.size() < kAlikeExits || faults.back().words.empty()) return false;
+  const std::string words = without_digits(faults.back().words);
+  return std::all_of(faults.end() - static_cast<std::ptrdiff_t>(kAlikeExits), faults.end(),
+                     [&](const Fault& f) { return f.exited && without_digits(f.words) == words; });
+}
+
 // "each on n1 ...", "on n0, n1": whether to look at the hardware or at the program.
 std::string suspect(const Job& job, size_t count) {
   std::set<std::string> nodes;
   std::set<uint64_t> steps;
+  bool all_exited = true;
   const size_t first = job.recent_faults.size() - std::min(count, job.recent_faults.size());
   for (size_t i = first; i < job.recent_faults.size(); ++i) {
     if (!job.recent_faults[i].node.empty()) nodes.insert(job.recent_faults[i].node);
     steps.insert(job.recent_faults[i].step);
+    all_exited = all_exited && job.recent_faults[i].exited;
   }
-  if (nodes.size() == 1)
-    return "each on " + *nodes.begin() + ": suspect that node, or what only its ranks do";
+  if (nodes.size() == 1) {
+    const std::string where = "each on " + *nodes.begin();
+    if (job.nodes() == 1) return where + ", the only node with ranks: look at the program";
+    if (all_exited) return where + ", where the program exited by itself: look at the program";
+    return where + ": suspect that node, or what only its ranks do";
+  }
   if (nodes.size() > 1 && steps.size() == 1) {
     return "on different nodes (" + join_some({nodes.begin(), nodes.end()}) +
            ") at the same step: suspect the program or its data, not the hardware";
@@ -88,6 +114,19 @@ void fail_without_progress(Transition& t, Job& job) {
           "; last: " + last.cause + "; " + where_to_look(job, last));
 }
 
+void fail_alike(Transition& t, Job& job) {
+  const Fault last = job.recent_faults.back();
+  const std::string where =
+      job.furthest_step == 0
+          ? "your program fails at start: "
+          : "your program fails after step " + std::to_string(job.furthest_step) + " each time: ";
+  const std::string rank =
+      last.rank < 0 ? "" : ", last rank " + std::to_string(last.rank) + " on " + last.node;
+  end_job(t, job, JobState::kFailed,
+          where + last.words + " (" + std::to_string(kAlikeExits) + " times in a row" + rank +
+              "); no node is suspected; " + where_to_look(job, last));
+}
+
 void fail_budget_spent(Transition& t, Job& job) {
   const Fault last = job.recent_faults.back();
   fail_for_good(t, job,
@@ -100,6 +139,11 @@ void fail_budget_spent(Transition& t, Job& job) {
 void remember_progress(Job& job) {
   job.progress_at_restart = job.furthest_step;
   job.start_at_restart = job.start_step;
+}
+
+// For as many generations without progress.
+bool fails_alike(const Job& job) {
+  return job.restarts_without_progress >= static_cast<int64_t>(kAlikeExits) && exits_alike(job);
 }
 
 // Whether spend_budget() would not end the job for a consequence.
@@ -119,6 +163,10 @@ bool spend_budget(Transition& t, Job& job, FaultKind kind) {
   std::erase_if(times, [&](int64_t at) { return !is_in_window(t, job, at); });
   job.restarts_without_progress = progressed ? 0 : job.restarts_without_progress + 1;
   remember_progress(job);
+  if (fails_alike(job)) {
+    fail_alike(t, job);
+    return false;
+  }
   if (job.restarts_without_progress > kMaxRestartsWithoutProgress) {
     fail_without_progress(t, job);
     return false;
@@ -193,11 +241,12 @@ void judge_awaited(Transition& t, Job& job, const Fault& fault, FaultKind kind, 
 void recover(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
   const bool progressed = has_progressed(t, job);
   const Seq previous = job.fault_seq;
-  remember(job, fault);
+  remember(t, job, fault);
   job.saves_first = fault.in_order && is_training(job);
   set_fault(job, fault, kind == FaultKind::kCollateral);
   t.changed(job);
-  if (kind == FaultKind::kCause) count_fault(t, job, fault);
+  const bool fails_at_start = !progressed && exits_alike(job);
+  if (kind == FaultKind::kCause && !fails_at_start) count_fault(t, job, fault);
   // The report of its cause may be a moment late, and a job ends with its cause.
   job.ending.awaits_cause = kind == FaultKind::kCollateral && !has_budget(t, job);
   if (!job.ending.awaits_cause && !may_try_again(t, job, fault, kind, previous)) return;
@@ -213,6 +262,36 @@ void recover(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
   told.step = job.furthest_step;
   if (!job.fault_is_collateral) told.rank = fault.rank;
   enter_stop_workers(t, job);
+}
+
+// What would be done about the fault (recovery.observe).
+std::string what_would_be_done(Transition& t, const Job& job, const Fault& fault) {
+  const std::string all = "all ranks would be restarted";
+  if (fault.rank >= 0 || fault.hang || fault.start || fault.node.empty()) return all;
+  return (has_spare(t, job) ? "a spare would take the ranks of " + fault.node
+                            : fault.node + " would be launched again") +
+         ", and " + all;
+}
+
+bool has_running_rank(Transition& t, const Job& job) {
+  const auto& slots = t.state().slots;
+  for (auto it = slots.lower_bound({job.id, Rank{0}}); it != slots.end() && it->first.job == job.id;
+       ++it) {
+    if (it->second.state == SlotState::kRunning) return true;
+  }
+  return false;
+}
+
+// A hang ends nothing, and a consequence waits for its cause as long as ranks run.
+void observe(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
+  remember(t, job, fault);
+  t.changed(job);
+  const std::string done = what_would_be_done(t, job, fault);
+  t.note("WouldRecover", job, done + ": " + fault.cause, fault.node).rank = fault.rank;
+  const bool waits = kind == FaultKind::kCollateral && has_running_rank(t, job);
+  if (fault.hang || waits) return;
+  end_job(t, job, JobState::kFailed,
+          fault.cause + "; " + done + ", but for recovery.observe; " + where_to_look(job, fault));
 }
 
 }  // namespace
@@ -263,6 +342,10 @@ void judge_fault(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
   if (job.cancel_requested) return;
   if (ends_for_good(job)) {  // what is reported while the workers stop changes nothing
     if (!is_preparing(job)) conclude_for_good(t, job, fault.cause);
+    return;
+  }
+  if (job.spec.recovery.observe && !fault.in_order) {
+    if (!has_ended(job.state)) observe(t, job, fault, kind);
     return;
   }
   if (!is_preparing(job) || kind == FaultKind::kRepeated) {
@@ -346,10 +429,10 @@ void want_spare_back(Transition& t, Job& job, Node& node, const std::string& cau
 }  // namespace
 
 void lose_node(Transition& t, Job& job, Node& node, const std::string& cause, Evidence evidence) {
-  node.suspect = node.suspect || evidence == Evidence::kBroken;
+  node.suspect = node.suspect || evidence != Evidence::kSlow;
   close_life(t, job, node, cause);
   if (t.has_ranks(node.key)) {
-    t.facts(job.id).lost.push_back({node.key.name, cause});
+    t.facts(job.id).lost.push_back({node.key.name, cause, evidence == Evidence::kUnreachable});
   } else {
     want_spare_back(t, job, node, cause);
   }
@@ -359,7 +442,11 @@ void judge_loss(Transition& t, Job& job, const Facts::LostNode& lost) {
   if (job.stage == PlanStage::kRequeue) return;
   if (ends_for_good(job)) return conclude_for_good(t, job, lost.cause);
   Node& node = *t.node(job.id, lost.name);
-  const Fault fault{lost.cause, lost.name, -1, job.furthest_step, t.seq()};
+  const Fault fault{.cause = lost.cause,
+                    .node = lost.name,
+                    .step = job.furthest_step,
+                    .seq = t.seq(),
+                    .unreachable = lost.unreachable};
   const bool is_back = node.state != NodeState::kDown;  // as another life
   // Launched for this very recovery and lost again: try some more, with growing patience, before
   // that counts as another restart of the job.

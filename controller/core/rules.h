@@ -24,6 +24,7 @@ void on(Transition& t, const QuarantineRequested& e);
 void on(Transition& t, const ReleaseRequested& e);
 void on(Transition& t, const SpareFoundUnfit& e);
 void on(Transition& t, const SpareReady& e);
+void on(Transition& t, const NodeDeparts& e);
 // hardware.cc
 void on(Transition& t, const RecoveryRequested& e);
 void on(Transition& t, const HardwareFaultFound& e);

@@ -28,8 +28,10 @@ const char* to_string(JobState state) {
 }
 
 const char* shown_state(const Job& job) {
+  if (has_ended(job.state)) return to_string(job.state);
+  if (job.suspended_since_ms != 0) return "SUSPENDED";
   const bool ends = job.cancel_requested || !job.ending.reason.empty();
-  return ends && !has_ended(job.state) ? "STOPPING" : to_string(job.state);
+  return ends ? "STOPPING" : to_string(job.state);
 }
 
 const char* to_string(PlanStage stage) {

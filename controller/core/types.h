@@ -79,6 +79,12 @@ struct Fault {
   bool hang = false;      // ranks stand still: their stacks are written before they are ended
   bool damage = false;    // a checkpoint, or what was in memory, could not be used
   bool start = false;     // the node could not start its workers
+  // The program ended by itself, with an exit code other than 0, and said this: its exception, or
+  // its last line.
+  bool exited = false;
+  std::string words = {};
+  bool unreachable = false;  // a node was lost because its machine did not answer
+  int64_t wall_ms = 0;       // when it was seen
 };
 
 // A worker could not use a checkpoint. That is one reader's word: another node, or else the
@@ -284,6 +290,7 @@ struct Quarantine {
   int64_t since_wall_ms = 0;
   int64_t until_wall_ms = 0;  // 0 = until released
   bool reboot = false;        // of hardware: the same machine is to be rebooted
+  bool for_hangs = false;     // its workers hung several times in a row
 };
 
 struct NodeKey {

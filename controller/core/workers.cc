@@ -75,7 +75,14 @@ bool is_of_all(const Job& job, const WorkerExited& e) {
 void exit_with_fault(Transition& t, Job& job, const WorkerExited& e) {
   const std::string what = describe_exit(e);
   const bool of_all = is_of_all(job, e);
-  const Fault fault{what, of_all ? "" : e.node, of_all ? -1 : e.rank.value, e.last_step, t.seq()};
+  const bool lost_peer = e.signal == 0 && (e.exit_code == kExitPeerLost || e.peer_lost);
+  const Fault fault{.cause = what,
+                    .node = of_all ? "" : e.node,
+                    .rank = of_all ? -1 : e.rank.value,
+                    .step = e.last_step,
+                    .seq = t.seq(),
+                    .exited = e.signal == 0 && !lost_peer && !job.spec.train,
+                    .words = e.message};
   if (e.signal == 0 && e.exit_code == kExitDoNotRestart && !job.cancel_requested) {
     t.facts(job.id).end = {
         JobState::kFailed,
@@ -88,7 +95,7 @@ void exit_with_fault(Transition& t, Job& job, const WorkerExited& e) {
     job.storage_exits[errno_label(e.fault.error)] += 1;
     t.changed(job);
     fault_seen(t, job, Fault{what, "", -1, e.last_step, t.seq()}, FaultKind::kStorage);
-  } else if (e.signal == 0 && (e.exit_code == kExitPeerLost || e.peer_lost)) {
+  } else if (lost_peer) {
     fault_seen(t, job, fault, FaultKind::kCollateral);
   } else if (e.signal == 0 && e.exit_code == kExitCheckpointDamaged &&
              job.memory_of != Generation{}) {

@@ -90,6 +90,8 @@ class JobDirectory {
   }
   // Another one may have the job: the next look reads which.
   void ask_for_controller() { is_controller_wanted_ = true; }
+  // The next look writes it.
+  void note_preemption() { is_preempted_ = true; }
   // False until then, unless the directory does not answer.
   bool knows_controller() const { return !is_controller_wanted_ || is_silent(); }
   // Before it was read: with the default for each key.
@@ -100,6 +102,11 @@ class JobDirectory {
 
  private:
   void read() {
+    if (is_preempted_ && !preemption_was_noted_) {
+      const auto noted = hpctl::note_preemption(job_dir_, restart_count());
+      preemption_was_noted_ = noted.ok();
+      if (!noted.ok()) log_error(noted.error().message + "; Slurm may not requeue the job");
+    }
     const auto verdict = standing_verdict(job_dir_, restart_count());
     if (verdict.ok() && *verdict) {
       const std::lock_guard lock(mutex_);
@@ -130,9 +137,11 @@ class JobDirectory {
   std::shared_ptr<grpc::Channel> controller_;
   std::optional<JobDocument> document_;
   std::atomic<bool> is_controller_wanted_{false};
-  int64_t reread_ms_ = 0;       // the lane's
-  bool spec_was_read_ = false;  // the lane's
-  DirectoryWatch watch_;        // last: its thread uses what is above
+  std::atomic<bool> is_preempted_{false};
+  int64_t reread_ms_ = 0;  // the lane's, as what follows
+  bool spec_was_read_ = false;
+  bool preemption_was_noted_ = false;
+  DirectoryWatch watch_;  // last: its thread uses what is above
 };
 
 // Whether every node has ended, or no controller is left to report it.
@@ -220,6 +229,7 @@ int wait_for_end(const ControllerOptions& options, JobDirectory& directory, cons
         return kExitRequeued;
       }
       log_info("ending the job: asked by a signal");
+      if (why == ToldToEnd::kPreempted) directory.note_preemption();
       directory.ask_for_controller();
       to_tell = true;
     }

@@ -332,6 +332,12 @@ void JobMode::job_ended(const core::Job& job, const JobView& view) {
   if (verdict_written_) return;
   ends_ = true;
   verdict_ = verdict_of(job);
+  note_preemption();
+  // A time limit is TIMEOUT, and of a preemption Slurm itself says how the job ended.
+  if (job.state == core::JobState::kCancelled && !is_preempted(paths_.home(), restart_count_)) {
+    const auto noted = note_cancellation(paths_.home(), restart_count_);
+    if (!noted.ok()) log_warning(noted.error().message + "; Slurm shows the job as FAILED");
+  }
   const auto shown = write_status(paths_, view, [this] { return !is_superseded(); });
   if (!shown.ok()) log_error(shown.error().message);
   say_last_word(verdict_);
@@ -344,6 +350,13 @@ ToldToEnd JobMode::why_told_to_end() const {
   return ask_why_told_to_end(job_, document_.spec.slurm);
 }
 
+void JobMode::note_preemption() {
+  if (!is_preempted_ || preemption_was_noted_) return;
+  const auto noted = hpctl::note_preemption(paths_.home(), restart_count_);
+  preemption_was_noted_ = noted.ok();
+  if (!noted.ok()) log_error(noted.error().message + "; Slurm may not requeue the job");
+}
+
 core::EventBody JobMode::cancellation(ToldToEnd why) const {
   return core::CancelRequested{job_, document_.uid,
                                last_words(why, document_.spec, paths_.default_checkpoints(job_)),
@@ -351,6 +364,7 @@ core::EventBody JobMode::cancellation(ToldToEnd why) const {
 }
 
 void JobMode::look(const std::function<std::set<std::string>()>& heard) {
+  note_preemption();
   if (exit_code_ >= 0 || is_superseded() || is_ended_by_another()) return;
   // Asked now: the look may have waited for the directory.
   if (!is_majority(heard(), record_.nodes)) return;

@@ -64,6 +64,9 @@ class JobMode final : public ControllerMode {
   const ControllerRecord& record() const { return record_; }
   // After a signal that ends our processes.
   ToldToEnd why_told_to_end() const;
+  // Before the cancellation. The next look, or the end of the job if that comes first, writes what
+  // the batch script reads then.
+  void note_told_to_end(ToldToEnd why) { is_preempted_ = why == ToldToEnd::kPreempted; }
   // Looks whether another controller has taken over, or has ended the job. If not, and `heard` are
   // most of the job's nodes, it moves the beat, so that a node that is cut off does not take over
   // (common/base/controller_beat.h). One thread at a time; may block.
@@ -75,6 +78,7 @@ class JobMode final : public ControllerMode {
   std::optional<int> wait(int interrupt, int timeout_ms) const;
 
  private:
+  void note_preemption();
   bool over(int exit_code);  // the first reason counts; false = this is another
   bool is_ended_by_another();
   void say_last_word(int verdict);
@@ -104,7 +108,9 @@ class JobMode final : public ControllerMode {
   std::atomic<int> verdict_{kVerdictFailed};
   std::atomic<bool> ends_{false};             // the verdict in the directory may be ours
   std::atomic<bool> verdict_written_{false};  // it is
-  std::atomic<int> exit_code_{-1};            // -1 = goes on
+  std::atomic<bool> is_preempted_{false};
+  std::atomic<bool> preemption_was_noted_{false};
+  std::atomic<int> exit_code_{-1};  // -1 = goes on
 };
 
 }  // namespace hpctl

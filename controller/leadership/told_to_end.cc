@@ -2,6 +2,7 @@
 #include "controller/leadership/told_to_end.h"
 
 #include "common/base/clock.h"
+#include "common/base/file.h"
 #include "common/rpc/hpslurm.h"
 
 namespace hpctl {
@@ -10,12 +11,16 @@ namespace {
 constexpr int64_t kQuestionMs = 3'000;  // of the 30 s that Slurm leaves by default
 // Slurm may warn a minute earlier than requested, and the signal takes some time.
 constexpr int64_t kEarlyMs = 90'000;
+constexpr size_t kMaxNumberBytes = 32;
+
+std::string preemption_path(const std::string& job_dir) { return job_dir + "/preempted"; }
 
 }  // namespace
 
 ToldToEnd why_told_to_end(const SlurmJob& job, const SlurmSpec& spec, int64_t wall_ms) {
   if (job.is_requeued()) return ToldToEnd::kRequeued;
   if (job.state == "TIMEOUT") return ToldToEnd::kTimeLimit;
+  if (job.preempt_time_s != 0) return ToldToEnd::kPreempted;
   const bool goes_on = job.state == "RUNNING" && !job.has_flag("COMPLETING");
   const bool is_near = job.end_time_s != 0 &&
                        job.end_time_s * 1000 - wall_ms <= spec.warning_seconds * 1000 + kEarlyMs;
@@ -29,7 +34,26 @@ ToldToEnd ask_why_told_to_end(JobId job, const SlurmSpec& spec) {
   return known.ok() ? why_told_to_end(*known, spec, SystemClock().wall_ms()) : ToldToEnd::kSomebody;
 }
 
+Outcome note_preemption(const std::string& job_dir, uint64_t restart_count) {
+  return write_file_atomic(preemption_path(job_dir), std::to_string(restart_count) + "\n");
+}
+
+Outcome note_cancellation(const std::string& job_dir, uint64_t restart_count) {
+  return write_file_atomic(job_dir + "/cancelled", std::to_string(restart_count) + "\n");
+}
+
+bool is_preempted(const std::string& job_dir, uint64_t restart_count) {
+  const auto noted = read_file_if_there(preemption_path(job_dir), kMaxNumberBytes);
+  return noted.ok() && *noted && **noted == std::to_string(restart_count) + "\n";
+}
+
 std::string last_words(ToldToEnd why, const JobSpec& spec, const std::string& own_dir) {
+  if (why == ToldToEnd::kPreempted) {
+    return "Slurm preempted the job; if Slurm requeues it, it goes on from what it saved";
+  }
+  if (why == ToldToEnd::kTimeLimit && spec.slurm.requeue_at_limit) {
+    return "the time limit of the Slurm job has come (slurm.requeue_at_limit)";
+  }
   std::string text = why == ToldToEnd::kTimeLimit
                          ? "the time limit of the Slurm job has come; "
                          : "somebody ended the Slurm job (scancel, preemption); ";

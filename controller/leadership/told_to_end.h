@@ -6,16 +6,26 @@
 #include <string>
 
 #include "common/base/job_spec.h"
+#include "common/base/result.h"
 #include "common/base/slurm_messages.h"
 
 namespace hpctl {
 
-enum class ToldToEnd { kRequeued, kTimeLimit, kSomebody };
+enum class ToldToEnd { kRequeued, kTimeLimit, kPreempted, kSomebody };
 
 // Right after such a signal.
 ToldToEnd why_told_to_end(const SlurmJob& job, const SlurmSpec& spec, int64_t wall_ms);
 // Asks Slurm, for at most some seconds; kSomebody when it does not answer.
 ToldToEnd ask_why_told_to_end(JobId job, const SlurmSpec& spec);
+
+// Slurm preempts the job: when its grace time is over, it requeues or cancels the job. The batch
+// script waits for that, because a script that ends first ends the job (`job_dir`/preempted).
+Outcome note_preemption(const std::string& job_dir, uint64_t restart_count);
+bool is_preempted(const std::string& job_dir, uint64_t restart_count);
+
+// A person cancelled the job: the batch script cancels its Slurm job (`job_dir`/cancelled), so that
+// Slurm's accounting says CANCELLED and not FAILED. Before the verdict.
+Outcome note_cancellation(const std::string& job_dir, uint64_t restart_count);
 
 // The reason of a job that ends so, and how it can go on. `own_dir` is where its checkpoints are
 // when its file names no directory.

@@ -63,9 +63,9 @@ void add_parts(MetricFamilies& out, const MetricLabels& labels, const JobSummary
 }  // namespace
 
 const std::vector<std::string>& job_states() {
-  static const std::vector<std::string> names = {"PENDING",    "STARTING",  "RUNNING",
-                                                 "RECOVERING", "STOPPING",  "FINISHED",
-                                                 "FAILED",     "CANCELLED", "TIMEOUT"};
+  static const std::vector<std::string> names = {"PENDING",   "STARTING", "RUNNING",  "RECOVERING",
+                                                 "SUSPENDED", "STOPPING", "FINISHED", "FAILED",
+                                                 "CANCELLED", "TIMEOUT"};
   return names;
 }
 

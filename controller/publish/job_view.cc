@@ -90,6 +90,9 @@ JobMargins make_margins(const core::Job& job, const JobView& view, const JobProg
   margins.window_ms = job.spec.recovery.window_ms;
   margins.recent_restarts = since(margins.window_ms);
   margins.hour_restarts = since(std::min(margins.window_ms, kHourMs));
+  if (margins.recent_restarts > 0) {
+    margins.since_restart_ms = std::max<int64_t>(1, now_ms - job.restart_times_ms.back());
+  }
   margins.spares_wanted = static_cast<uint32_t>(job.spec.spares);
   for (const NodeView& node : view.nodes) {
     if (node.role == "quarantined") margins.quarantined.push_back(node.name);
@@ -104,7 +107,7 @@ JobMargins make_margins(const core::Job& job, const JobView& view, const JobProg
     margins.recovering_ms = std::max<int64_t>(0, now_ms - job.recovering_since_ms);
   }
   margins.requeue_refusal = job.requeue_refusal;
-  if (job.storage_since_ms != 0) {
+  if (job.storage_since_ms != 0 && job.suspended_since_ms == 0) {
     margins.storage_ms = std::max<int64_t>(0, now_ms - job.storage_since_ms);
   }
   margins.failed_saves = failed_saves(job, progress);
@@ -169,6 +172,7 @@ JobView make_job_view(const core::State& state, JobId id, const JobProgress& pro
   view.ended_wall_ms = job.ended_wall_ms;
   view.lost_ms = core::lost_ms(job, now_ms);
   view.spent = core::time_spent(job, now_ms, waits_in(progress, job));
+  if (job.ended_wall_ms != 0 && progress.ended_spent) view.spent = *progress.ended_spent;
   view.faults = static_cast<int32_t>(job.restarts);
   view.owner = std::to_string(job.owner_uid);
   view.chaos = job.spec.chaos;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/publish/loss_counter.h"
 
+#include <algorithm>
 #include <string>
 
 namespace hpctl {
@@ -16,24 +17,45 @@ void LossCounter::recall(const core::Job& job) {
   if (!job.recent_faults.empty()) fault_ = job.recent_faults.back().seq;
 }
 
-void LossCounter::count(const core::Job& job, Metrics& metrics) {
-  const LossCounter before = *this;
-  recall(job);
+void LossCounter::count_fault(const core::Fault& fault) {
+  const std::string kind = fault_kind(fault);
+  const auto known = std::find_if(
+      counts_.faults.begin(), counts_.faults.end(),
+      [&](const FaultCount& one) { return one.kind == kind && one.node == fault.node; });
+  if (known != counts_.faults.end()) {
+    ++known->count;
+  } else if (counts_.faults.size() < kMostFaultCounts) {
+    counts_.faults.push_back({kind, fault.node, 1});
+  }
+}
+
+void LossCounter::count(const core::Job& job, Metrics* metrics) {
   const uint64_t id = job.id.value;
   const std::string& name = job.spec.name;
+  if (std::exchange(is_new_, false) && metrics != nullptr) metrics->losses(id, name, counts_);
+  const int64_t lost_before_ms = lost_ms_;
+  const int64_t notice_before_ms = notice_ms_;
+  const Seq fault_before = fault_;
+  recall(job);
   const bool runs = job.state == core::JobState::kRunning;
-  if (runs && lost_ms_ > before.lost_ms_) {
-    metrics.recovery(id, name, in_seconds(lost_ms_ - before.lost_ms_));
+  if (runs && lost_ms_ > lost_before_ms) {
+    const double seconds = in_seconds(lost_ms_ - lost_before_ms);
+    counts_.recovery.add(seconds);
+    if (metrics != nullptr) metrics->recovery(id, name, seconds);
   }
-  if (notice_ms_ > before.notice_ms_) {
-    metrics.detection(id, name, in_seconds(notice_ms_ - before.notice_ms_));
+  if (notice_ms_ > notice_before_ms) {
+    const double seconds = in_seconds(notice_ms_ - notice_before_ms);
+    counts_.detection.add(seconds);
+    if (metrics != nullptr) metrics->detection(id, name, seconds);
   }
   if (!runs && !core::has_ended(job.state)) {
-    fault_ = before.fault_;
+    fault_ = fault_before;
     return;
   }
   for (const core::Fault& fault : job.recent_faults) {
-    if (fault.seq > before.fault_) metrics.fault(id, name, fault);
+    if (fault.seq <= fault_before) continue;
+    count_fault(fault);
+    if (metrics != nullptr) metrics->fault(id, name, fault);
   }
 }
 

@@ -4,21 +4,31 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "controller/core/types.h"
+#include "controller/publish/loss_counts.h"
 #include "controller/publish/metrics.h"
 
 namespace hpctl {
 
 class LossCounter {
  public:
-  // Earlier losses do not count: they happened under another controller, or another process of it.
+  // Earlier losses do not count again: they happened under another controller, or another process
+  // of it, which has counted them.
   void recall(const core::Job& job);
+  // What these have counted, before the first count().
+  void go_on_from(LossCounts counts) { counts_ = std::move(counts); }
   // The job's row after a commit. A fault counts when it is over: until then its cause may be found
-  // to be another.
-  void count(const core::Job& job, Metrics& metrics);
+  // to be another. `metrics` may be null.
+  void count(const core::Job& job, Metrics* metrics);
+  const LossCounts& counts() const { return counts_; }
 
  private:
+  void count_fault(const core::Fault& fault);
+
+  LossCounts counts_;
+  bool is_new_ = true;  // the metrics have not been given what was counted before
   int64_t lost_ms_ = 0;
   int64_t notice_ms_ = 0;  // of TimeSpent
   Seq fault_;              // newest

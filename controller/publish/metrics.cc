@@ -28,8 +28,7 @@ using prometheus::Histogram;
 using Labels = std::map<std::string, std::string>;
 
 const Histogram::BucketBoundaries& seconds_buckets() {
-  static const Histogram::BucketBoundaries bounds = {0.05, 0.1, 0.25, 0.5, 1,  2,
-                                                     5,    10,  30,   60,  300};
+  static const Histogram::BucketBoundaries bounds(kLossBuckets.begin(), kLossBuckets.end());
   return bounds;
 }
 
@@ -39,16 +38,15 @@ const Histogram::BucketBoundaries& commit_buckets() {
   return bounds;
 }
 
-// The label `kind` of a fault (docs/metrics.md).
-const char* kind_of(const core::Fault& fault) {
+}  // namespace
+
+const char* fault_kind(const core::Fault& fault) {
   if (fault.in_order) return "order";
   if (fault.damage) return "checkpoint";
   if (fault.hang) return "hang";
   if (fault.rank >= 0) return "worker";
   return fault.node.empty() ? "job" : "node";
 }
-
-}  // namespace
 
 struct Metrics::Parts {
   explicit Parts(Scraped told) : scraped(std::move(told)) {
@@ -62,6 +60,23 @@ struct Metrics::Parts {
   }
   void set(const char* name, const char* help, const Labels& labels, double value) {
     family(prometheus::BuildGauge(), name, help).Add(labels).Set(value);
+  }
+
+  auto& recoveries() {
+    return family(prometheus::BuildHistogram(), "hpctl_job_recovery_seconds",
+                  "From the last step before a fault to its repetition");
+  }
+  auto& detections() {
+    return family(prometheus::BuildHistogram(), "hpctl_job_detection_seconds",
+                  "From the last step before a fault until it was known");
+  }
+  auto& faults() {
+    return family(prometheus::BuildCounter(), "hpctl_job_faults_total",
+                  "Faults by their kind and the node that is to blame");
+  }
+  auto& events() {
+    return family(prometheus::BuildCounter(), "hpctl_controller_events_total",
+                  "Events through the core");
   }
 
   // Any thread.
@@ -159,11 +174,7 @@ void Metrics::transaction(double seconds, size_t events) {
                "Duration of one commit")
       .Add({}, commit_buckets())
       .Observe(seconds);
-  parts_
-      ->family(prometheus::BuildCounter(), "hpctl_controller_events_total",
-               "Events through the core")
-      .Add({})
-      .Increment(static_cast<double>(events));
+  parts_->events().Add({}).Increment(static_cast<double>(events));
 }
 
 void Metrics::job(const JobView& view) {
@@ -214,29 +225,42 @@ void Metrics::findings(const JobView& view, const std::vector<Finding>& found) {
   parts_->findings.show(view, found);
 }
 
+void Metrics::losses(uint64_t job, const std::string& name, const LossCounts& counts) {
+  const Labels labels = {{"job", std::to_string(job)}, {"name", name}};
+  const auto fill = [](Histogram& histogram, const LossHistogram& from) {
+    histogram.ObserveMultiple({from.counts.begin(), from.counts.end()}, from.sum);
+  };
+  fill(parts_->recoveries().Add(labels, seconds_buckets()), counts.recovery);
+  fill(parts_->detections().Add(labels, seconds_buckets()), counts.detection);
+  for (const FaultCount& fault : counts.faults) {
+    Labels counted = labels;
+    counted["kind"] = fault.kind;
+    counted["node"] = fault.node;
+    parts_->faults().Add(counted).Increment(static_cast<double>(fault.count));
+  }
+}
+
+void Metrics::former_events(uint64_t events) {
+  parts_->events().Add({}).Increment(static_cast<double>(events));
+}
+
 void Metrics::recovery(uint64_t job, const std::string& name, double seconds) {
-  parts_
-      ->family(prometheus::BuildHistogram(), "hpctl_job_recovery_seconds",
-               "From the last step before a fault to its repetition")
+  parts_->recoveries()
       .Add({{"job", std::to_string(job)}, {"name", name}}, seconds_buckets())
       .Observe(seconds);
 }
 
 void Metrics::detection(uint64_t job, const std::string& name, double seconds) {
-  parts_
-      ->family(prometheus::BuildHistogram(), "hpctl_job_detection_seconds",
-               "From the last step before a fault until it was known")
+  parts_->detections()
       .Add({{"job", std::to_string(job)}, {"name", name}}, seconds_buckets())
       .Observe(seconds);
 }
 
 void Metrics::fault(uint64_t job, const std::string& name, const core::Fault& fault) {
-  parts_
-      ->family(prometheus::BuildCounter(), "hpctl_job_faults_total",
-               "Faults by their kind and the node that is to blame")
+  parts_->faults()
       .Add({{"job", std::to_string(job)},
             {"name", name},
-            {"kind", kind_of(fault)},
+            {"kind", fault_kind(fault)},
             {"node", fault.node}})
       .Increment();
 }

@@ -22,9 +22,13 @@
 #include "common/watch/finding.h"
 #include "controller/agents/progress.h"
 #include "controller/publish/fleet_metrics.h"
+#include "controller/publish/loss_counts.h"
 #include "controller/publish/status_files.h"
 
 namespace hpctl {
+
+// The label `kind` of a fault (docs/metrics.md).
+const char* fault_kind(const core::Fault& fault);
 
 class Metrics {
  public:
@@ -56,12 +60,17 @@ class Metrics {
   void lemons(const JobView& view, const std::vector<LemonScore>& scores);
   // All that is found of the job now.
   void findings(const JobView& view, const std::vector<Finding>& found);
+  // What former controllers of the job have counted, once and first: counters go on from there, and
+  // have a sample before the first loss.
+  void losses(uint64_t job, const std::string& name, const LossCounts& counts);
   void recovery(uint64_t job, const std::string& name, double seconds);
   // From the last step before a fault until it was known.
   void detection(uint64_t job, const std::string& name, double seconds);
   // One that has been recovered from, or ended the job.
   void fault(uint64_t job, const std::string& name, const core::Fault& fault);
   void controller(size_t agents, size_t outbox);
+  // Events that the rows of this controller have seen before.
+  void former_events(uint64_t events);
   // For a cluster controller, any thread: jobs, and those whose controller serves now.
   void cluster(size_t jobs, size_t serving);
   // For a cluster controller: the expiry of its certificate and of its authority, in Unix seconds.

@@ -23,10 +23,14 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobMargins, max_restarts, window
                                                 recent_restarts, hour_restarts, spares_wanted,
                                                 spares_left, quarantined, slow, still_ms,
                                                 recovering_ms, requeue_refusal, lemons, storage_ms,
-                                                failed_saves, mirror_behind_ms)
+                                                failed_saves, mirror_behind_ms, since_restart_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(MirrorView, dir, step, behind_ms, problem)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkerView, rank, node, pid, generation, state,
                                                 phase, step)
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(FaultCount, kind, node, count)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LossHistogram, counts, sum)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LossCounts, faults, recovery, detection)
 
 static void to_json(nlohmann::json& j, const NodeView& v) {
   j = {{"name", v.name},           {"role", v.role},
@@ -95,6 +99,17 @@ std::string to_json_text(const std::vector<WorkerView>& workers) {
   return text + "]";
 }
 
+// Another release may have other buckets. Its counts are not worth the rest of the file.
+LossCounts losses_in(const json& document) {
+  try {
+    LossCounts losses = document.value("losses", LossCounts{});
+    if (losses.faults.size() > kMostFaultCounts) losses.faults.resize(kMostFaultCounts);
+    return losses;
+  } catch (const json::exception&) {
+    return {};
+  }
+}
+
 }  // namespace
 
 JobSummary summarize(const JobView& view, int64_t taken_wall_ms) {
@@ -120,6 +135,7 @@ JobSummary summarize(const JobView& view, int64_t taken_wall_ms) {
   summary.spent = view.spent;
   summary.reason = view.reason;
   summary.last_fault = view.last_fault;
+  summary.queue_remedy = view.queue_remedy;
   summary.margins = view.margins;
   return summary;
 }
@@ -179,6 +195,7 @@ std::string to_json_text(const JobView& view) {
     document["counted_wall_ms"] = view.counted_wall_ms;
     document["told_waits"] = view.told_waits;
   }
+  if (!view.losses.faults.empty()) document["losses"] = view.losses;
   if (std::isfinite(view.loss)) document["loss"] = view.loss;
   std::string text = dump(document);
   text.back() = ',';
@@ -231,6 +248,7 @@ Result<JobView> job_view_from_json(const std::string& text) {
     view.interrupted = document.value("interrupted", false);
     view.counted_wall_ms = document.value("counted_wall_ms", int64_t{0});
     view.told_waits = document.value("told_waits", StepWaits{});
+    view.losses = losses_in(document);
     return view;
   } catch (const json::exception& e) {
     return Error{ErrorCode::kDataLoss, "not a job status: " + problem_in(document, e)};

@@ -26,6 +26,7 @@
 #include "common/base/result.h"
 #include "common/base/time_spent.h"
 #include "common/watch/job_snapshot.h"
+#include "controller/publish/loss_counts.h"
 
 namespace hpctl {
 
@@ -116,18 +117,20 @@ struct JobView {
   int64_t lost_ms = 0;
   TimeSpent spent;
   int32_t faults = 0;
-  std::string owner;       // uid as text
-  bool chaos = false;      // debug.chaos; of a live controller only
-  StorageView storage;     // likewise
-  double step_ms = 0;      // median of the newest steps, while it is RUNNING; 0 = unknown
-  std::string last_fault;  // cause of the newest recovery; "" = none
-  ChosenValues chosen;     // of keys that the job file left to auto
+  std::string owner;              // uid as text
+  bool chaos = false;             // debug.chaos; of a live controller only
+  StorageView storage;            // likewise
+  double step_ms = 0;             // median of the newest steps, while it is RUNNING; 0 = unknown
+  std::string last_fault;         // cause of the newest recovery; "" = none
+  std::string queue_remedy = {};  // JobSummary; not in the file
+  ChosenValues chosen;            // of keys that the job file left to auto
   std::optional<JobMargins> margins;  // absent from what older releases wrote or say
   // In the file only, for the controller that follows (core::JobTotals). 0 = nothing to tell it.
   int64_t counted_wall_ms = 0;
   bool interrupted = false;
   uint64_t furthest_step = 0;
   StepWaits told_waits;
+  LossCounts losses;  // likewise, for its metrics
 };
 
 // `taken_wall_ms`: when the view was so; of a job that has ended it says nothing.

@@ -17,7 +17,7 @@
 
 namespace {
 
-constexpr char kUsage[] = R"(usage: hpcontroller-step LISTENER LIFELINE RUN_ID
+constexpr char kUsage[] = R"(usage: hpcontroller-step LISTENER LIFELINE RUN_ID [no-input]
 
 Decides about restarts of the tasks of one Slurm step (docs/auto-resume.md); srun's plugin starts
 it.
@@ -25,6 +25,7 @@ it.
   LISTENER  descriptor of a listening TCP socket
   LIFELINE  descriptor of a pipe; its end is the end of srun
   RUN_ID    JOB.STEP
+  no-input  srun has no standard input for the tasks
 
 Environment: SLURM_HPCTL_STEP_TOKEN, HPCTL_MAX_RESTARTS (default 20), HPCTL_HANG_TIMEOUT (auto, off
 or a duration such as 30m; default auto). The shim of each task reads HPCTL_STANDBY_IMPORTS (modules
@@ -64,7 +65,8 @@ int64_t hang_timeout_ms() {
 
 int main(int argc, char** argv) {
   const char* token = std::getenv(hpctl::step::kTokenName);
-  if (argc != 4 || token == nullptr) {
+  const bool has_input = argc < 5 || std::string_view(argv[4]) != "no-input";
+  if (argc < 4 || argc > 5 || token == nullptr) {
     std::fputs(kUsage, argc == 2 && std::string(argv[1]) == "--help" ? stdout : stderr);
     return argc == 2 && std::string(argv[1]) == "--help" ? 0 : 2;
   }
@@ -80,7 +82,7 @@ int main(int argc, char** argv) {
   }
   hpctl::raise_descriptor_limit();
   hpctl::step::StepServer server(hpctl::UniqueFd(listener), hpctl::UniqueFd(std::atoi(argv[2])),
-                                 token, {argv[3], max_restarts(), hang_timeout_ms()});
+                                 token, {argv[3], max_restarts(), hang_timeout_ms(), has_input});
   server.run();
   log.finish(kLastLogMs);
   return 0;

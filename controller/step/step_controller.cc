@@ -312,7 +312,7 @@ void StepController::tell_restart() {
                               : "; all " + std::to_string(tasks_.size()) + " tasks start again";
   outlet_.say(decisive_.text + who + " (restart " + std::to_string(told_restarts_) +
               " of at most " + std::to_string(settings_.max_restarts) + ")" +
-              (told_restarts_ == 1 ? kNoReplay : ""));
+              (told_restarts_ == 1 && settings_.has_input ? kNoReplay : ""));
   tell_stacks();
 }
 

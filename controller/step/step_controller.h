@@ -32,6 +32,7 @@ struct StepSettings {
   // As recovery.hang_timeout of a job: 0 = by the steps that programs tell; kNoHangTimeoutMs =
   // never.
   int64_t hang_timeout_ms = 0;
+  bool has_input = true;  // srun reads one that is not /dev/null
 };
 inline constexpr int64_t kNoHangTimeoutMs = int64_t{365} * 86'400'000;
 

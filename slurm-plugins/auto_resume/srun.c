@@ -13,7 +13,9 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -80,8 +82,13 @@ struct launch {
 static void exec_controller(const struct launch* launch) {
   static char listener_text[] = "3";
   static char lifeline_text[] = "4";
-  char* const argv[] = {(char*)launch->path, listener_text, lifeline_text, (char*)launch->run_id,
-                        NULL};
+  static char no_input[] = "no-input";
+  struct stat input;  // that of srun; makedev(1, 3) is /dev/null
+  const int has_input = fstat(STDIN_FILENO, &input) == 0 &&
+                        !(S_ISCHR(input.st_mode) && input.st_rdev == makedev(1, 3));
+  char* const argv[] = {
+      (char*)launch->path,         listener_text, lifeline_text, (char*)launch->run_id,
+      has_input ? NULL : no_input, NULL};
   // Out of the way of the numbers they shall have.
   const int listener_copy = fcntl(launch->listener, F_DUPFD_CLOEXEC, FIRST_FREE_FD);
   const int lifeline_copy = fcntl(launch->lifeline, F_DUPFD_CLOEXEC, FIRST_FREE_FD);
@@ -149,6 +156,10 @@ void hp_srun_start_controller(spank_t spank) {
   if (!hp_resume_wanted()) return;
   if (hp_command_line_has("--multi-prog")) {
     hp_say("--multi-prog steps cannot be restarted; running without auto-resume");
+    return;
+  }
+  if (hp_command_line_has("--pty")) {  // a shell that a person leaves with a status is no fault
+    hp_say("--pty steps are not restarted; running without auto-resume");
     return;
   }
   if (hp_command_line_has_components()) {

@@ -109,6 +109,7 @@ SlurmJob describe(const slurm_job_info_t& job) {
   if (WIFSIGNALED(status)) out.exit_signal = WTERMSIG(status);
   out.start_time_s = job.start_time;
   out.end_time_s = job.end_time;
+  out.preempt_time_s = job.preempt_time;
   return out;
 }
 

@@ -85,6 +85,7 @@ class Script {
         {"recover", &Script::recover},
         {"observed", &Script::observed},
         {"drained", &Script::drained},
+        {"departs", &Script::departs},
         {"undrained", &Script::undrained},
         {"returned", &Script::returned},
         {"suspended", &Script::suspended},
@@ -266,16 +267,14 @@ class Script {
     shell_.feed(WorkerExited{id_, slot.node, node(slot.node).boot_id, rank, generation, 7, 1, 0, 5,
                              "", false});
   }
-  void lost(const Words& words) {
-    shell_.feed(NodeLost{id_, words.at(1), node(words.at(1)).boot_id, join(words, 2)});
-  }
+  void lost(const Words& words) { lose(words, false, false); }
   // The scheduler took the node from the job.
-  void excised(const Words& words) {
-    shell_.feed(NodeLost{id_, words.at(1), node(words.at(1)).boot_id, join(words, 2), true});
-  }
+  void excised(const Words& words) { lose(words, true, false); }
   // It did so because the node did not respond.
-  void silent(const Words& words) {
-    shell_.feed(NodeLost{id_, words.at(1), node(words.at(1)).boot_id, join(words, 2), true, true});
+  void silent(const Words& words) { lose(words, true, true); }
+  void lose(const Words& words, bool taken, bool given_up) {
+    shell_.feed(
+        NodeLost{id_, words.at(1), node(words.at(1)).boot_id, join(words, 2), taken, given_up});
   }
   // Somebody asked for a node to be replaced that is known to be broken.
   void marked(const Words& words) {
@@ -549,6 +548,10 @@ class Script {
   void observed(const Words& words) { shell_.feed(SchedulerObserved{id_, "", join(words, 1)}); }
   void drained(const Words& words) {
     shell_.feed(SchedulerObserved{id_, words.at(1), join(words, 2), true});
+  }
+  // departs NODE CAUSE: a signal told its holder to end
+  void departs(const Words& words) {
+    shell_.feed(NodeDeparts{id_, words.at(1), node(words.at(1)).boot_id, join(words, 2)});
   }
   void undrained(const Words& words) {
     shell_.feed(SchedulerObserved{id_, words.at(1), join(words, 2)});

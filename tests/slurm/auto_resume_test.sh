@@ -126,6 +126,8 @@ sbatch -Q --wait --auto-resume=1 -n1 -o "$work/batch.out" "$work/batch" >/dev/nu
 check "sbatch's default, but not the batch script" "slurmstepd no yes" \
   "$(xargs <"$work/batch.out")"
 printf '0-1 /usr/bin/env\n' >"$work/multi"
+told=$(outcome step -n1 --pty /bin/sh -c 'exit 3')
+check_has "--pty is not restarted" "--pty steps are not restarted" "$told"
 told=$(outcome step -n2 --multi-prog "$work/multi")
 check_has "--multi-prog is refused aloud" "--multi-prog steps cannot be restarted" "$told"
 check_has "and runs" "exit 0" "$told"

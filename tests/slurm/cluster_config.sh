@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154
 # What tests/slurm/cluster writes before it starts anything: the configuration of Slurm, and what
-# makes a node a machine of its own. Sourced; $dir, $slot, $nodes, $netns, $slurmd_timeout are set.
+# makes a node a machine of its own. Sourced; $dir, $slot, $nodes, $netns, $preemption and
+# $slurmd_timeout are set.
 
 new_boot() {
   cat /proc/sys/kernel/random/uuid >"$dir/nodes/$1/root/proc/sys/kernel/random/boot_id"
@@ -36,7 +37,7 @@ make_node() {
 }
 
 write_conf() {
-  local port=$((21000 + slot * 100)) i names cgroup=linuxproc task=none
+  local port=$((21000 + slot * 100)) i names tier='' cgroup=linuxproc task=none
   names="n[1-$nodes]"
   # Slurm 22.05 needs systemd for cgroup v2, so the second choice is plain process tracking.
   if [ -w /sys/fs/cgroup/freezer ] && [ -w /sys/fs/cgroup/memory ]; then
@@ -86,8 +87,13 @@ CONF
   for i in $(seq "$nodes"); do
     echo "NodeName=n$i NodeAddr=$(address_of "n$i") Port=$((port + i)) CPUs=8 RealMemory=4000"
   done >>"$dir/slurm.conf"
-  echo "PartitionName=main Nodes=$names Default=YES MaxTime=INFINITE State=UP
-PartitionName=other Nodes=$names MaxTime=INFINITE State=UP" >>"$dir/slurm.conf"
+  # Jobs of urgent take the nodes of others, which are signalled, and requeued 10 s later.
+  ! $preemption || tier=' PriorityTier=1 GraceTime=10'
+  echo "PartitionName=main Nodes=$names Default=YES MaxTime=INFINITE State=UP$tier
+PartitionName=other Nodes=$names MaxTime=INFINITE State=UP$tier" >>"$dir/slurm.conf"
+  ! $preemption || echo "PartitionName=urgent Nodes=$names MaxTime=INFINITE State=UP PriorityTier=10
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE" >>"$dir/slurm.conf"
   echo "ConstrainRAMSpace=yes" >"$dir/cgroup.conf"
   echo "include $dir/plugstack.d/*.conf" >"$dir/plugstack.conf"
   cat >"$dir/task_prolog" <<PROLOG

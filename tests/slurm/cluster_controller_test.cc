@@ -401,6 +401,7 @@ TEST_F(ClusterController, SuspendedAndResumedBySlurm) {
   // Not an awaited event but the fault itself; heartbeat_timeout is 2 s.
   wait_until(
       home_.directory(), [] { return false; }, std::chrono::seconds(6));
+  EXPECT_EQ(status(job)["state"], "SUSPENDED");
   EXPECT_EQ(status(job)["generation"], before["generation"]) << causes(job, "JobRecovering");
   ASSERT_EQ(slurm({"scontrol", "resume", to_string(job)}).exit_code, 0);
   expect_exact_finish(job, spec);

@@ -89,6 +89,8 @@ TEST_F(SlurmJobs, SubmitCarriesOutAPlanOfFaults) {
   EXPECT_EQ(ledger.exit_code, 0) << ledger.out << ledger.err << broken_promise("ledger");
   const auto gone = [&] { return slurm_state(job).empty(); };
   EXPECT_TRUE(wait_until(home_.directory(), gone, kPatience)) << slurm_state(job);
+  const auto ended = slurm({"scontrol", "show", "job", to_string(job)}).out;
+  EXPECT_NE(ended.find("JobState=CANCELLED"), std::string::npos) << ended;
   for (const char* node : {"n1", "n2"}) expect_only_slurmd_on(node);
 }
 
@@ -99,6 +101,18 @@ TEST_F(SlurmJobs, CancelByScancel) {
   const auto gone = [&] { return slurm_state(job).empty(); };
   EXPECT_TRUE(wait_until(home_.directory(), gone, kPatience)) << slurm_state(job);
   EXPECT_EQ(status(job)["state"], "CANCELLED");
+  for (const char* node : {"n1", "n2"}) expect_only_slurmd_on(node);
+}
+
+// As Slurm signals the steps of a job that it preempts. The nodes were taken for lost.
+TEST_F(SlurmJobs, SigtermToAllStepsEndsTheJobInOrder) {
+  const JobId job = start(SlurmJob{.training = {.name = "endless", .steps = 1000000}});
+  ASSERT_FALSE(HasFailure());
+  slurm({"scancel", "--signal=TERM", to_string(job)});
+  const auto gone = [&] { return slurm_state(job).empty(); };
+  EXPECT_TRUE(wait_until(home_.directory(), gone, kPatience)) << slurm_state(job);
+  EXPECT_EQ(status(job)["state"], "CANCELLED") << diagnosis(job);
+  EXPECT_TRUE(seqs_of(job, "JobRecovering").empty()) << diagnosis(job);
   for (const char* node : {"n1", "n2"}) expect_only_slurmd_on(node);
 }
 

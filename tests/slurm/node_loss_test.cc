@@ -90,6 +90,29 @@ TEST_F(NodeLoss, ANodeThatSlurmDrainsIsLeftForASpare) {
   EXPECT_NE(causes(job, "NodeQuarantined").find("fan"), std::string::npos);
 }
 
+// Its workers were ended at once, the node counted as lost, and its machine got points.
+TEST_F(NodeLoss, SigtermToOneHolderIsADeparture) {
+  const SlurmJob spec{.nodes = "{count: 2, spares: 1}"};
+  const JobId job = start(spec);
+  ASSERT_FALSE(HasFailure());
+  const std::string victim = other_active_node(job);
+  ASSERT_NE(victim, "");
+  {
+    const HeldTraining held = hold(job);
+    ASSERT_EQ(::kill(node_of(status(job), victim)["holder_pid"].get<pid_t>(), SIGTERM), 0);
+    const auto is_told = [&] { return causes(job, "StopWorkers") != ""; };
+    ASSERT_TRUE(wait_until(home_.directory(), is_told, kPatience)) << diagnosis(job);
+  }
+  expect_exact_finish(job, spec);
+  const json after = status(job);
+  EXPECT_EQ(after["generation"], 2) << causes(job, "JobRecovering");
+  EXPECT_NE(causes(job, "NodeDeparts").find(victim + " was told to end (signal 15)"),
+            std::string::npos);
+  EXPECT_NE(causes(job, "StopWorkers").find("save and end"), std::string::npos);
+  const auto lemons = home_.hpctl({"nodes", "lemons", "--json"});
+  EXPECT_EQ(json::parse(lemons.out, nullptr, false)["nodes"], json::array()) << lemons.out;
+}
+
 TEST_F(NodeLoss, CutAndHealedNodeNeverContinuesTheOldGeneration) {
   if (!has_network_namespaces()) GTEST_SKIP() << "no network namespaces here: nothing to cut";
   const SlurmJob spec{.nodes = "{count: 2, spares: 1}"};

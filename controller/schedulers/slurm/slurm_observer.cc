@@ -23,6 +23,16 @@ std::string describe_state(const SlurmNode& node) {
   return node.state_text() + (node.reason.empty() ? "" : " (" + node.reason + ")");
 }
 
+namespace {
+
+// As long as what it ran is being ended, libslurm shows also a node that is DOWN as MIXED.
+std::string why_taken(const SlurmNode& node) {
+  if (node.is_unusable()) return ": " + describe_state(node);
+  return node.reason.empty() ? "" : " (" + node.reason + ")";
+}
+
+}  // namespace
+
 void SlurmObserver::compare_job(const SlurmJob& job, std::vector<SlurmObservation>& out) const {
   const std::string before = job_ ? describe_state(*job_) : "RUNNING";
   const std::string now = describe_state(job);
@@ -64,7 +74,7 @@ std::vector<SlurmObservation> SlurmObserver::compare(const SlurmJob& job,
     for (const std::string& name : nodes_before_) {
       if (job.has_node(name)) continue;
       const auto node = now.find(name);
-      const std::string state = node == now.end() ? "" : ": " + describe_state(node->second);
+      const std::string state = node == now.end() ? "" : why_taken(node->second);
       const bool known = node != now.end();
       out.push_back({Kind::kTaken, name, "Slurm took it out of the allocation" + state, false,
                      known && is_recovery_requested(node->second),

@@ -332,6 +332,33 @@ TEST_F(AgentTest, EndNodeStopsEverythingAndSaysGoodbye) {
   EXPECT_EQ(wait_for_node_end(), 0);
 }
 
+// Workers were ended at once, before the controller knew why.
+TEST_F(AgentTest, SigtermToTheNodeIsPassedOn) {
+  connect();
+  start(1, 1, {0}, {"hang"});
+  ::kill(holder_.pid, SIGTERM);
+  EXPECT_EQ(controller_.take(AgentMessage::kToldToEnd).told_to_end().reason(), "signal 15");
+  kill_agent();
+  controller_.take(AgentMessage::kToldToEnd);  // of the next process, too
+  controller_.send(stop_workers(2, 1, 1'000));
+  done(2);
+  EXPECT_TRUE(exited().by_request());
+  v1::ControllerMessage message;
+  message.set_job(kJob.value);
+  message.mutable_end_node()->set_action_seq(3);
+  controller_.send(message);
+  controller_.take(AgentMessage::kGoodbye);
+  EXPECT_EQ(wait_for_node_end(), 0);
+}
+
+TEST_F(AgentTest, SigtermWithoutAControllerEndsTheNode) {
+  connect();
+  start(1, 1, {0}, {"hang"});
+  controller_.stop();
+  ::kill(holder_.pid, SIGTERM);
+  EXPECT_EQ(wait_for_node_end(), 0);
+}
+
 TEST_F(AgentTest, PermanentRefusalEndsTheNode) {
   controller_.behaviour.refuse = "the job has ended";
   connect();

@@ -65,7 +65,8 @@ TEST(HolderProtocol, EveryKindIsReadAsItself) {
       StoredReport{1, "bytes"},
       HelloEnd{},
       AliveToo{},
-      StacksTaken{3, "told"}};
+      StacksTaken{3, "told"},
+      ToldToEnd{"signal 15"}};
   for (const ToAgent& event : events) {
     const auto received = decode_to_agent(encode(event));
     ASSERT_TRUE(received.ok());

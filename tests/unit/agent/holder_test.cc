@@ -271,7 +271,9 @@ TEST_F(HolderTest, SigtermEndsTheWorkersThenTheHolder) {
   const pid_t stray = logged_pid(0, "sleeper");
   ::kill(holder_.pid(), SIGHUP);
   ::kill(holder_.pid(), SIGTERM);
-  EXPECT_EQ(holder_.wait_for_end(), 0);
+  EXPECT_EQ(expect<ToldToEnd>().reason, "signal 15");
+  EXPECT_TRUE(process_runs(static_cast<pid_t>(one.pid))) << "an order may come";
+  EXPECT_EQ(holder_.wait_for_end(), 0) << "none came";
   EXPECT_FALSE(process_runs(static_cast<pid_t>(one.pid))) << broken_promise("leftover");
   EXPECT_FALSE(process_runs(stray)) << broken_promise("leftover");
   EXPECT_FALSE(process_runs(agent_pid_)) << broken_promise("leftover");

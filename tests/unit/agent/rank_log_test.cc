@@ -18,6 +18,7 @@ using test::text_of;
 
 constexpr int64_t kLongMs = 60'000;
 constexpr size_t kHalf = kLogQueueBytes / 2;
+const std::string kTraceback = "Traceback (most recent call last):\n";
 
 class RankLogTest : public ::testing::Test {
  protected:
@@ -81,7 +82,8 @@ TEST_F(RankLogTest, LastLineIsTheLastThatSaysSomething) {
                         {"one\ntwo", "two"},
                         {"one\n\n  \n", "one"},
                         {"\n\n", ""},
-                        {std::string(5000, 'x') + "\n", std::string(300, 'x')}};
+                        {std::string(5000, 'x') + "\n", std::string(300, 'x')},
+                        {kTraceback + "KeyError: 'a'\n\r 0%\n", "\r 0%"}};
   for (const Case& one : cases) {
     RankLog log(writer_, home_.path() + "/rank-0.log");
     auto write_end = log.make_pipe();
@@ -91,6 +93,11 @@ TEST_F(RankLogTest, LastLineIsTheLastThatSaysSomething) {
     write_end->reset();
     EXPECT_FALSE(log.drain()) << "end of file";
     EXPECT_EQ(log.last_line(), one.expected);
+    if (one.output.starts_with(kTraceback)) {
+      EXPECT_EQ(log.last_words(), "KeyError: 'a'");
+    } else {
+      EXPECT_EQ(log.last_words(), one.expected);
+    }
   }
 }
 

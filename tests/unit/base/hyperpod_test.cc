@@ -151,6 +151,19 @@ TEST_F(Machine, ADamagedFileCostsNothingButAWarning) {
   EXPECT_NE(identity.trouble.find("resource_config.json cannot be used"), std::string::npos);
 }
 
+TEST_F(Machine, AHyperpodNodeWithoutAnIdentityIsWarnedOf) {
+  EXPECT_EQ(identify_machine().trouble, "");
+  put("/opt/sagemaker_cluster", "");
+  EXPECT_NE(identify_machine().trouble.find("instance id of this HyperPod node is unknown"),
+            std::string::npos);
+  setenv("HPCTL_INSTANCE_ID", "i-given", 1);
+  EXPECT_NE(identify_machine().trouble.find("instance type of this HyperPod node is unknown"),
+            std::string::npos);
+  put("/sys/devices/virtual/dmi/id/sys_vendor", "Amazon EC2\n");
+  put("/sys/devices/virtual/dmi/id/product_name", "p5en.48xlarge\n");
+  EXPECT_EQ(identify_machine().trouble, "");
+}
+
 TEST_F(Machine, AnotherPathMayBeNamed) {
   put("/elsewhere/config.json", kOlder);
   setenv("SAGEMAKER_RESOURCE_CONFIG_PATH", "/elsewhere/config.json", 1);

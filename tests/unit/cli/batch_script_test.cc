@@ -201,6 +201,29 @@ TEST_F(BatchScript, AControllerThatASignalKillsIsFollowedByOneThatIsTold) {
   EXPECT_THAT(log_text("controller"), EndsWith(" --nodes n1,n2 --told-to-end\n"));
 }
 
+// sacct said FAILED of every job that a person had cancelled.
+TEST_F(BatchScript, CancelsItsOwnJobAfterACancellation) {
+  program("scancel", "echo \"$@\" >> " + log("scancel") + "; exit 1");
+  program("hpcontroller", ends(1));
+  std::ofstream(settings_.directory.path + "/cancelled") << "3\n";
+  EXPECT_EQ(run().exit_code, 1);
+  EXPECT_EQ(log_text("scancel"), "") << "that was an earlier start";
+  program("hpcontroller", "echo 0 > \"$2/cancelled\"; " + ends(1));
+  EXPECT_EQ(run().exit_code, 1) << "Slurm refuses";
+  EXPECT_EQ(log_text("scancel"), "7\n");
+}
+
+// A script that ends first ends the job, and Slurm requeues nothing.
+TEST_F(BatchScript, WaitsForSlurmWhereSlurmPreemptsTheJob) {
+  program("hpcontroller", "echo 0 > \"$2/preempted\"; " + ends(1));
+  program("hpagent", "true");
+  program("sleep", "kill -KILL $PPID");  // as Slurm ends the script
+  const CommandResult result = run();
+  EXPECT_THAT(result.out, HasSubstr("Slurm preempts job 7"));
+  EXPECT_NE(result.exit_code, 1);
+  EXPECT_THAT(result.out, Not(HasSubstr("ends with")));
+}
+
 TEST_F(BatchScript, AFailureBeforeARequeueCountsForNothing) {
   std::ofstream(settings_.directory.path + "/verdict") << "1 1\n";
   program("hpcontroller", "echo life >> " + log("lives") + "\n[ $(wc -l < " + log("lives") +

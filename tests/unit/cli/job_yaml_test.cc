@@ -570,5 +570,14 @@ TEST(JobYaml, ExamplesAreGood) {
   }
 }
 
+TEST(JobYaml, OnlyACommandIsObserved) {
+  const std::string line = "recovery: {observe: true}";
+  EXPECT_NE(
+      test::problems_of(test::with_line(line)).find("only a workload.command can be observed"),
+      std::string::npos);
+  EXPECT_TRUE(
+      test::good("name: t\nworkload: {command: [\"true\"]}\n" + line + "\n").recovery.observe);
+}
+
 }  // namespace
 }  // namespace hpctl

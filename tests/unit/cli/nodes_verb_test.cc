@@ -35,16 +35,17 @@ TEST(NodesVerb, QuarantineAndRelease) {
             "n1 of job 1 is released\n");
   EXPECT_EQ(run_hpctl({"nodes", "reboot", "n1", "--reason", "it hangs"}).out,
             "n1 of job 1 is to be rebooted once its work has left\n");
-  EXPECT_EQ(run_hpctl({"nodes", "replace", "n1"}).out,
+  EXPECT_EQ(run_hpctl({"nodes", "replace", "n1", "--yes"}).out,
             "n1 of job 1 is to be replaced once its work has left\n");
   EXPECT_THAT(controller.orders(),
               ::testing::ElementsAre("quarantine 1 n1 link flaps 7200000", "release 1 n1",
-                                     "reboot 1 n1 it hangs", "replace 1 n1 "));
+                                     "reboot 1 n1 it hangs", "replace 1 n1  --yes"));
   const CommandRun refused = run_hpctl({"nodes", "quarantine", "n0"});
   EXPECT_EQ(refused.status, kExitFailed);
   EXPECT_THAT(refused.err, HasSubstr("n0 has ranks"));
   EXPECT_THAT(run_hpctl({"nodes", "quarantine", "n7"}).err, HasSubstr("no live job has a node n7"));
   EXPECT_EQ(run_hpctl({"nodes", "quarantine", "n1", "--for", "soon"}).status, kExitUsage);
+  EXPECT_EQ(run_hpctl({"nodes", "release", "n1", "--yes"}).status, kExitUsage);
   EXPECT_EQ(run_hpctl({"nodes", "bless", "n1"}).status, kExitUsage);
 }
 

@@ -155,7 +155,8 @@ class ScriptedController final : public v1::Controller::Service {
     const std::lock_guard lock(mutex_);
     if (request->node() == "n0") return {grpc::StatusCode::FAILED_PRECONDITION, "n0 has ranks"};
     orders_.push_back("quarantine " + request->job() + " " + request->node() + " " +
-                      request->reason() + " " + std::to_string(request->for_ms()));
+                      request->reason() + " " + std::to_string(request->for_ms()) +
+                      (request->asks_first() ? "" : " --yes"));
     return grpc::Status::OK;
   }
   grpc::Status ReleaseNode(grpc::ServerContext*, const v1::ReleaseNodeRequest* request,
@@ -168,7 +169,8 @@ class ScriptedController final : public v1::Controller::Service {
                            v1::RecoverNodeResponse*) override {
     const std::lock_guard lock(mutex_);
     orders_.push_back((request->reboot() ? "reboot " : "replace ") + request->job() + " " +
-                      request->node() + " " + request->reason());
+                      request->node() + " " + request->reason() +
+                      (request->asks_first() ? "" : " --yes"));
     return grpc::Status::OK;
   }
   grpc::Status Inject(grpc::ServerContext*, const v1::InjectRequest* request,

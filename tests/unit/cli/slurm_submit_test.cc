@@ -7,8 +7,10 @@
 
 #include <filesystem>
 
+#include "common/base/exclusion.h"
 #include "common/base/job_spec.h"
 #include "common/base/json.h"
+#include "common/base/lineage.h"
 #include "common/base/start_failure.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/slurm_record.h"
@@ -19,6 +21,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 TEST_F(SlurmSubmit, LeavesWhatTheNodesNeed) {
@@ -214,6 +217,42 @@ TEST_F(SlurmSubmit, AHomeThatNodesDoNotSeeIsNamed) {
   job.exit_signal = 53;
   EXPECT_THAT(with_slurm_state(JobView{}, job).reason,
               HasSubstr("HPCTL_HOME must be on a file system that all nodes see"));
+}
+
+TEST_F(SlurmSubmit, AJobThatSlurmNeverStartsComesWithTheCommandThatHelps) {
+  ASSERT_EQ(submit().exit_code, kExitOk);
+  slurm_says("PENDING", "Resources");
+  EXPECT_THAT(hpctl({"status", "100"}).out, Not(HasSubstr("finding")));
+  slurm_says("PENDING", "JobHeldUser");
+  EXPECT_THAT(hpctl({"status", "100"}).out, HasSubstr("scontrol release 100"));
+  EXPECT_THAT(hpctl({"watch", "100", "--once"}).out, HasSubstr("scontrol release 100"));
+  slurm_says("PENDING", "BadConstraints");
+  EXPECT_THAT(hpctl({"status", "100"}).out, HasSubstr("scontrol update JobId=100 Features="));
+  slurm_says("PENDING", "QOSMaxNodePerJobLimit");
+  EXPECT_THAT(hpctl({"status", "100"}).out, HasSubstr("sacctmgr show qos"));
+}
+
+// Without a controller there was nobody to ask, and the next one took the quarantine over.
+TEST_F(SlurmSubmit, ANodeOfAQueuedJobIsReleased) {
+  ASSERT_EQ(submit().exit_code, kExitOk);
+  SlurmJob job;
+  job.id.value = 100;
+  job.state = "PENDING";
+  job.restart_count = 1;
+  job.excluded_nodes = {"n1", "n2"};
+  write(slurm() + "/job-100.json", nlohmann::json(job).dump());
+  const std::string job_dir = home_.paths().job(JobId{100});
+  ASSERT_TRUE(write_quarantined(job_dir, 0, {{"n1", "i-1", "uid 0", "link flaps"}}).ok());
+  ASSERT_TRUE(write_exclusion(job_dir, 0, {{"n1", "n2"}, 1}).ok());
+  EXPECT_NE(hpctl({"nodes", "release", "n7"}).exit_code, kExitOk);
+  const auto released = hpctl({"nodes", "release", "n1"});
+  EXPECT_EQ(released.exit_code, kExitOk) << released.err;
+  EXPECT_THAT(released.out, HasSubstr("n1 of job 100 is released"));
+  EXPECT_THAT(released.out, HasSubstr("scontrol update JobId=100 ExcNodeList=n2"));
+  const auto left = read_quarantined(job_dir, 0);
+  ASSERT_TRUE(left.ok() && left->size() == 1);
+  EXPECT_EQ(left->front().by, "");
+  EXPECT_EQ(read_exclusion(job_dir, 0)->nodes, std::vector<std::string>{"n2"});
 }
 
 TEST_F(SlurmSubmit, ARecordIsCorrectedBySlurm) {

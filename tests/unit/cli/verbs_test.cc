@@ -278,6 +278,28 @@ TEST(Verbs, Cancel) {
   EXPECT_EQ(ended.err, "hpctl: job 2 has already FINISHED\n");
 }
 
+// A failing disk was a finding of `hpctl watch` alone.
+TEST(Verbs, StatusAndWhyShowWhatHoldsTheJobUp) {
+  const ScopedHome home;
+  ScriptedController controller(home.paths());
+  controller.jobs = {running_job(1, "quick")};
+  controller.jobs[0].mutable_margins()->set_max_restarts(20);
+  controller.jobs[0].mutable_margins()->set_failed_saves(9);
+  EXPECT_THAT(run_hpctl({"status", "1"}).out,
+              HasSubstr("storage takes no checkpoints: 9 saves in a row failed"));
+  EXPECT_THAT(run_hpctl({"why", "1"}).out, HasSubstr("now: storage takes no checkpoints"));
+}
+
+TEST(Verbs, AJobInTheQueueDoesNotRun) {
+  const ScopedHome home;
+  ScriptedController controller(home.paths());
+  controller.jobs = {running_job(1, "quick")};
+  controller.jobs[0].set_state("PENDING");
+  const std::string status = run_hpctl({"status", "1"}).out;
+  EXPECT_NE(status.find("pending for "), std::string::npos) << status;
+  EXPECT_EQ(status.find("running for "), std::string::npos) << status;
+}
+
 TEST(Verbs, WaitShowsFaultsAndTheEnd) {
   const ScopedHome home;
   ScriptedController controller(home.paths());

@@ -199,20 +199,21 @@ TEST(LossCounter, TellsEachLossOnce) {
   job.recent_faults = {{.cause = "of a former controller", .node = "n9", .seq = Seq{4}}};
   LossCounter losses;
   losses.recall(job);
-  losses.count(job, **metrics);
-  EXPECT_THAT(scrape(), Not(HasSubstr("{job=\"3\""))) << "what was before is no news";
+  losses.count(job, metrics->get());
+  EXPECT_THAT(scrape(), HasSubstr(R"(hpctl_job_recovery_seconds_count{job="3",name="t"} 0)"))
+      << "what was before is no news, and a rate needs a sample before the first loss";
 
   job.recent_faults.push_back({.cause = "a consequence", .node = "n0", .rank = 0, .seq = Seq{7}});
   job.spent.notice_ms += 200;
-  losses.count(job, **metrics);
+  losses.count(job, metrics->get());
   EXPECT_THAT(scrape(), HasSubstr(R"(hpctl_job_detection_seconds_sum{job="3",name="t"} 0.2)"));
   EXPECT_THAT(scrape(), Not(HasSubstr("hpctl_job_faults_total"))) << "the cause may follow";
   job.recent_faults.back() = {.cause = "the cause", .node = "n1", .rank = 2, .seq = Seq{8}};
-  losses.count(job, **metrics);
+  losses.count(job, metrics->get());
   job.state = core::JobState::kRunning;
   job.lost_ms += 3'000;
-  losses.count(job, **metrics);
-  losses.count(job, **metrics);
+  losses.count(job, metrics->get());
+  losses.count(job, metrics->get());
   const std::string text = scrape();
   EXPECT_THAT(text, HasSubstr("hpctl_job_faults_total{job=\"3\",kind=\"worker\",name=\"t\","
                               "node=\"n1\"} 1\n"));
@@ -220,6 +221,43 @@ TEST(LossCounter, TellsEachLossOnce) {
   EXPECT_THAT(text, Not(HasSubstr("node=\"n9\"")));
   EXPECT_THAT(text, HasSubstr(R"(hpctl_job_recovery_seconds_sum{job="3",name="t"} 3)"));
   EXPECT_THAT(text, HasSubstr(R"(hpctl_job_detection_seconds_count{job="3",name="t"} 1)"));
+}
+
+// Counters vanished under the next controller, and an increase over the takeover was lost.
+TEST(LossCounter, GoesOnFromWhatTheFormerControllerCounted) {
+  core::Job job;
+  job.id = JobId{3};
+  job.spec.name = "t";
+  job.state = core::JobState::kRunning;
+  LossCounter former;
+  former.recall(job);
+  job.lost_ms += 3'000;
+  job.spent.notice_ms += 200;
+  job.recent_faults = {{.cause = "why", .node = "n1", .rank = 2, .seq = Seq{8}}};
+  former.count(job, nullptr);
+  JobView view;
+  view.job = 3;
+  view.losses = former.counts();
+  const auto read = job_view_from_json(to_json_text(view));
+  ASSERT_TRUE(read.ok());
+
+  const auto metrics = Metrics::open("127.0.0.1:0");
+  ASSERT_TRUE(metrics.ok());
+  LossCounter losses;
+  losses.recall(job);
+  losses.go_on_from(read->losses);
+  losses.count(job, metrics->get());
+  const auto scrape = [&] { return http_get((*metrics)->port(), "/metrics"); };
+  std::string text = scrape();
+  EXPECT_THAT(text, HasSubstr("kind=\"worker\",name=\"t\",node=\"n1\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr(R"(hpctl_job_recovery_seconds_sum{job="3",name="t"} 3)"));
+  EXPECT_THAT(text, HasSubstr(R"(hpctl_job_detection_seconds_count{job="3",name="t"} 1)"));
+  job.recent_faults.push_back({.cause = "again", .node = "n1", .rank = 2, .seq = Seq{9}});
+  losses.count(job, metrics->get());
+  text = scrape();
+  EXPECT_THAT(text, HasSubstr("kind=\"worker\",name=\"t\",node=\"n1\"} 2\n"));
+  ASSERT_EQ(losses.counts().faults.size(), 1U);
+  EXPECT_EQ(losses.counts().faults[0].count, 2U);
 }
 
 // Whoever waits for a scrape hears of it; of /healthz nobody does.

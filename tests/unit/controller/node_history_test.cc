@@ -28,7 +28,11 @@ class Life {
     shell_.progress(id_, 1);
   }
   void lose_n1() {
-    shell_.feed(core::NodeLost{id_, "n1", shell_.node(id_, "n1").boot_id, "its holder is gone"});
+    shell_.feed(core::NodeLost{.job = id_,
+                               .node = "n1",
+                               .boot_id = shell_.node(id_, "n1").boot_id,
+                               .cause = "no heartbeat",
+                               .unreachable = true});
     for (int i = 0; i < 3; ++i) history_.observe(shell_.state, shell_.job(id_));
     EXPECT_TRUE(history_.stop().empty());
   }

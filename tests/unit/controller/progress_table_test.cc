@@ -154,12 +154,13 @@ TEST(Progress, SavesThatFailAreToldOnceAndSoIsTheirEnd) {
   ProgressTable table;
   core::Job job = running_job(1, 0);
   table.observe(job, 0);
+  int64_t now_ms = 0;
   const auto told_after = [&](int32_t rank, uint64_t saves_without_room) {
     RankReport report = at_step(rank, 1, 5, 50);
     report.figures.emplace().saves_without_room = saves_without_room;
     table.report(job.id, "n0", {report}, 0);
     std::string told;
-    for (const core::ControllerNoted& note : table.take_notes()) told += note.what + "\n";
+    for (const core::ControllerNoted& note : table.take_notes(now_ms)) told += note.what + "\n";
     return told;
   };
   EXPECT_EQ(told_after(0, 0), "");
@@ -169,6 +170,10 @@ TEST(Progress, SavesThatFailAreToldOnceAndSoIsTheirEnd) {
             "0\n");
   EXPECT_EQ(told_after(0, 2), "");
   EXPECT_EQ(told_after(0, 0), "checkpoints are written again (step 5): a checkpoint is durable\n");
+  for (now_ms = 10'000; now_ms < 600'000; now_ms += 10'000) {
+    EXPECT_EQ(told_after(0, 1) + told_after(0, 0), "") << "a disk at its limit floods no history";
+  }
+  EXPECT_NE(told_after(0, 1), "");
 }
 
 TEST(Progress, RankThatWaitsForStorageIsToldOnceAndSoIsItsEnd) {
@@ -180,7 +185,7 @@ TEST(Progress, RankThatWaitsForStorageIsToldOnceAndSoIsItsEnd) {
     report.figures.emplace().storage_failures = failures;
     table.report(job.id, "n0", {report}, 0);
     std::string told;
-    for (const core::ControllerNoted& note : table.take_notes()) told += note.what + "\n";
+    for (const core::ControllerNoted& note : table.take_notes(0)) told += note.what + "\n";
     return told;
   };
   EXPECT_EQ(told_after(0), "");

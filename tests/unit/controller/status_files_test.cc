@@ -131,6 +131,9 @@ TEST(ToldToEnd, TheTimeLimitIsNotAPerson) {
   job.end_time_s = 10'000;
   EXPECT_EQ(why_told_to_end(job, {}, 9'940'000), ToldToEnd::kTimeLimit);
   EXPECT_EQ(why_told_to_end(job, {}, 5'000'000), ToldToEnd::kSomebody);
+  job.preempt_time_s = 4'990;
+  EXPECT_EQ(why_told_to_end(job, {}, 5'000'000), ToldToEnd::kPreempted);
+  job.preempt_time_s = 0;
   job.state = "CANCELLED";
   EXPECT_EQ(why_told_to_end(job, {}, 9'940'000), ToldToEnd::kSomebody);
   JobSpec spec;
@@ -139,10 +142,24 @@ TEST(ToldToEnd, TheTimeLimitIsNotAPerson) {
             "the time limit of the Slurm job has come; to go on, submit it again with "
             "checkpoint.dir: /h/jobs/7/checkpoints (where the file names none, every job has a "
             "directory of its own)");
+  spec.slurm.requeue_at_limit = true;
+  EXPECT_EQ(last_words(ToldToEnd::kTimeLimit, spec, "").find("submit it again"), std::string::npos)
+      << "Slurm does that";
+  spec.slurm.requeue_at_limit = false;
   spec.checkpoint.dir = "/shared/run";
   EXPECT_EQ(last_words(ToldToEnd::kSomebody, spec, "/h/jobs/7/checkpoints"),
             "somebody ended the Slurm job (scancel, preemption); submit it again to go on from "
             "checkpoint.dir");
+}
+
+TEST(ToldToEnd, APreemptionIsOfOneStartOfTheJob) {
+  const TemporaryDirectory directory;
+  EXPECT_FALSE(is_preempted(directory.path(), 0));
+  ASSERT_TRUE(note_preemption(directory.path(), 0).ok());
+  EXPECT_TRUE(is_preempted(directory.path(), 0));
+  EXPECT_FALSE(is_preempted(directory.path(), 1)) << "the next start";
+  EXPECT_NE(last_words(ToldToEnd::kPreempted, {}, "").find("Slurm preempted the job"),
+            std::string::npos);
 }
 
 TEST(StatusFiles, AJobThatIsToEndDoesNotRun) {
@@ -159,6 +176,21 @@ TEST(StatusFiles, AJobThatIsToEndDoesNotRun) {
   EXPECT_EQ(stopping.tokens_per_second, 0);
   job.state = core::JobState::kCancelled;
   EXPECT_EQ(make_job_view(one_job(job), job.id, progress, "n0", 10'250).state, "CANCELLED");
+}
+
+// 86 % became 87 % when another process of the controller read the rows.
+TEST(StatusFiles, GoodputOfAJobThatHasEndedStays) {
+  core::Job job;
+  job.id = JobId{3};
+  job.state = core::JobState::kFinished;
+  job.ended_wall_ms = 60'000;
+  JobProgress progress;
+  progress.ended_spent = TimeSpent{};
+  progress.ended_spent->waits.data_ms = 700;
+  EXPECT_EQ(make_job_view(one_job(job), job.id, progress, "n0", 90'000).spent.waits.data_ms, 700);
+  job.ended_wall_ms = 0;
+  job.state = core::JobState::kRunning;
+  EXPECT_EQ(make_job_view(one_job(job), job.id, progress, "n0", 90'000).spent.waits.data_ms, 0);
 }
 
 // Those of the node's present life, beside how many there are to be.
@@ -294,6 +326,7 @@ TEST(StatusFiles, WhatAJobHasLeft) {
       << "a step was completed since";
   state.jobs[job.id].suspended_since_ms = kNow - 1;
   EXPECT_EQ(make_job_view(state, job.id, progress, "n0", kNow).margins->still_ms, 0);
+  EXPECT_EQ(make_job_view(state, job.id, progress, "n0", kNow).state, "SUSPENDED");
   state.jobs[job.id].suspended_since_ms = 0;
   state.jobs[job.id].state = core::JobState::kRecovering;
   state.jobs[job.id].recovering_since_ms = kNow - 5'000;

@@ -49,6 +49,16 @@ TEST(SlurmObserver, ANodeThatWasTakenBeforeTheFirstLookIsMissed) {
   EXPECT_THAT(observer.compare(job({"n1"}), {node("n1", "MIXED"), node("n2", "DOWN")}), IsEmpty());
 }
 
+// libslurm shows a node that an administrator set DOWN as MIXED while its work is being ended.
+TEST(SlurmObserver, ATakenNodeIsNotCalledMixed) {
+  SlurmObserver observer;
+  observer.compare(job({"n1", "n2"}), {node("n1", "MIXED"), node("n2", "MIXED")});
+  const auto seen = observer.compare(
+      job({"n1"}), {node("n1", "MIXED"), node("n2", "MIXED", {"COMPLETING"}, "ticket 7")});
+  ASSERT_EQ(seen.size(), 1U);
+  EXPECT_EQ(seen[0].what, "Slurm took it out of the allocation (ticket 7)");
+}
+
 TEST(SlurmObserver, ANodeIsLostAndReturns) {
   SlurmObserver observer;
   observer.compare(job({"n1", "n2"}), {node("n1", "MIXED"), node("n2", "MIXED")});

@@ -17,8 +17,9 @@ using ::testing::SizeIs;
 // Tasks that obey: a started program runs until the test says how it ends.
 class Step : public Outlet {
  public:
-  explicit Step(int32_t tasks, int64_t max_restarts = 20, int64_t hang_timeout_ms = 0)
-      : controller_({"7.0", max_restarts, hang_timeout_ms}, *this),
+  explicit Step(int32_t tasks, int64_t max_restarts = 20, int64_t hang_timeout_ms = 0,
+                bool has_input = true)
+      : controller_({"7.0", max_restarts, hang_timeout_ms, has_input}, *this),
         orders_(tasks),
         generation_(tasks) {}
 
@@ -237,6 +238,18 @@ TEST(StepControllerTest, TheBudgetIsSpentAndTheLastFaultIsNamed) {
   EXPECT_EQ(step.got<Finish>(0)[0].exit_code, 128 + 11);
   EXPECT_THAT(step.said().back(), HasSubstr("task 1 on node0 died of SIGSEGV; giving up"));
   EXPECT_THAT(step.said().back(), HasSubstr("HPCTL_MAX_RESTARTS"));
+}
+
+// With /dev/null there is nothing to give again.
+TEST(StepControllerTest, OnlyAnInputThatWasReadIsMissed) {
+  for (const bool has_input : {true, false}) {
+    Step step(1, 20, 0, has_input);
+    step.hello_all();
+    step.exit(0, 1);
+    if (step.said().empty()) step.next_deadline();
+    const bool told = step.said().back().find("standard input") != std::string::npos;
+    EXPECT_EQ(told, has_input) << step.said().back();
+  }
 }
 
 TEST(StepControllerTest, AProgramThatNeverLastsIsGivenUpBeforeTheBudgetIsSpent) {

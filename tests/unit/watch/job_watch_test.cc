@@ -83,6 +83,21 @@ TEST(JobWatch, AFailureIsCriticalForAnHour) {
   }
 }
 
+// A held job waited for ever, and nothing was found.
+TEST(JobWatch, AJobThatSlurmNeverStartsIsFound) {
+  JobSnapshot job = healthy();
+  job.summary.state = "PENDING";
+  job.summary.reason = "waits in Slurm's queue: JobHeldUser";
+  EXPECT_THAT(look(job), IsEmpty()) << "a queue that only takes time";
+  job.summary.queue_remedy = "scontrol release 17";
+  const auto found = look(job);
+  ASSERT_THAT(words(found), ElementsAre("warn queue_blocked"));
+  EXPECT_THAT(found[0].what, HasSubstr("JobHeldUser"));
+  EXPECT_EQ(found[0].action, "scontrol release 17");
+  job.summary.state = "RUNNING";
+  EXPECT_THAT(look(job), IsEmpty());
+}
+
 TEST(JobWatch, ARecoveryOfAQuarterOfAnHourIsCritical) {
   JobSnapshot job = healthy();
   job.summary.state = "RECOVERING";
@@ -157,6 +172,8 @@ TEST(JobWatch, RestartsWithinAnHour) {
   EXPECT_THAT(look(job), IsEmpty());
   job.summary.margins->hour_restarts = kRestartsOften;
   EXPECT_THAT(words(look(job)), ElementsAre("warn restarts_often"));
+  job.summary.margins->since_restart_ms = 300'000;
+  EXPECT_EQ(look(job)[0].since_ms, kNow - 300'000) << "not when it was looked at";
 }
 
 TEST(JobWatch, StorageThatIsAway) {
@@ -209,7 +226,7 @@ TEST(JobWatch, SparesNodesAndRequeue) {
   EXPECT_THAT(words(look(job)), ElementsAre("warn spares_exhausted", "warn requeue_refused",
                                             "warn node_quarantined n1", "warn node_quarantined n7",
                                             "warn node_slow n2", "warn node_lemon n3"));
-  for (const char* state : {"PENDING", "STARTING", "STOPPING", "FINISHED"}) {
+  for (const char* state : {"PENDING", "STARTING", "SUSPENDED", "STOPPING", "FINISHED"}) {
     job.summary.state = state;
     EXPECT_THAT(look(job), IsEmpty()) << state;
   }
