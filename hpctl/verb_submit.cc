@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <sstream>
+#include <utility>
 
 #include "common/base/bounded_json.h"
 #include "common/base/json_text.h"
@@ -25,6 +26,7 @@
 #include "hpctl/rank_launcher.h"
 #include "hpctl/slurm_environment.h"
 #include "hpctl/submit_checks.h"
+#include "hpctl/submit_job.h"
 #include "hpctl/submit_to_slurm.h"
 #include "hpctl/verbs.h"
 #include "hpctl/wait_for_job.h"
@@ -330,14 +332,8 @@ int attack(const Invocation& invocation, const HomePaths& paths, const JobSpec& 
   return status != kExitOk ? status : ended;
 }
 
-int run(Invocation& invocation) {
+int submit(const Invocation& invocation, JobSpec spec, const std::string& file) {
   const Terminal& terminal = invocation.terminal;
-  const std::string& file = invocation.arguments[0];
-  const auto given = given_values(invocation);
-  if (!given.ok()) return report_usage(terminal, "submit", given.error().message);
-  const auto read = read_job_file(terminal, file, *given);
-  if (!read) return kExitUsage;
-  JobSpec spec = *read;
   const bool local = invocation.has("--local");
   const auto paths = home_from_environment();
   if (!paths.ok()) return report(terminal, paths.error());
@@ -386,8 +382,22 @@ int run(Invocation& invocation) {
   return print_submitted(invocation, spec, *submitted);
 }
 
+int run(Invocation& invocation) {
+  const Terminal& terminal = invocation.terminal;
+  const std::string& file = invocation.arguments[0];
+  const auto given = given_values(invocation);
+  if (!given.ok()) return report_usage(terminal, "submit", given.error().message);
+  const auto read = read_job_file(terminal, file, *given);
+  if (!read) return kExitUsage;
+  return submit(invocation, *read, file);
+}
+
 }  // namespace
 }  // namespace submit_parts
+
+int submit_job(const Invocation& invocation, JobSpec spec, const std::string& file) {
+  return submit_parts::submit(invocation, std::move(spec), file);
+}
 
 Verb submit_verb() {
   return {"submit",

@@ -87,6 +87,11 @@ struct CancelRequested {
   std::string reason = {};  // "" = a person asked
   bool time_limit = false;  // the scheduler's is near
 };
+// The user wants to hear no more of a job that has ended.
+struct JobRemoved {
+  JobId job;
+  uint32_t uid = 0;
+};
 struct NodeLaunched {
   ActionId action;
   JobId job;
@@ -405,15 +410,17 @@ struct ControllerResumed {
 // A deadline the core asked for has passed.
 struct Tick {};
 
-using EventBody = std::variant<
-    JobSubmitted, CancelRequested, NodeLaunched, AgentRegistered, AgentDisconnected, NodeLost,
-    NodeEnded, CheckpointChosen, GenerationRecorded, GenerationTaken, WorkersStarted,
-    WorkersStopped, WorkerExited, GenerationProgressed, CheckpointCommitted, HangDetected,
-    ActionFailed, ControllerResumed, Tick, JobAdopted, JobRequeued, NodeReplacementRequested,
-    SchedulerObserved, NodeReturned, QuarantineRequested, ReleaseRequested, HardwareFaultFound,
-    BadStepFound, RecoveryRequested, SuspensionChanged, ControllerNoted, TrainingSeen,
-    FaultInjected, FaultNotInjected, StragglerFound, StragglerOver, WorkersExited, SpareFoundUnfit,
-    SpareReady, CheckpointRoomNeeded, CheckpointsPruned, CheckpointMirrored, DamageAnswered>;
+using EventBody =
+    std::variant<JobSubmitted, CancelRequested, NodeLaunched, AgentRegistered, AgentDisconnected,
+                 NodeLost, NodeEnded, CheckpointChosen, GenerationRecorded, GenerationTaken,
+                 WorkersStarted, WorkersStopped, WorkerExited, GenerationProgressed,
+                 CheckpointCommitted, HangDetected, ActionFailed, ControllerResumed, Tick,
+                 JobAdopted, JobRequeued, NodeReplacementRequested, SchedulerObserved, NodeReturned,
+                 QuarantineRequested, ReleaseRequested, HardwareFaultFound, BadStepFound,
+                 RecoveryRequested, SuspensionChanged, ControllerNoted, TrainingSeen, FaultInjected,
+                 FaultNotInjected, StragglerFound, StragglerOver, WorkersExited, SpareFoundUnfit,
+                 SpareReady, CheckpointRoomNeeded, CheckpointsPruned, CheckpointMirrored,
+                 DamageAnswered, JobRemoved>;
 
 struct Event {
   Seq seq;              // assigned by the shell: State::last_seq + 1
