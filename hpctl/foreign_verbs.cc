@@ -7,6 +7,10 @@ namespace hpctl {
 namespace {
 
 constexpr ForeignVerb kForeignVerbs[] = {
+    {"new", "init"},
+    {"template", "init"},
+    {"example", "init"},
+    {"scaffold", "init"},
     {"run", "submit"},
     {"start", "submit"},
     {"launch", "submit"},

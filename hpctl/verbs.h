@@ -10,6 +10,7 @@ namespace hpctl {
 
 const std::vector<Verb>& verbs();
 
+Verb init_verb();
 Verb submit_verb();
 Verb wait_verb();
 Verb status_verb();
