@@ -26,10 +26,12 @@ constexpr std::array<std::string_view, 2> kRecord = {"job.json", "status.json"};
 constexpr std::array<std::string_view, 4> kOfLineage = {"generations", "owner.json",
                                                         "owner-next.json", "events.jsonl"};
 
-Error refusal(const std::string& message) { return Error{ErrorCode::kFailedPrecondition, message}; }
+Error refuse_removal(const std::string& message) {
+  return Error{ErrorCode::kFailedPrecondition, message};
+}
 
 template <size_t N>
-bool is_one_of(const std::string& name, const std::array<std::string_view, N>& names) {
+bool is_among(const std::string& name, const std::array<std::string_view, N>& names) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -38,8 +40,8 @@ std::string name_of(const OpenJob& job) { return "job " + to_string(job.id) + " 
 Outcome check_can_be_removed(const OpenJob& job) {
   HP_TRY_ASSIGN(const HomePaths own, home_from_environment());
   if (job.paths.home() != own.home()) {
-    return refusal(name_of(job) +
-                   " is of another home; remove it with HPCTL_HOME=" + job.paths.home());
+    return refuse_removal(name_of(job) +
+                          " is of another home; remove it with HPCTL_HOME=" + job.paths.home());
   }
   if (!job.has_files()) {
     return Error{ErrorCode::kUnavailable, describe_silence(job.paths.jobs())};
@@ -47,7 +49,7 @@ Outcome check_can_be_removed(const OpenJob& job) {
   HP_TRY(check_home_is_ours(job.paths));
   if (has_ended(job.view.state)) return Ok{};
   const std::string doubt = job.notice();
-  return refusal(
+  return refuse_removal(
       name_of(job) + " is " + job.view.state + (doubt.empty() ? "" : " (" + doubt + ")") +
       "; only a job that has ended can be removed; to end it: hpctl cancel " + to_string(job.id));
 }
@@ -64,7 +66,7 @@ std::string directory_of(const OpenJob& job) {
 Result<bool> has_checkpoints(const std::string& directory) {
   HP_TRY_ASSIGN(const auto names, list_directory_if_there(directory));
   return std::any_of(names.begin(), names.end(),
-                     [](const std::string& name) { return !is_one_of(name, kOfLineage); });
+                     [](const std::string& name) { return !is_among(name, kOfLineage); });
 }
 
 // A job that was resumed goes on in the directory of the first one.
@@ -87,7 +89,7 @@ Outcome remove_files(const OpenJob& job, const std::string& directory, bool keep
   std::set<std::string> record;
   for (const std::string& name : names) {
     if (keeps_checkpoints && name == kCheckpoints) continue;
-    (is_one_of(name, kRecord) ? record : bulk).insert(name);
+    (is_among(name, kRecord) ? record : bulk).insert(name);
   }
   HP_TRY(remove_names(directory, bulk));
   const std::string link = job.paths.job(job.id);
@@ -130,8 +132,8 @@ Result<Removal> remove_job(const OpenJob& job, CheckpointsOf checkpoints) {
   HP_TRY_ASSIGN(const std::string other, find_other_owner(job, own));
   const bool removes = checkpoints == CheckpointsOf::kRemoved;
   if (removes && !other.empty()) {
-    return refusal(name_of(job) + ": its checkpoints in " + own + " belong to " + other +
-                   " by now; leave --checkpoints out");
+    return refuse_removal(name_of(job) + ": its checkpoints in " + own + " belong to " + other +
+                          " by now; leave --checkpoints out");
   }
   const bool keeps = !other.empty() || (are_there && !removes);
   HP_TRY(forget(job));

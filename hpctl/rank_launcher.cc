@@ -143,13 +143,13 @@ constexpr std::array<std::string_view, 8> kPrefixes = {"exec", "time", "then", "
                                                        "else", "if",   "!",    "{"};
 
 template <size_t N>
-bool is_one_of(std::string_view word, const std::array<std::string_view, N>& words) {
+bool is_word_of(std::string_view word, const std::array<std::string_view, N>& words) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
 // The text of `bash -c TEXT`, `bash -euo pipefail -c TEXT`; "" = there is none.
 std::string shell_text(const Words& command) {
-  if (command.empty() || !is_one_of(file_name(command[0]), kShells)) return "";
+  if (command.empty() || !is_word_of(file_name(command[0]), kShells)) return "";
   for (size_t i = 1; i + 1 < command.size(); ++i) {
     const std::string& word = command[i];
     if (word.size() < 2 || word[0] != '-') return "";
@@ -221,7 +221,7 @@ bool is_assignment(const std::string& word) {
 std::optional<RankLauncher> find_in_shell(const std::string& text) {
   for (Words& words : ShellCommands::split(text)) {
     const auto first = std::find_if(words.begin(), words.end(), [](const std::string& word) {
-      return !is_assignment(word) && !is_one_of(word, kPrefixes);
+      return !is_assignment(word) && !is_word_of(word, kPrefixes);
     });
     words.erase(words.begin(), first);
     const Launch launch = find_launch(words);

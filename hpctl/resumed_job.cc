@@ -12,7 +12,9 @@
 namespace hpctl {
 namespace {
 
-Error refusal(const std::string& message) { return Error{ErrorCode::kFailedPrecondition, message}; }
+Error refuse_resume(const std::string& message) {
+  return Error{ErrorCode::kFailedPrecondition, message};
+}
 
 Result<std::optional<CheckpointRef>> find_newest(const std::string& directory) {
   if (directory.empty() || !is_accessible(directory)) return std::optional<CheckpointRef>();
@@ -22,8 +24,9 @@ Result<std::optional<CheckpointRef>> find_newest(const std::string& directory) {
 Outcome check_has_ended(const JobView& view) {
   if (has_ended(view.state)) return Ok{};
   const std::string id = std::to_string(view.job);
-  return refusal("job " + id + " " + view.name + " is " + view.state +
-                 ", and only a job that has ended can be resumed; to end it: hpctl cancel " + id);
+  return refuse_resume("job " + id + " " + view.name + " is " + view.state +
+                       ", and only a job that has ended can be resumed; to end it: hpctl cancel " +
+                       id);
 }
 
 Outcome check_has_checkpoints(const JobView& view) {
@@ -31,9 +34,9 @@ Outcome check_has_checkpoints(const JobView& view) {
   const bool is_other = owner && !is_command(owner->owner) && !view.job_uuid.empty() &&
                         owner->owner.uuid != view.job_uuid;
   if (!is_other) return Ok{};
-  return refusal("job " + std::to_string(view.job) + " " + view.name +
-                 ": its checkpoint directory " + view.checkpoint_dir + " belongs to " +
-                 describe(owner->owner) + ", which went on there; resume that job");
+  return refuse_resume("job " + std::to_string(view.job) + " " + view.name +
+                       ": its checkpoint directory " + view.checkpoint_dir + " belongs to " +
+                       describe(owner->owner) + ", which went on there; resume that job");
 }
 
 }  // namespace
@@ -59,9 +62,9 @@ Result<std::string> describe_start(const JobSpec& spec) {
   HP_TRY_ASSIGN(const auto newest, find_newest(checkpoint.dir));
   if (!newest) return std::string("it has no checkpoint, so it begins at step 0");
   if (newest->step >= static_cast<uint64_t>(spec.train->steps)) {
-    return refusal("all " + std::to_string(spec.train->steps) +
-                   " steps are trained; to train on, give more of them: --set "
-                   "workload.train.steps=N");
+    return refuse_resume("all " + std::to_string(spec.train->steps) +
+                         " steps are trained; to train on, give more of them: --set "
+                         "workload.train.steps=N");
   }
   return "it goes on from " + newest->name() + " in " + checkpoint.dir;
 }

@@ -103,6 +103,7 @@ TEST(Verbs, StatusFromTheController) {
   const CommandRun status = run_hpctl({"status", "quick"});
   EXPECT_EQ(status.status, kExitOk);
   EXPECT_THAT(status.out, HasSubstr("job 1 quick  RUNNING\n"
+                                    "  now         training normally\n"
                                     "  step        34 of 60, loss 2.5000, 12.3k tokens/s\n"
                                     "  generation  2\n"
                                     "  faults      1 (1 restart, 1.2 s lost)\n"
@@ -162,7 +163,7 @@ TEST(Verbs, EventsAndWhy) {
       "cause":"worker 3 on n1 died of SIGKILL","because":0,"step":0})"));
   const CommandRun why = run_hpctl({"why", "1"});
   EXPECT_EQ(why.out,
-            "job 1 quick is RUNNING\n"
+            "job 1 quick is RUNNING: training normally\n"
             "RUNNING: it began with: worker 3 on n1 died\n\n"
             "2025-11-21T04:40:05.000Z  WorkerExited          worker 3 on n1 died of SIGKILL\n");
   EXPECT_EQ(run_hpctl({"why", "1", "--json"}).out,
