@@ -78,7 +78,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     in_host_memory, start_step, furthest_step, committed_step, damaged, restart_times_ms, restarts,
     progress_at_restart, start_at_restart, restarts_without_progress, fault, fault_is_collateral,
     fault_seq, recent_faults, plan_seq, not_before_ms, storage_since_ms, requeue_refusal,
-    scheduler_note, removed, cancel_requested, cancel_reason, saves_first, at_limit, stage_since_ms,
+    scheduler_note, cancel_requested, cancel_reason, saves_first, at_limit, stage_since_ms,
     suspended_since_ms, deadline_ms, submitted_wall_ms, ended_wall_ms, running_since_ms,
     recovering_since_ms, regain_step, stepped_ms, lost_ms, spent, part_since_ms, loss_part,
     told_waits, bad_step, stragglers, pruning, storage_waited_ms, storage_errors_directory,
