@@ -31,6 +31,8 @@ Verb chaos_verb();
 Verb ca_verb();
 Verb nodes_verb();
 Verb checkpoint_verb();
+Verb eval_verb();
+Verb generate_verb();
 Verb data_verb();
 Verb plan_verb();
 Verb completion_verb();

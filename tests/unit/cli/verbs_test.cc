@@ -451,6 +451,20 @@ TEST(Verbs, WrongUse) {
             "hpctl: no job \"1\": there is no job in " + home.paths().home() + " yet\n");
 }
 
+TEST(Verbs, WhatIsAskedOfACheckpointIsCheckedFirst) {
+  const ScopedHome home;
+  EXPECT_THAT(run_hpctl({"eval", "x/y"}).err, HasSubstr("expected --data PREFIX"));
+  EXPECT_EQ(run_hpctl({"eval", "x/y", "--data=t", "--seq-len=0"}).status, kExitUsage);
+  EXPECT_EQ(run_hpctl({"eval", "/nonexistent/step-1.g1", "--data=t"}).status, kExitFailed);
+  EXPECT_THAT(run_hpctl({"generate", "x/y", "--prompt=a"}).err,
+              HasSubstr("expected --tokenizer with a value"));
+  EXPECT_THAT(
+      run_hpctl({"generate", "x/y", "--prompt=a", "--tokenizer=byte", "--temperature=hot"}).err,
+      HasSubstr("--temperature: expected a number from 0 to 100, found \"hot\""));
+  EXPECT_EQ(run_hpctl({"generate", "/nonexistent/x", "--prompt=a", "--tokenizer=byte"}).status,
+            kExitFailed);
+}
+
 TEST(Verbs, ForeignVerbsNameOurs) {
   const auto find = [](std::string_view name) {
     return std::find_if(verbs().begin(), verbs().end(),

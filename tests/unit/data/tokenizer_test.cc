@@ -337,6 +337,20 @@ TEST(ByteTokenizer, IsTheBytes) {
   EXPECT_EQ(make_byte_tokenizer()->vocabulary(), 256U);
 }
 
+TEST(Decode, GivesTheTextBack) {
+  const auto gpt2 = parse_tokenizer_json(fixture("gpt2_subset.json"), "tokenizer.json");
+  ASSERT_TRUE(gpt2.ok()) << gpt2.error().message;
+  for (const json& vector : json::parse(fixture("gpt2_vectors.json"))) {
+    const auto text = (*gpt2)->decode(vector[1].get<Ids>());
+    ASSERT_TRUE(text.ok()) << text.error().message;
+    EXPECT_EQ(*text, vector[0].get<std::string>());
+  }
+  EXPECT_THAT((*gpt2)->decode(Ids{-1}).error().message, HasSubstr("has no token -1"));
+  const auto bytes = make_byte_tokenizer();
+  EXPECT_EQ(bytes->decode(Ids{104, 105, 255}).value(), "hi\xff");
+  EXPECT_THAT(bytes->decode(Ids{256}).error().message, HasSubstr("has no token 256"));
+}
+
 TEST(LoadTokenizer, SaysWhatATokenizerIs) {
   EXPECT_THAT(load_tokenizer("/nowhere/x.model").error().message,
               HasSubstr("a tokenizer is \"byte\", a SentencePiece model or a tokenizer.json"));

@@ -231,6 +231,9 @@ class JsonTokenizer : public Tokenizer {
     for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>"}) {
       if (end_of_document_ < 0) end_of_document_ = added_token(name);
     }
+    texts_.resize(vocabulary_);
+    for (const auto& [bytes, id] : parts.tokens) texts_[static_cast<size_t>(id)] = bytes;
+    for (const AddedToken& token : added_) texts_[static_cast<size_t>(token.id)] = token.text;
   }
 
   uint64_t vocabulary() const override { return vocabulary_; }
@@ -241,6 +244,15 @@ class JsonTokenizer : public Tokenizer {
     return found == added_.end() ? -1 : found->id;
   }
   std::unique_ptr<Encoder> make_encoder() const override;
+  Result<std::string> decode(std::span<const int32_t> ids) const override {
+    std::string text;
+    for (const int32_t id : ids) {
+      const bool is_known = id >= 0 && static_cast<uint64_t>(id) < vocabulary_;
+      if (!is_known || texts_[static_cast<size_t>(id)].empty()) return no_token(id);
+      text += texts_[static_cast<size_t>(id)];
+    }
+    return text;
+  }
 
  private:
   friend class JsonEncoder;
@@ -260,6 +272,7 @@ class JsonTokenizer : public Tokenizer {
   std::vector<SplitPattern> patterns_;
   uint64_t vocabulary_;
   int32_t end_of_document_ = -1;
+  std::vector<std::string> texts_;  // by id; "" = there is no such token
   BpeModel bpe_;
 };
 
