@@ -30,6 +30,7 @@ Outcome check_has_ended(const JobView& view) {
 }
 
 Outcome check_has_checkpoints(const JobView& view) {
+  if (view.checkpoint_dir.empty()) return Ok{};  // of a release that did not tell it
   HP_TRY_ASSIGN(const auto owner, read_directory_owner(view.checkpoint_dir));
   const bool is_other = owner && !is_command(owner->owner) && !view.job_uuid.empty() &&
                         owner->owner.uuid != view.job_uuid;
@@ -45,7 +46,7 @@ Result<JobSpec> spec_to_resume(const HomePaths& paths, const JobView& view) {
   HP_TRY(check_has_ended(view));
   HP_TRY(check_has_checkpoints(view));
   HP_TRY_ASSIGN(JobSpec spec, submitted_spec(paths, JobId{view.job}));
-  spec.checkpoint.dir = view.checkpoint_dir;
+  if (!view.checkpoint_dir.empty()) spec.checkpoint.dir = view.checkpoint_dir;
   HP_TRY_ASSIGN(const auto newest, find_newest(spec.checkpoint.dir));
   if (newest) spec.checkpoint.resume = "latest";
   // The job has been in the queue already.

@@ -42,7 +42,7 @@ nodes: 1
 workers_per_node: 1            # auto: one for each GPU
 workload:
   train:
-    model: {preset: debugmodel}   # such as llama3-8b; hpctl plan --help lists them
+    model: {preset: debugmodel}   # such as llama3-8b; docs/job-yaml.md lists them
     data:
       path: corpus.txt         # text, JSON lines, or what hpctl data prepare made
       seq_len: 128
