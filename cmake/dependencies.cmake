@@ -23,6 +23,7 @@ find_package(CURL 7.87 REQUIRED)
 find_path(TOMLPLUSPLUS_INCLUDE_DIR toml++/toml.h REQUIRED)
 find_library(CIVETWEB_LIBRARY civetweb REQUIRED)
 find_library(ZSTD_LIBRARY zstd REQUIRED)
+find_library(ICU_LIBRARY icuuc REQUIRED)
 find_library(PCRE2_LIBRARY pcre2-8 REQUIRED)
 find_library(SENTENCEPIECE_LIBRARY sentencepiece REQUIRED)
 # Optional: without it no stacks of ranks that hang are written, and the holder says so.

@@ -263,7 +263,7 @@ void Controller::append_event_files(const Committed& batch) {
   }
   for (auto& [id, events] : by_job) {
     const auto job = batch.state.jobs.find(id);
-    if (job == batch.state.jobs.end()) continue;
+    if (job == batch.state.jobs.end() || job->second.removed) continue;
     status_files_->events(id, job->second.spec.checkpoint.dir, std::move(events));
   }
 }
@@ -276,6 +276,7 @@ bool Controller::is_to_be_shown(const Shown& shown, int64_t now_ms) {
 
 void Controller::show(const core::State& state, JobId id) {
   const core::Job& job = state.jobs.at(id);
+  if (job.removed) return;  // its files are being removed, too
   const int64_t wall_ms = clock_.wall_ms();
   Shown& shown = shown_[id];
   shown.at_ms = loop_->now_ms();

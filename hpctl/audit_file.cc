@@ -31,6 +31,7 @@ const std::map<std::string_view, const char*>& phrases() {
       {"Submit", "submit a job"},
       {"Cancel", "cancel the job"},
       {"Inject", "inject a fault"},
+      {"RemoveJob", "remove the job"},
       {"OpenPage", "get a link to the status page"},
       {"QuarantineNode", "put a node into quarantine"},
       {"ReleaseNode", "release a node from quarantine"},

@@ -236,6 +236,13 @@ Result<std::string> ControllerClient::cancel(JobId job) {
   return response.state();
 }
 
+Outcome ControllerClient::remove_job(JobId job) {
+  v1::RemoveJobRequest request;
+  request.set_job(to_string(job));
+  HP_TRY(call(&Stub::RemoveJob, request));
+  return Ok{};
+}
+
 Outcome ControllerClient::quarantine_node(JobId job, const std::string& node,
                                           const std::string& reason, int64_t for_ms,
                                           bool asks_first) {

@@ -36,6 +36,8 @@ class ControllerClient final : public JobSource {
   Result<JobId> submit(const std::string& spec_json, const std::string& submit_key);
   // The state after the request.
   Result<std::string> cancel(JobId job);
+  // Its record. kNotFound: the controller knows no such job.
+  Outcome remove_job(JobId job);
   // for_ms 0 = until released. `asks_first`: refused where the job would be requeued.
   Outcome quarantine_node(JobId job, const std::string& node, const std::string& reason,
                           int64_t for_ms, bool asks_first);

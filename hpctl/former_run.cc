@@ -34,9 +34,8 @@ std::string describe_former_run(const JobSpec& spec, const HomePaths& paths) {
     if (!view.ok() || !can_continue_from(*view, spec.name)) continue;
     return "job " + to_string(job) + " " + spec.name + " (" + view->state +
            ") has a checkpoint of step " + std::to_string(view->checkpoint_step) +
-           ", and this job starts from step 0; to go on from that one, submit with --set "
-           "checkpoint.dir=" +
-           view->checkpoint_dir;
+           ", and this job starts from step 0; to go on from that one: hpctl resume " +
+           to_string(job) + ", or submit with --set checkpoint.dir=" + view->checkpoint_dir;
   }
   return "";
 }

@@ -6,6 +6,7 @@
 //   hpdata prepare --tokenizer=T --out=PREFIX --json-key=KEY --workers=N [--append-eod] [--json]
 //          [--format=WORD] [--chat-template=WORD] -- INPUT...
 //   hpdata cache ...   (hpdata_cache.h)
+//   hpdata encode|decode ...   (hpdata_tokens.h)
 #include <unistd.h>
 
 #include <csignal>
@@ -17,6 +18,7 @@
 #include "common/base/json.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/hpdata_cache.h"
+#include "hpctl/hpdata_tokens.h"
 #include "hpctl/prepare_display.h"
 #include "hpctl/standard_streams.h"
 #include "trainer/data/prepare/prepare.h"
@@ -85,6 +87,9 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (!words.empty() && words[0] == "cache") return hpctl::run_cache(words);
+  if (!words.empty() && (words[0] == "encode" || words[0] == "decode")) {
+    return hpctl::finish_output(hpctl::run_tokens(words));
+  }
   hpctl::Arguments arguments;
   if (!hpctl::parse(words, arguments)) {
     std::cerr << "hpdata: not for people; use `hpctl data prepare`\n";

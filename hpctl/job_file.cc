@@ -28,12 +28,16 @@ Result<std::string> working_directory() {
   return Error{ErrorCode::kNotFound, "cannot find the working directory: " + error.message()};
 }
 
+JobYaml parse_here(const std::string& text, const std::vector<GivenValue>& given) {
+  const auto directory = working_directory();
+  if (!directory.ok()) return {std::nullopt, {{0, 0, "", directory.error().message}}};
+  return parse_job_yaml(text, *directory, given);
+}
+
 JobYaml read_standard_input(const std::vector<GivenValue>& given) {
   const auto text = hpctl::read_all(STDIN_FILENO, kStandardInput, kMostInputBytes);
   if (!text.ok()) return {std::nullopt, {{0, 0, "", text.error().message}}};
-  const auto directory = working_directory();
-  if (!directory.ok()) return {std::nullopt, {{0, 0, "", directory.error().message}}};
-  return parse_job_yaml(*text, *directory, given);
+  return parse_here(*text, given);
 }
 
 // A file of another program, by its name or its first line.
@@ -80,6 +84,14 @@ std::optional<JobSpec> read_job_file(const Terminal& terminal, const std::string
     }
     terminal.err << describe_problems(is_input ? kStandardInput : printable(path), parsed.problems);
   }
+  return std::move(parsed.spec);
+}
+
+std::optional<JobSpec> change_job(const Terminal& terminal, const JobSpec& spec,
+                                  const std::string& what, const std::vector<GivenValue>& given) {
+  if (given.empty()) return spec;
+  JobYaml parsed = parse_here(to_yaml(spec), given);
+  if (!parsed.spec) terminal.err << describe_problems(what, parsed.problems);
   return std::move(parsed.spec);
 }
 

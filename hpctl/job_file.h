@@ -20,6 +20,11 @@ Result<std::vector<GivenValue>> given_values(const Invocation& invocation);
 std::optional<JobSpec> read_job_file(const Terminal& terminal, const std::string& path,
                                      const std::vector<GivenValue>& given = {});
 
+// A recorded job with the given values in place of its own; relative paths among them count from
+// the working directory. `what` names the job in messages. nullopt: as above.
+std::optional<JobSpec> change_job(const Terminal& terminal, const JobSpec& spec,
+                                  const std::string& what, const std::vector<GivenValue>& given);
+
 // The first problem of a job that was changed since, as "KEY: MESSAGE"; "" = none.
 std::string first_problem(const JobSpec& spec);
 

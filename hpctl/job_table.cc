@@ -127,7 +127,7 @@ const std::vector<Column>& all_columns() {
        [](const JobSummary& s) {
          return -positive_or_nan(static_cast<double>(s.submitted_wall_ms));
        }},
-      {"", "REASON", 55, false, [](const ListedJob& j, int64_t) { return reason_text(j); },
+      {"", "REASON", 97, false, [](const ListedJob& j, int64_t) { return reason_text(j); },
        nullptr}};
   return columns;
 }
@@ -275,10 +275,11 @@ JobTable job_rows(const std::vector<ListedJob>& jobs, std::optional<size_t> widt
   std::vector<std::vector<std::string>> cells(jobs.size());
   std::vector<size_t> columns_of(all.size());
   std::vector<size_t> widths(all.size());
+  const bool is_terminal = width && *width != SIZE_MAX;
   for (size_t c = 0; c < all.size(); ++c) {
     columns_of[c] = c;
     widths[c] = columns(all[c].header);
-    const size_t most = !width               ? SIZE_MAX
+    const size_t most = !is_terminal         ? SIZE_MAX
                         : is(all[c], "NAME") ? kNameColumns
                         : is(all[c], "USER") ? kUserColumns
                                              : SIZE_MAX;

@@ -54,4 +54,20 @@ std::vector<std::pair<std::string, std::string>> last_evaluations(const std::str
   return found;
 }
 
+std::optional<Validation> newest_validation(const std::string& metrics_path) {
+  constexpr size_t kLinesSearched = 4096;  // some hundred bytes each
+  const std::vector<std::string> texts = LogFile(metrics_path).read_last(kLinesSearched);
+  for (auto text = texts.rbegin(); text != texts.rend(); ++text) {
+    if (text->find("\"validation_loss\"") == std::string::npos) continue;
+    const auto line = parse_json_or_discard(*text);
+    if (!line.is_object()) continue;
+    const auto step = line.find("step");
+    const auto loss = line.find("validation_loss");
+    if (step == line.end() || !step->is_number_unsigned()) continue;
+    if (loss == line.end() || !loss->is_number()) continue;
+    return Validation{step->get<uint64_t>(), loss->get<double>()};
+  }
+  return std::nullopt;
+}
+
 }  // namespace hpctl

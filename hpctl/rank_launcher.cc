@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/base/join.h"
 #include "common/base/python_command.h"
 
 namespace hpctl {
@@ -135,6 +136,103 @@ RankLauncher read_launch(const Launch& launch) {
   return result;
 }
 
+constexpr std::array<std::string_view, 5> kShells = {"bash", "sh", "dash", "zsh", "ksh"};
+
+// What stands in front of a command's name in a shell, and is followed by the name.
+constexpr std::array<std::string_view, 8> kPrefixes = {"exec", "time", "then", "do",
+                                                       "else", "if",   "!",    "{"};
+
+template <size_t N>
+bool is_word_of(std::string_view word, const std::array<std::string_view, N>& words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+// The text of `bash -c TEXT`, `bash -euo pipefail -c TEXT`; "" = there is none.
+std::string shell_text(const Words& command) {
+  if (command.empty() || !is_word_of(file_name(command[0]), kShells)) return "";
+  for (size_t i = 1; i + 1 < command.size(); ++i) {
+    const std::string& word = command[i];
+    if (word.size() < 2 || word[0] != '-') return "";
+    const bool is_short = word[1] != '-';
+    if (is_short && word.find('c') != std::string::npos) return command[i + 1];
+    if (is_short && word.back() == 'o') ++i;  // set -o NAME
+  }
+  return "";
+}
+
+// Splits the text of a shell into its simple commands, at unquoted operators and ends of lines. The
+// words keep their quotes.
+class ShellCommands {
+ public:
+  static std::vector<Words> split(std::string_view text) {
+    ShellCommands commands;
+    for (size_t i = 0; i < text.size(); ++i) i = commands.take(text, i);
+    commands.end_command();
+    return std::move(commands.commands_);
+  }
+
+ private:
+  // Returns where the last character lies that belongs to this one.
+  size_t take(std::string_view text, size_t i) {
+    const char c = text[i];
+    if (c == '\\' && i + 1 < text.size()) {
+      if (text[i + 1] == '\n') {
+        end_word();
+      } else {
+        word_ += text.substr(i, 2);
+      }
+      return i + 1;
+    }
+    if (c == '\'' || c == '"') {
+      const size_t end = std::min(text.find(c, i + 1), text.size() - 1);
+      word_ += text.substr(i, end + 1 - i);
+      return end;
+    }
+    if (c == '#' && word_.empty()) return std::min(text.find('\n', i), text.size()) - 1;
+    if (c == ' ' || c == '\t') {
+      end_word();
+    } else if (std::string_view(";&|\n()").find(c) != std::string_view::npos) {
+      end_command();
+    } else {
+      word_ += c;
+    }
+    return i;
+  }
+  void end_word() {
+    if (!word_.empty()) command_.push_back(std::exchange(word_, ""));
+  }
+  void end_command() {
+    end_word();
+    if (!command_.empty()) commands_.push_back(std::exchange(command_, {}));
+  }
+
+  std::string word_;
+  Words command_;
+  std::vector<Words> commands_;
+};
+
+// "OMP_NUM_THREADS=4" in front of a command.
+bool is_assignment(const std::string& word) {
+  const size_t equals = word.find('=');
+  return equals != std::string::npos && equals > 0 &&
+         word.substr(0, equals).find_first_of("-/$'\"") == std::string::npos;
+}
+
+std::optional<RankLauncher> find_in_shell(const std::string& text) {
+  for (Words& words : ShellCommands::split(text)) {
+    const auto first = std::find_if(words.begin(), words.end(), [](const std::string& word) {
+      return !is_assignment(word) && !is_word_of(word, kPrefixes);
+    });
+    words.erase(words.begin(), first);
+    const Launch launch = find_launch(words);
+    if (launch.kind == nullptr) continue;
+    RankLauncher launcher = read_launch(launch);
+    launcher.in_shell = true;
+    return launcher;
+  }
+  return std::nullopt;
+}
+
 // As a line of job.yaml.
 std::string command_line_of(const Words& command) {
   YAML::Emitter out;
@@ -142,9 +240,17 @@ std::string command_line_of(const Words& command) {
   return "command: " + std::string(out.c_str());
 }
 
+std::string describe_replacement(const RankLauncher& launcher) {
+  if (launcher.command.empty()) return "name the program itself in workload.command";
+  if (!launcher.in_shell) return "write " + command_line_of(launcher.command);
+  return "write `" + join(launcher.command, " ") + "` in place of " + launcher.name +
+         " in the text of the shell";
+}
+
 }  // namespace
 
 std::optional<RankLauncher> find_rank_launcher(const std::vector<std::string>& command) {
+  if (const std::string text = shell_text(command); !text.empty()) return find_in_shell(text);
   const Launch launch = find_launch(command);
   if (launch.kind == nullptr) return std::nullopt;
   return read_launch(launch);
@@ -153,9 +259,7 @@ std::optional<RankLauncher> find_rank_launcher(const std::vector<std::string>& c
 Result<std::string> check_rank_launcher(const JobSpec& spec) {
   const auto launcher = find_rank_launcher(spec.command);
   if (!launcher) return std::string();
-  const std::string line = launcher->command.empty()
-                               ? "name the program itself in workload.command"
-                               : "write " + command_line_of(launcher->command);
+  const std::string line = describe_replacement(*launcher);
   if (spec.workers_per_node > 1) {
     return Error{ErrorCode::kInvalidArgument,
                  "workload.command: hpctl starts every rank, so it would start " + launcher->name +

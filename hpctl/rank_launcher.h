@@ -16,9 +16,10 @@ struct RankLauncher {
   std::string name;                  // "torchrun"
   std::string workers;               // how many ranks it starts on a node; "" = not told
   std::vector<std::string> command;  // what it starts as each rank; empty = not understood
+  bool in_shell = false;             // of the text of a shell, whose words are not expanded
 };
-// Looks at the program itself, at what `python -m` runs, and behind `uv run`; not into the text of
-// a shell.
+// Looks at the program itself, at what `python -m` runs, behind `uv run`, and at the commands in
+// the text of `bash -c`.
 std::optional<RankLauncher> find_rank_launcher(const std::vector<std::string>& command);
 
 // A warning about the launcher of a job that starts it once on each node; "" = none. With more

@@ -10,9 +10,11 @@
 #include <mutex>
 #include <utility>
 
+#include "common/base/clock.h"
 #include "common/base/fd.h"
 #include "hpctl/fleet.h"
 #include "hpctl/open_job.h"
+#include "hpctl/rank_logs.h"
 
 namespace hpctl {
 namespace {
@@ -20,6 +22,7 @@ namespace {
 constexpr auto kPause = std::chrono::seconds(1);
 constexpr auto kPatience = std::chrono::seconds(1);
 constexpr size_t kMostEvents = 200;
+constexpr size_t kMostLogLines = 400;
 
 // What an answer does to the model; it is taken by the thread that draws.
 using Answer = std::function<void(TopModel&)>;
@@ -37,22 +40,38 @@ Answer ask_for_list(bool everywhere) {
   };
 }
 
+// The explanation as lines; empty where it cannot be had now.
+std::vector<std::string> explain(OpenJob& job) {
+  const auto why = job.source->why(job.id);
+  if (!why.ok()) return {};
+  std::vector<std::string> lines = {why->summary, ""};
+  for (const EventView& event : why->chain) {
+    lines.push_back(format_wall_ms(event.wall_ms).substr(0, 19) + "Z  " + event.type + "  " +
+                    event.cause);
+  }
+  return lines;
+}
+
 // One job, with the history that was read before.
 class JobHistory {
  public:
-  explicit JobHistory(std::string word) : word_(std::move(word)) {}
-  const std::string& word() const { return word_; }
+  explicit JobHistory(TopSubject subject) : subject_(std::move(subject)) {}
+  const TopSubject& subject() const { return subject_; }
 
   Answer ask() {
-    auto job = open_job(word_);
+    auto job = open_job(subject_.job);
     if (!job.ok()) return trouble(job.error().message);
     auto events = job->source->events(job->id, events_.empty() ? 0 : events_.back().seq);
     if (!events.ok()) return trouble(events.error().message);
     events_.insert(events_.end(), events->begin(), events->end());
     const size_t old = events_.size() > kMostEvents ? events_.size() - kMostEvents : 0;
     events_.erase(events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(old));
-    TopJob shown{std::move(job->view), events_, ""};
+    TopJob shown{std::move(job->view), events_, "", {}, {}};
     shown.notice = job->source->notice(shown.view);
+    if (subject_.part == TopPart::kWhy) shown.why = explain(*job);
+    if (subject_.part == TopPart::kLogs && job->has_files()) {
+      shown.logs = last_log_lines(job->paths, job->id, kMostLogLines);
+    }
     return [shown = std::move(shown)](TopModel& model) {
       model.set_job(shown);
       model.set_trouble("");
@@ -60,7 +79,7 @@ class JobHistory {
   }
 
  private:
-  const std::string word_;
+  const TopSubject subject_;
   std::vector<EventView> events_;
 };
 
@@ -70,7 +89,7 @@ Outcome ask_once(TopModel& model, const std::optional<std::string>& job, bool ev
   if (job) {
     HP_TRY(open_job(*job));
     model.open(*job);
-    JobHistory(*job).ask()(model);
+    JobHistory({*job, TopPart::kJob}).ask()(model);
     return Ok{};
   }
   HP_TRY_ASSIGN(const Fleet fleet, everywhere ? list_everywhere() : list_home());
@@ -88,7 +107,7 @@ struct TopFeed::Shared {
   bool stopping = false;
   bool ended = false;
   uint64_t wanted = 0;  // counts calls of look_at()
-  std::optional<std::string> job;
+  std::optional<TopSubject> subject;
   Answer answer;
 
   void run() {
@@ -96,11 +115,11 @@ struct TopFeed::Shared {
     std::unique_lock lock(mutex);
     while (!stopping) {
       const uint64_t asked = wanted;
-      const std::optional<std::string> about = job;
+      const std::optional<TopSubject> about = subject;
       lock.unlock();
       if (!about) {
         history.reset();
-      } else if (!history || history->word() != *about) {
+      } else if (!history || history->subject() != *about) {
         history.emplace(*about);
       }
       Answer came = history ? history->ask() : ask_for_list(everywhere);
@@ -126,10 +145,10 @@ TopFeed::~TopFeed() {
 
 int TopFeed::fd() const { return shared_->wake.get(); }
 
-void TopFeed::look_at(const std::optional<std::string>& job) {
+void TopFeed::look_at(const std::optional<TopSubject>& subject) {
   const std::lock_guard lock(shared_->mutex);
-  if (shared_->job == job) return;
-  shared_->job = job;
+  if (shared_->subject == subject) return;
+  shared_->subject = subject;
   ++shared_->wanted;
   shared_->changed.notify_all();
 }

@@ -26,7 +26,7 @@ class TopFeed {
   // Readable when there is something to take.
   int fd() const;
   // Selects the subject of the queries from now on: at once, and then every second.
-  void look_at(const std::optional<std::string>& job);
+  void look_at(const std::optional<TopSubject>& subject);
   // The newest answer, if there is one that was not taken.
   void take(TopModel& model);
   // Ends the queries. False: one is still running after a second. A caller that does not wait for

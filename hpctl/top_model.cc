@@ -14,8 +14,9 @@
 namespace hpctl {
 namespace {
 
-constexpr size_t kAround = 2;  // lines that are not rows of the list: header and status
-constexpr size_t kIndent = 2;  // of a line that goes on with the one before
+constexpr size_t kAround = 2;           // lines that are not rows of the list: header and status
+constexpr size_t kIndent = 2;           // of a line that goes on with the one before
+constexpr size_t kEnd = 1'000'000'000;  // further than there are lines
 
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
@@ -152,7 +153,19 @@ void TopModel::set_job(TopJob job) {
 void TopModel::open(std::string job) {
   opened_ = std::move(job);
   job_.reset();
+  part_ = TopPart::kJob;
   scrolled_ = 0;
+}
+
+std::optional<TopSubject> TopModel::subject() const {
+  if (!opened_) return std::nullopt;
+  return TopSubject{*opened_, part_};
+}
+
+// Logs are read from their end. The same letter again shows the job.
+void TopModel::show(TopPart part) {
+  part_ = part_ == part ? TopPart::kJob : part;
+  scrolled_ = part_ == TopPart::kLogs ? kEnd : 0;
 }
 
 std::vector<ListedJob> TopModel::shown(int64_t now_ms) const {
@@ -172,8 +185,9 @@ void TopModel::move(int64_t by, TopSize screen, int64_t now_ms) {
   if (opened_) {
     const auto hidden = static_cast<int64_t>(job_lines(screen.width, now_ms).size() + 1) -
                         static_cast<int64_t>(screen.height);
-    const int64_t to = static_cast<int64_t>(scrolled_) + by;
-    scrolled_ = static_cast<size_t>(std::clamp<int64_t>(to, 0, std::max<int64_t>(0, hidden)));
+    const int64_t most = std::max<int64_t>(0, hidden);
+    const int64_t to = std::min(static_cast<int64_t>(scrolled_), most) + by;
+    scrolled_ = static_cast<size_t>(std::clamp<int64_t>(to, 0, most));
     return;
   }
   const std::vector<ListedJob> jobs = shown(now_ms);
@@ -222,7 +236,7 @@ void TopModel::press(TopKey key, TopSize screen, int64_t now_ms) {
   }
 }
 
-bool TopModel::type(char letter) {
+bool TopModel::type(char letter, int64_t now_ms) {
   if (typing_) {
     constexpr size_t kMost = 64;
     if (std::isprint(static_cast<unsigned char>(letter)) != 0 && filter_.size() < kMost) {
@@ -231,6 +245,12 @@ bool TopModel::type(char letter) {
     return true;
   }
   if (letter == 'q') return false;
+  if (letter == 'l' || letter == 'w') {
+    if (!opened_) move(0, {}, now_ms);  // what is shown as selected is
+    if (!opened_ && selected_) open(to_string(selected_->second));
+    if (opened_) show(letter == 'l' ? TopPart::kLogs : TopPart::kWhy);
+    return true;
+  }
   if (opened_) return true;
   if (letter == '/') typing_ = true;
   if (letter == 'e') with_ended_ = !with_ended_;
@@ -246,8 +266,11 @@ bool TopModel::type(char letter) {
 std::string TopModel::status_line() const {
   if (typing_) return "/" + filter_ + "_  (enter: keep, esc: clear)";
   if (!trouble_.empty()) return trouble_;
-  if (opened_) return "arrows: scroll   esc: all jobs   q: quit";
-  std::string text = "arrows, enter: open   s: sort by " + order_.key +
+  if (opened_) {
+    return std::string("arrows: scroll   l: ") + (part_ == TopPart::kLogs ? "job" : "logs") +
+           "   w: " + (part_ == TopPart::kWhy ? "job" : "why") + "   esc: all jobs   q: quit";
+  }
+  std::string text = "arrows, enter: open   l: logs   w: why   s: sort by " + order_.key +
                      (order_.descending ? ", greatest first" : "") + "   r: reverse   /: filter" +
                      (filter_.empty() ? "" : " " + filter_) +
                      "   e: " + (with_ended_ ? "without" : "with") + " ended   q: quit";
@@ -281,6 +304,21 @@ std::vector<TopLine> TopModel::list_lines(TopSize screen, int64_t now_ms) const 
   return lines;
 }
 
+// The logs, or the explanation, below the head.
+void TopModel::add_part(std::vector<TopLine>& lines, size_t width) const {
+  const bool is_logs = part_ == TopPart::kLogs;
+  const std::vector<std::string>& texts = is_logs ? job_->logs : job_->why;
+  add(lines, "");
+  if (texts.empty()) add(lines, is_logs ? "no rank has written anything yet" : "asking why ...");
+  for (const std::string& text : texts) {
+    if (is_logs) {
+      lines.push_back({shorten(printable(text), width)});
+    } else {
+      add_text(lines, width, text);
+    }
+  }
+}
+
 std::vector<TopLine> TopModel::job_lines(size_t width, int64_t now_ms) const {
   std::vector<TopLine> lines;
   if (!job_) {
@@ -289,6 +327,10 @@ std::vector<TopLine> TopModel::job_lines(size_t width, int64_t now_ms) const {
   }
   add_head(lines, job_->view, width, now_ms);
   if (!job_->notice.empty()) add_text(lines, width, job_->notice, Colour::kYellow);
+  if (part_ != TopPart::kJob) {
+    add_part(lines, width);
+    return lines;
+  }
   add_nodes_and_ranks(lines, job_->view);
   add(lines, "");
   for (auto event = job_->events.rbegin(); event != job_->events.rend(); ++event) {

@@ -32,6 +32,16 @@ struct TopJob {
   JobView view;
   std::vector<EventView> events;  // the newest, oldest first
   std::string notice;             // what the answer is worth; "" = it is live
+  std::vector<std::string> logs;  // with TopPart::kLogs: last lines, each with its rank
+  std::vector<std::string> why;   // with TopPart::kWhy: the summary, then the chain of causes
+};
+
+// What is shown of a job.
+enum class TopPart { kJob, kLogs, kWhy };
+struct TopSubject {
+  std::string job;
+  TopPart part = TopPart::kJob;
+  bool operator==(const TopSubject&) const = default;
 };
 
 enum class TopKey { kUp, kDown, kPageUp, kPageDown, kFirst, kLast, kEnter, kBack, kErase };
@@ -50,10 +60,12 @@ class TopModel {
   // `screen`: by its height pages are turned, its width says how many lines there are.
   void press(TopKey key, TopSize screen, int64_t now_ms);
   // A letter. False: to quit.
-  bool type(char letter);
+  bool type(char letter, int64_t now_ms);
 
   // The open job, by id; nullopt = the list. `open` acts as if it had been chosen.
   std::optional<std::string> opened() const { return opened_; }
+  // The same, with what is shown of it.
+  std::optional<TopSubject> subject() const;
   void open(std::string job);
   // At most as many lines as the screen has. Text about a job before its tables is wrapped; rows
   // are cut.
@@ -67,6 +79,8 @@ class TopModel {
   std::vector<ListedJob> shown(int64_t now_ms) const;
   std::vector<TopLine> list_lines(TopSize screen, int64_t now_ms) const;
   std::vector<TopLine> job_lines(size_t width, int64_t now_ms) const;
+  void add_part(std::vector<TopLine>& lines, size_t width) const;
+  void show(TopPart part);
   std::string status_line() const;
   void move(int64_t by, TopSize screen, int64_t now_ms);
 
@@ -80,6 +94,7 @@ class TopModel {
   bool typing_ = false;  // the filter
   std::optional<Key> selected_;
   std::optional<std::string> opened_;
+  TopPart part_ = TopPart::kJob;
   std::optional<TopJob> job_;
   size_t scrolled_ = 0;  // lines of the open job above the screen
 };

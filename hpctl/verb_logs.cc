@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl logs: what the workers of a job wrote.
-#include <algorithm>
 #include <chrono>
 #include <map>
 #include <thread>
 #include <utility>
 
-#include "common/base/file.h"
 #include "common/base/json.h"
 #include "common/base/json_text.h"
 #include "hpctl/directory_answer.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/log_file.h"
 #include "hpctl/open_job.h"
+#include "hpctl/rank_logs.h"
 #include "hpctl/verbs.h"
 
 namespace hpctl {
@@ -67,28 +66,15 @@ class LogPrinter {
   bool with_rank_;
 };
 
-// "rank-12.log" -> 12; -1 for any other name.
-int64_t rank_of(const std::string& name) {
-  if (!name.starts_with("rank-") || !name.ends_with(".log")) return -1;
-  const std::string digits = name.substr(5, name.size() - 9);
-  if (digits.empty() || digits.size() > 9) return -1;
-  if (digits.find_first_not_of("0123456789") != std::string::npos) return -1;
-  return std::stoll(digits);
-}
-
 // Adds the logs that have appeared; returns the ranks that are new.
 std::vector<int64_t> find_logs(const HomePaths& paths, JobId job, std::optional<int64_t> only,
                                Logs& logs) {
   std::vector<int64_t> added;
-  const auto names = list_directory(paths.job_logs(job));
-  if (!names.ok()) return added;
-  for (const std::string& name : *names) {
-    const int64_t rank = rank_of(name);
-    if (rank < 0 || (only && rank != *only)) continue;
+  for (const int64_t rank : ranks_with_logs(paths, job)) {
+    if (only && rank != *only) continue;
     const Rank id{static_cast<int32_t>(rank)};
     if (logs.try_emplace(rank, paths.rank_log(job, id)).second) added.push_back(rank);
   }
-  std::sort(added.begin(), added.end());
   return added;
 }
 

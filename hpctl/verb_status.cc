@@ -14,6 +14,7 @@
 #include "hpctl/last_evaluations.h"
 #include "hpctl/node_table.h"
 #include "hpctl/open_job.h"
+#include "hpctl/state_words.h"
 #include "hpctl/verbs.h"
 #include "hpctl/watch_report.h"
 
@@ -22,8 +23,9 @@ namespace status_parts {
 namespace {
 
 constexpr const char* kHelp = R"(
-State, step, loss and generation of a job, then its nodes and workers. Also answers after the
-controller has gone, from its last record.
+State, step, loss and generation of a job, then its nodes and workers. The line "now" says in words
+how it goes, with the newest validation and the time left (ETA). Also answers after the controller
+has gone, from its last record.
 
 States: PENDING STARTING RUNNING RECOVERING SUSPENDED STOPPING, and at the end FINISHED FAILED
 CANCELLED TIMEOUT. What `hpctl watch` finds of the job now has a line each ("finding").
@@ -68,9 +70,10 @@ std::string chosen_text(const ChosenValues& chosen) {
   return text + "for " + chosen.basis;
 }
 
-void print_summary(const Terminal& terminal, const JobView& job) {
+void print_summary(const Terminal& terminal, const JobView& job, const std::string& words) {
   terminal.out << "job " << job.job << " " << printable(job.name) << "  "
                << paint(terminal, colour_of_state(job.state), job.state) << "\n";
+  print_field(terminal, "now", words);
   std::string step = std::to_string(job.step);
   if (job.total_steps > 0) step += " of " + std::to_string(job.total_steps);
   if (std::isfinite(job.loss)) step += ", loss " + format_loss(job.loss);
@@ -116,6 +119,12 @@ void print_summary(const Terminal& terminal, const JobView& job) {
   for (const std::string& obstacle : obstacles_of(job)) print_field(terminal, "finding", obstacle);
 }
 
+std::string words_of(const OpenJob& job) {
+  const auto validation =
+      job.has_files() ? newest_validation(job.paths.job_metrics(job.id)) : std::nullopt;
+  return state_in_words(job.view, validation, job.source->is_live(), SystemClock().wall_ms());
+}
+
 void print_nodes(const Terminal& terminal, const JobView& job) {
   if (job.nodes.empty()) return;
   terminal.out << "\n";
@@ -156,7 +165,7 @@ int run(Invocation& invocation) {
     terminal.out << to_json_text(status) << "\n";
     return kExitOk;
   }
-  print_summary(terminal, status);
+  print_summary(terminal, status, words_of(*job));
   if (job->has_files()) {
     for (const auto& [part, text] : last_evaluations(job->paths.job_metrics(job->id))) {
       print_field(terminal, part.c_str(), text);

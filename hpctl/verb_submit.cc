@@ -2,9 +2,12 @@
 // hpctl submit: from a job file to a running job.
 #include <unistd.h>
 
+#include <cstdlib>
 #include <sstream>
+#include <utility>
 
 #include "common/base/bounded_json.h"
+#include "common/base/host_port.h"
 #include "common/base/json_text.h"
 #include "common/base/random_hex.h"
 #include "common/base/submitted_environment.h"
@@ -27,6 +30,7 @@
 #include "hpctl/second_watcher.h"
 #include "hpctl/slurm_environment.h"
 #include "hpctl/submit_checks.h"
+#include "hpctl/submit_job.h"
 #include "hpctl/submit_to_slurm.h"
 #include "hpctl/verbs.h"
 #include "hpctl/wait_for_job.h"
@@ -67,7 +71,8 @@ Options:
   --dry-run  submit nothing; what the plan chooses for keys that are auto is told first
   --set KEY=VALUE
              use VALUE, YAML as in a job file, in place of the file's value of KEY, such as
-             nodes.count=4 or 'workload.command=[python3, train.py]'; may be repeated
+             nodes.count=4, env.set.NCCL_DEBUG=INFO or 'workload.command=[python3, train.py]';
+             may be repeated
   --name NAME
              call the job NAME, whatever the file says
   --gpu NAME the workers have this GPU, as `hpctl plan` takes it, or cpu: for keys that are auto.
@@ -305,6 +310,25 @@ Outcome take_launcher(const Terminal& terminal, const JobSpec& spec) {
   return Ok{};
 }
 
+// The port may be in use; then the controller has chosen another one.
+void tell_other_metrics(const Terminal& terminal, JobSource& source) {
+  const char* wanted = std::getenv("HPCTL_METRICS");
+  ControllerClient* const controller = source.controller();
+  if (wanted == nullptr || controller == nullptr) return;
+  const auto asked = HostPort::parse(wanted);
+  const auto version = controller->version();
+  if (!asked.ok() || asked->port == 0 || !version.ok()) return;
+  const auto served = HostPort::parse(version->metrics());
+  if (served.ok() && served->port == asked->port) return;
+  terminal.err << "hpctl: "
+               << (served.ok() ? "the metrics are on " + printable(version->metrics())
+                               : std::string("the controller serves no metrics"))
+               << ", not on HPCTL_METRICS=" << printable(wanted)
+               << ": when the controller started, the address was in use or not of this machine, "
+                  "or the variable was not set"
+               << std::endl;
+}
+
 // A warning only: there may be room by the time the job saves.
 void tell_missing_room(const Terminal& terminal, const JobSpec& spec, const HomePaths& paths) {
   if (!spec.train) return;
@@ -350,14 +374,8 @@ Outcome check_places_answer(const HomePaths& paths, const CheckpointSpec& checkp
   return Ok{};
 }
 
-int run(Invocation& invocation) {
+int submit(const Invocation& invocation, JobSpec spec, const std::string& file) {
   const Terminal& terminal = invocation.terminal;
-  const std::string& file = invocation.arguments[0];
-  const auto given = given_values(invocation);
-  if (!given.ok()) return report_usage(terminal, "submit", given.error().message);
-  const auto read = read_job_file(terminal, file, *given);
-  if (!read) return kExitUsage;
-  JobSpec spec = *read;
   const bool local = invocation.has("--local");
   const auto paths = home_from_environment();
   if (!paths.ok()) return report(terminal, paths.error());
@@ -403,6 +421,7 @@ int run(Invocation& invocation) {
   auto submitted =
       local ? submit_locally(invocation, *paths, spec) : submit_on_slurm(invocation, *paths, spec);
   if (!submitted.ok()) return report(terminal, submitted.error());
+  if (local) tell_other_metrics(terminal, *submitted->source);
   if (invocation.has("--chaos")) {
     return attack(invocation, *paths, spec, std::move(*submitted), *plan);
   }
@@ -410,8 +429,22 @@ int run(Invocation& invocation) {
   return print_submitted(invocation, spec, *submitted);
 }
 
+int run(Invocation& invocation) {
+  const Terminal& terminal = invocation.terminal;
+  const std::string& file = invocation.arguments[0];
+  const auto given = given_values(invocation);
+  if (!given.ok()) return report_usage(terminal, "submit", given.error().message);
+  const auto read = read_job_file(terminal, file, *given);
+  if (!read) return kExitUsage;
+  return submit(invocation, *read, file);
+}
+
 }  // namespace
 }  // namespace submit_parts
+
+int submit_job(const Invocation& invocation, JobSpec spec, const std::string& file) {
+  return submit_parts::submit(invocation, std::move(spec), file);
+}
 
 Verb submit_verb() {
   return {"submit",

@@ -22,9 +22,10 @@ second. With JOB, it shows the job's nodes and standbys, its ranks with their st
 went, and its newest events first. If no controller answers, the last values stay, with the reason
 below them.
 
-Keys: arrows, page up and down, home and end; enter opens a job, esc or left goes back; s sorts by
-the next column, r reverses; / filters by job, name, user, state and node; e shows all ended jobs
-(instead of the last ten minutes' only); q or Ctrl-C quits.
+Keys: arrows, page up and down, home and end; enter opens a job, l its logs and w its explanation
+(`hpctl why`), the same letter or esc goes back; s sorts by the next column, r reverses; / filters
+by job, name, user, state and node; e shows all ended jobs (instead of the last ten minutes' only);
+q or Ctrl-C quits.
 
 If the output is not a terminal, it is printed once.
 
@@ -65,7 +66,7 @@ int print_once(const Terminal& terminal, const std::optional<std::string>& word,
 // False: to quit.
 bool take_input(TopModel& model, const TopTerminal::Input& input, TopSize screen) {
   if (std::holds_alternative<TopTerminal::Closed>(input)) return false;
-  if (const auto* letter = std::get_if<char>(&input)) return model.type(*letter);
+  if (const auto* letter = std::get_if<char>(&input)) return model.type(*letter, SystemClock().wall_ms());
   if (const auto* key = std::get_if<TopKey>(&input)) {
     model.press(*key, screen, SystemClock().wall_ms());
   }
@@ -75,7 +76,7 @@ bool take_input(TopModel& model, const TopTerminal::Input& input, TopSize screen
 void show(TopModel& model, TopFeed& feed, TopTerminal& screen) {
   constexpr int kRedrawMs = 1'000;  // ages grow
   for (bool goes_on = true; goes_on;) {
-    feed.look_at(model.opened());
+    feed.look_at(model.subject());
     const TopSize size{screen.width(), screen.height()};
     screen.draw(model.layout(size, SystemClock().wall_ms()));
     for (const auto& input : screen.wait(feed.fd(), kRedrawMs)) {

@@ -9,6 +9,7 @@
 #include "hpctl/exit_codes.h"
 #include "hpctl/open_job.h"
 #include "hpctl/recorded_hangs.h"
+#include "hpctl/state_words.h"
 #include "hpctl/verbs.h"
 #include "hpctl/watch_report.h"
 
@@ -115,8 +116,13 @@ int run(Invocation& invocation) {
     print_json(terminal, job, *why, hangs);
     return kExitOk;
   }
+  const auto validation =
+      opened->has_files() ? newest_validation(opened->paths.job_metrics(opened->id)) : std::nullopt;
+  const std::string words =
+      state_in_words(job, validation, opened->source->is_live(), SystemClock().wall_ms());
   terminal.out << "job " << job.job << " " << printable(job.name) << " is "
-               << paint(terminal, colour_of_state(job.state), job.state) << "\n"
+               << paint(terminal, colour_of_state(job.state), job.state) << ": "
+               << wrap(printable(words), terminal.width, 0) << "\n"
                << wrap(printable(with_job_paths(why->summary, job.job)), terminal.width, 0)
                << "\n\n";
   for (size_t i = 0; i < why->chain.size(); ++i) {

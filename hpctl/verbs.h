@@ -10,6 +10,7 @@ namespace hpctl {
 
 const std::vector<Verb>& verbs();
 
+Verb init_verb();
 Verb submit_verb();
 Verb wait_verb();
 Verb status_verb();
@@ -23,10 +24,15 @@ Verb why_verb();
 Verb goodput_verb();
 Verb audit_verb();
 Verb cancel_verb();
+Verb resume_verb();
+Verb rm_verb();
+Verb prune_verb();
 Verb chaos_verb();
 Verb ca_verb();
 Verb nodes_verb();
 Verb checkpoint_verb();
+Verb eval_verb();
+Verb generate_verb();
 Verb data_verb();
 Verb migrate_verb();
 Verb plan_verb();

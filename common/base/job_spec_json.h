@@ -31,7 +31,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RopeScalingSpec, factor, low_fre
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ModelSpec, preset, arch, dim, layers, heads,
                                                 kv_heads, ffn, vocab, rope_theta, norm_eps,
                                                 tied_embeddings, rope_scaling, max_positions,
-                                                head_dim, sliding_window)
+                                                head_dim, sliding_window, init_std)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BlendPart, path, weight)
 inline void to_json(nlohmann::json& j, const DataSpec& s) {
   j = {{"path", s.path},           {"blend", s.blend},    {"split", s.split},

@@ -28,6 +28,9 @@ struct Preset {
   int64_t head_dim = 0;  // 0 = dim / heads
   int64_t sliding_window = 0;
 };
+// A tied embedding as wide as 1 / sqrt(dim) makes every token predict itself: the first loss is far
+// above ln(vocab).
+constexpr double kTiedInitStd = 0.02;
 constexpr std::array<Preset, 32> kPresets = {{
     {"tiny", 64, 2, 4, 2, 192, 256, 5e5, 0, 0},
     {"debugmodel", 256, 6, 16, 16, 768, 2048, 5e5, 0, 0},
@@ -118,6 +121,7 @@ std::optional<ModelSpec> model_preset(const std::string& name) {
     model.rope_scaling.factor = p.rope_factor;
     model.max_positions = p.max_positions;
     model.tied_embeddings = p.tied;
+    model.init_std = p.tied ? kTiedInitStd : 0;
     model.sliding_window = p.sliding_window;
     return model;
   }

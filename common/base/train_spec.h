@@ -95,6 +95,7 @@ struct ModelSpec {
   double rope_theta = 500000.0;
   double norm_eps = 1e-5;
   bool tied_embeddings = false;  // the output projection is the embedding
+  double init_std = 0;           // of initial matrices; 0 = those of the architecture
   int64_t max_positions = 0;     // gpt: rows of the learned position embedding
   int64_t sliding_window = 0;    // keys that a token attends to, its own included; 0 = all
   RopeScalingSpec rope_scaling;

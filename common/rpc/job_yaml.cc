@@ -103,6 +103,9 @@ class JobYamlReader {
       const size_t end = std::min(path.find('.', begin), path.size());
       const std::string name = path.substr(begin, end - begin);
       const auto known = children(section);
+      if (known.empty() && has_own_names(section) && end == path.size() && !name.empty()) {
+        return true;
+      }
       if (known.empty()) {
         add(start_of_file(), section, "no key is below this one; give its whole value");
         return false;
@@ -131,6 +134,19 @@ class JobYamlReader {
       } else {
         entries.emplace(name, Entry{start_of_file(), YAML::Node(), given->second.origin});
       }
+      if (has_own_names(path)) add_own_names(path, entries.at(name));
+    }
+  }
+
+  // Adds what is given for names below the mapping at `path`: env.set.NAME. Something else than a
+  // mapping stays as it is, to be reported.
+  void add_own_names(const std::string& path, Entry& entry) const {
+    for (auto given = given_.upper_bound(path);
+         given != given_.end() && contains_key(path, given->first); ++given) {
+      if (!entry.value.IsMap() && !entry.value.IsNull()) return;
+      YAML::Node names = entry.value.IsMap() ? YAML::Clone(entry.value) : YAML::Node();
+      names[given->first.substr(path.size() + 1)] = given->second.value;
+      entry = Entry{entry.key_mark, names, given->second.origin};
     }
   }
 
@@ -141,6 +157,13 @@ class JobYamlReader {
   static bool has_name(const std::vector<const JobYamlKey*>& keys, const std::string& name) {
     return std::any_of(keys.begin(), keys.end(),
                        [&](const JobYamlKey* key) { return key->name() == name; });
+  }
+
+  // The keys below this one are names of the user's.
+  static bool has_own_names(const std::string& path) {
+    return std::any_of(job_yaml_keys().begin(), job_yaml_keys().end(), [&](const JobYamlKey& key) {
+      return key.path == path && key.type == "mapping";
+    });
   }
 
   // Known keys of the table under `section`, in its order.

@@ -31,6 +31,7 @@ constexpr std::array<AccessRule, kRpcs> kRules = {{
     {Rpc::kRecoverNode, "Controller.RecoverNode", kOrderNodes, true},
     {Rpc::kInject, "Controller.Inject", kOwn, true},
     {Rpc::kOpenPage, "Controller.OpenPage", kOwn, true},
+    {Rpc::kRemoveJob, "Controller.RemoveJob", kOwn, true},
     // The reports of agents are in the history of the job.
     {Rpc::kConnect, "AgentLink.Connect", roles(Role::kAgent, Role::kLocal), false},
     // Whose job it is, is looked at there as well (service.h).

@@ -44,6 +44,7 @@ enum class Rpc : uint8_t {
   kRecoverNode,
   kInject,
   kOpenPage,
+  kRemoveJob,
   kConnect,
   kClusterAdmit,
   kClusterListJobs,
@@ -51,7 +52,7 @@ enum class Rpc : uint8_t {
   kClusterJudgeNode,
   kClusterOpenPage,
 };
-inline constexpr size_t kRpcs = 19;
+inline constexpr size_t kRpcs = 20;
 
 struct AccessRule {
   Rpc rpc;

@@ -31,7 +31,7 @@ absl::StatusOr<JobId> find_job(const core::State& state, const std::string& text
                       text.find_first_not_of("0123456789") == std::string::npos;
   if (number) {
     const auto it = state.jobs.find(JobId{std::stoull(text)});
-    if (it != state.jobs.end()) {
+    if (it != state.jobs.end() && !it->second.removed) {
       if (may_see(uid, it->second)) return it->first;
       return absl::PermissionDeniedError("job " + text + " belongs to uid " +
                                          std::to_string(it->second.owner_uid));

@@ -9,9 +9,10 @@
 
 namespace hpctl {
 
-// A job belongs to the uid that submitted it; root sees every job.
+// A job belongs to the uid that submitted it; root sees every job. A job that was removed is seen
+// by no user.
 constexpr bool may_see(uint32_t uid, const core::Job& job) {
-  return uid == 0 || uid == job.owner_uid;
+  return !job.removed && (uid == 0 || uid == job.owner_uid);
 }
 
 // `text` is a job id, or a name that one of the caller's jobs has alone; of several jobs with the

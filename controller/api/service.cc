@@ -238,6 +238,16 @@ grpc::ServerUnaryReactor* ControllerService::Cancel(grpc::CallbackServerContext*
                          }});
 }
 
+grpc::ServerUnaryReactor* ControllerService::RemoveJob(grpc::CallbackServerContext* context,
+                                                       const v1::RemoveJobRequest* request,
+                                                       v1::RemoveJobResponse*) {
+  return order(context, {Rpc::kRemoveJob, request->job(), "",
+                         [](JobId job, uint32_t uid) {
+                           return core::JobRemoved{job, uid};
+                         },
+                         [](const core::Job&, const core::LogEntry&) {}});
+}
+
 grpc::ServerUnaryReactor* ControllerService::QuarantineNode(
     grpc::CallbackServerContext* context, const v1::QuarantineNodeRequest* request,
     v1::QuarantineNodeResponse*) {

@@ -133,6 +133,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobTotals, submitted_wall_ms, re
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobSubmitted, spec, uid, submit_key, job, nodes,
                                                 backend, former, totals, lemons)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CancelRequested, job, uid, reason, time_limit)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobRemoved, job, uid)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeLaunched, action, job, node, holder_pid)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(AgentRegistered, job, node, instance_id, boot_id,
                                                 holder_pid, agent_pid, generation_seen, workers,
@@ -251,7 +252,8 @@ constexpr std::array<const char*, std::variant_size_v<EventBody>> kEventNames = 
     "CheckpointsPruned",
     "CheckpointMirrored",
     "DamageAnswered",
-    "NodeDeparts"};
+    "NodeDeparts",
+    "JobRemoved"};
 constexpr std::array<const char*, std::variant_size_v<ActionBody>> kActionNames = {
     "LaunchNode",       "FindCheckpoint",   "RecordGeneration", "StartWorkers",
     "StopWorkers",      "EndNode",          "RequeueJob",       "ReplaceNode",

@@ -130,6 +130,10 @@ struct Describe {
     const std::string asked = "uid " + std::to_string(e.uid) + " asks to cancel the job";
     entry.cause = e.reason.empty() ? asked : "the job is to end: " + e.reason;
   }
+  void operator()(const JobRemoved& e) {
+    place(e.job);
+    entry.cause = "uid " + std::to_string(e.uid) + " asks to remove the job";
+  }
   void operator()(const NodeLaunched& e) {
     place(e.job, e.node);
     entry.because = e.action.seq;

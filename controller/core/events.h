@@ -87,6 +87,11 @@ struct CancelRequested {
   std::string reason = {};  // "" = a person asked
   bool time_limit = false;  // the scheduler's is near
 };
+// The user wants to hear no more of a job that has ended.
+struct JobRemoved {
+  JobId job;
+  uint32_t uid = 0;
+};
 struct NodeLaunched {
   ActionId action;
   JobId job;
@@ -426,7 +431,7 @@ using EventBody =
                  RecoveryRequested, SuspensionChanged, ControllerNoted, TrainingSeen, FaultInjected,
                  FaultNotInjected, StragglerFound, StragglerOver, WorkersExited, SpareFoundUnfit,
                  SpareReady, CheckpointRoomNeeded, CheckpointsPruned, CheckpointMirrored,
-                 DamageAnswered, NodeDeparts>;
+                 DamageAnswered, NodeDeparts, JobRemoved>;
 
 struct Event {
   Seq seq;              // assigned by the shell: State::last_seq + 1

@@ -100,6 +100,30 @@ bool can_be_continued(const Job& job) {
   return job.spec.slurm.requeue_at_limit && job.backend.requeues && job.requeue_refusal.empty();
 }
 
+bool has_open_action(const State& state, JobId job) {
+  const auto it = state.index.open.lower_bound({job, ActionKind{}, ""});
+  return it != state.index.open.end() && std::get<0>(it->first) == job;
+}
+
+// Why the job cannot be removed; "" = it can.
+std::string find_removal_conflict(Transition& t, const Job* job, const JobRemoved& e) {
+  const std::string name = "job " + to_string(e.job);
+  if (job == nullptr || job->removed) return "there is no " + name;
+  if (e.uid != 0 && e.uid != job->owner_uid) {
+    return name + " belongs to uid " + std::to_string(job->owner_uid) + ", not to uid " +
+           std::to_string(e.uid);
+  }
+  if (!has_ended(job->state)) {
+    return name + " is " + shown_state(*job) + "; end it first: hpctl cancel " + to_string(e.job);
+  }
+  const std::vector<Node*> nodes = t.nodes(e.job);
+  const bool is_ending = std::any_of(nodes.begin(), nodes.end(), [](const Node* node) {
+    return node->state != NodeState::kEnded;
+  });
+  if (!is_ending && !has_open_action(t.state(), e.job)) return "";
+  return name + " has ended, and its nodes are still ending; try again in a minute";
+}
+
 const char* end_entry(JobState state) {
   if (state == JobState::kFinished) return "JobFinished";
   if (state == JobState::kTimeout) return "JobTimeout";
@@ -171,6 +195,16 @@ void on(Transition& t, const CancelRequested& e) {
     job->reason = cause + "; workers are stopping";
     t.facts(job->id).stop_workers = true;
   }
+}
+
+void on(Transition& t, const JobRemoved& e) {
+  Job* job = t.job(e.job);
+  if (const std::string conflict = find_removal_conflict(t, job, e); !conflict.empty()) {
+    t.refuse(e.job, conflict);
+    return;
+  }
+  job->removed = true;
+  t.changed(*job);
 }
 
 void node_ended(Transition& t, Node& node, const std::string& reason) {

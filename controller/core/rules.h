@@ -10,6 +10,7 @@ namespace hpctl::core {
 // jobs.cc
 void on(Transition& t, const JobSubmitted& e);
 void on(Transition& t, const CancelRequested& e);
+void on(Transition& t, const JobRemoved& e);
 // nodes.cc
 void on(Transition& t, const NodeLaunched& e);
 void on(Transition& t, const AgentRegistered& e);

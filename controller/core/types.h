@@ -217,6 +217,7 @@ struct Job {
   int64_t suspended_since_ms = 0;    // the scheduler has stopped all its processes; 0 = not
   std::string requeue_refusal;       // why the scheduler did not requeue; "" = not refused
   std::string scheduler_note;        // newest SchedulerObserved
+  bool removed = false;              // ended and hidden; not stored, as its rows are deleted
   bool cancel_requested = false;     // stopping the workers, then CANCELLED
   std::string cancel_reason;         // "" = a person asked
   bool saves_first = false;          // the workers that are being stopped save the step under way

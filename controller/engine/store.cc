@@ -37,6 +37,11 @@ core::SlotKey first_in_row(const core::SlotKey& key) {
 
 int64_t as_int(uint64_t value) { return static_cast<int64_t>(value); }
 
+bool is_removed(const core::State& state, JobId job) {
+  const auto row = state.jobs.find(job);
+  return row != state.jobs.end() && row->second.removed;
+}
+
 }  // namespace
 
 // A prepared statement in use: bound, stepped, and reset at the end of the scope.
@@ -270,7 +275,7 @@ Outcome Store::put_slots(const std::map<core::SlotKey, core::Slot>& slots,
 
 Outcome Store::commit_rows(const core::State& state, const core::Dirty& dirty) {
   for (const JobId id : dirty.jobs) {
-    const std::string row = core::encode(state.jobs.at(id));  // jobs, nodes, slots are never erased
+    const std::string row = core::encode(state.jobs.at(id));  // in memory no row is ever erased
     HP_TRY_ASSIGN(auto put, statement("INSERT OR REPLACE INTO jobs VALUES(?,?)"));
     HP_TRY(put.bind(as_int(id.value)).bind(row).run());
   }
@@ -291,14 +296,35 @@ Outcome Store::commit_rows(const core::State& state, const core::Dirty& dirty) {
     HP_TRY_ASSIGN(auto put, statement("INSERT OR REPLACE INTO outbox VALUES(?,?,?)"));
     HP_TRY(put.bind(as_int(id.seq.value)).bind(id.index).bind(row).run());
   }
+  HP_TRY(erase_removed(state, dirty));
   HP_TRY(put_meta("last_seq", state.last_seq.value));
   HP_TRY(put_meta("now_ms", static_cast<uint64_t>(state.now_ms)));
   return put_meta("last_local_job", state.last_local_job.value);
 }
 
-Outcome Store::commit_entries(std::vector<StoredEntry>& entries) {
+// The rows that were just put of a job that is removed, and all others of it.
+Outcome Store::erase_removed(const core::State& state, const core::Dirty& dirty) {
+  std::set<JobId> removed;
+  const auto note = [&](JobId job) {
+    if (is_removed(state, job)) removed.insert(job);
+  };
+  for (const JobId job : dirty.jobs) note(job);
+  for (const core::NodeKey& key : dirty.nodes) note(key.job);
+  for (const core::SlotKey& key : dirty.slots) note(key.job);
+  for (const JobId job : removed) {
+    for (const char* sql : {"DELETE FROM jobs WHERE job=?", "DELETE FROM nodes WHERE job=?",
+                            "DELETE FROM slots WHERE job=?", "DELETE FROM events WHERE job=?"}) {
+      HP_TRY_ASSIGN(auto erase, statement(sql));
+      HP_TRY(erase.bind(as_int(job.value)).run());
+    }
+  }
+  return Ok{};
+}
+
+Outcome Store::commit_entries(const core::State& state, std::vector<StoredEntry>& entries) {
   for (StoredEntry& stored : entries) {
     stored.id = ++last_entry_id_;
+    if (is_removed(state, stored.entry.job)) continue;
     const std::string entry = core::encode(stored.entry);
     HP_TRY_ASSIGN(auto put, statement("INSERT INTO events VALUES(?,?,?,?,?)"));
     HP_TRY(put.bind(stored.id)
@@ -325,7 +351,7 @@ Outcome Store::commit(const core::State& state, const core::Dirty& dirty,
   HP_FAILPOINT("controller.transaction.before");
   HP_TRY(execute("BEGIN IMMEDIATE"));
   Outcome written = commit_rows(state, dirty);
-  if (written.ok()) written = commit_entries(entries);
+  if (written.ok()) written = commit_entries(state, entries);
   HP_FAILPOINT("controller.transaction.written");
   if (written.ok()) written = execute("COMMIT");
   HP_FAILPOINT("controller.transaction.after");

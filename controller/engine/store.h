@@ -59,7 +59,7 @@ class Store {
   Result<core::State> load();
 
   // Writes the dirty rows as they are in `state` (absent = deleted), and the log entries, which get
-  // their ids. One transaction.
+  // their ids. One transaction. Everything of a job that is removed is deleted, whatever is dirty.
   Outcome commit(const core::State& state, const core::Dirty& dirty,
                  std::vector<StoredEntry>& entries);
 
@@ -86,7 +86,8 @@ class Store {
   Outcome put_slots(const std::map<core::SlotKey, core::Slot>& slots,
                     const std::set<core::SlotKey>& changed);
   Outcome commit_rows(const core::State& state, const core::Dirty& dirty);
-  Outcome commit_entries(std::vector<StoredEntry>& entries);
+  Outcome erase_removed(const core::State& state, const core::Dirty& dirty);
+  Outcome commit_entries(const core::State& state, std::vector<StoredEntry>& entries);
   Outcome put_meta(const char* key, uint64_t value);
   Outcome prune(JobId job);
 

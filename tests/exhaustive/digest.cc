@@ -59,7 +59,7 @@ uint64_t digest_of(const core::Job& job, int64_t now_ms) {
                former_parts, start_step, furthest_step, committed_step, damaged, restart_times_ms,
                restarts, progress_at_restart, start_at_restart, restarts_without_progress, fault,
                fault_is_collateral, fault_seq, recent_faults, plan_seq, not_before_ms,
-               storage_since_ms, suspended_since_ms, requeue_refusal, scheduler_note,
+               storage_since_ms, suspended_since_ms, requeue_refusal, scheduler_note, removed,
                cancel_requested, cancel_reason, saves_first, at_limit, without_memory,
                in_host_memory, ending, stage_since_ms, deadline_ms, submitted_wall_ms,
                ended_wall_ms, running_since_ms, recovering_since_ms, regain_step, stepped_ms,

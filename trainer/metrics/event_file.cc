@@ -4,7 +4,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cstring>
 
 #include "common/base/checksum.h"
@@ -74,6 +76,22 @@ uint32_t masked_crc(std::string_view bytes) {
   return std::rotr(crc, 15) + 0xa282ead8U;
 }
 
+constexpr std::string_view kNameBegin = "events.out.tfevents.";
+
+// The largest number in the names of the event files there; 0 = there are none.
+Result<int64_t> newest_number(const std::string& directory) {
+  HP_TRY_ASSIGN(const auto names, list_directory(directory));
+  int64_t newest = 0;
+  for (const std::string& name : names) {
+    if (!name.starts_with(kNameBegin)) continue;
+    constexpr int64_t kMost = int64_t{1} << 40;  // beyond, it is no time
+    int64_t number = 0;
+    std::from_chars(name.data() + kNameBegin.size(), name.data() + name.size(), number);
+    if (number < kMost) newest = std::max(newest, number);
+  }
+  return newest;
+}
+
 double now_s() { return static_cast<double>(SystemClock().wall_ms()) / 1000.0; }
 
 }  // namespace
@@ -119,8 +137,10 @@ Result<EventFile> EventFile::create(const std::string& directory, uint64_t first
   HP_TRY(make_directories(directory));
   EventFile file;
   const double now = now_s();
-  file.path_ = directory + "/events.out.tfevents." + std::to_string(static_cast<int64_t>(now)) +
-               "." + host_name() + "." + std::to_string(::getpid());
+  HP_TRY_ASSIGN(const int64_t newest, newest_number(directory));
+  const int64_t number = std::max(static_cast<int64_t>(now), newest + 1);
+  file.path_ = directory + "/" + std::string(kNameBegin) + std::to_string(number) + "." +
+               host_name() + "." + std::to_string(::getpid());
   file.fd_.reset(::open(file.path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!file.fd_.valid()) return errno_error("cannot open " + file.path_);
   HP_TRY(write_all(file.fd_.get(),

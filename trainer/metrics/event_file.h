@@ -5,6 +5,8 @@
 //
 // A run that goes back after a fault begins a new file in the same directory, with SessionLog.START
 // at the first step it repeats: TensorBoard then forgets the older values from there on.
+// TensorBoard reads the files in the order of their names, and the later file counts. So the name
+// of a new file comes behind all others, also where the clock has gone back.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +31,7 @@ std::string tf_record(std::string_view event);
 class EventFile {
  public:
   // Makes the directory and a new file `events.out.tfevents.SECONDS.HOST.PID` in it, for a run
-  // whose next step is `first_step`.
+  // whose next step is `first_step`. SECONDS is the time, or one more than that of the newest file.
   static Result<EventFile> create(const std::string& directory, uint64_t first_step);
 
   // What append() writes.

@@ -12,6 +12,7 @@
 #include "common/base/log.h"
 #include "trainer/device/torch_device.h"
 #include "trainer/loop/generation.h"
+#include "trainer/loop/model_request.h"
 #include "trainer/process/control.h"
 #include "trainer/process/runtime.h"
 #include "trainer/process/stop_request.h"
@@ -229,6 +230,21 @@ extern "C" __attribute__((visibility("default"))) int hptrain_run_engine(
   prepare_runtime();
   auto* trainer = std::make_unique<Trainer>(progress, arena_fd, std::move(control)).release();
   return trainer->train(workload);
+}
+
+extern "C" __attribute__((visibility("default"))) int hptrain_answer_request(
+    const std::string& request, std::string& answer) {
+  using namespace hpctl;  // NOLINT(google-build-using-namespace)
+  constexpr int kFailed = 1;
+  constexpr int kWrongInput = 2;
+  prepare_runtime();
+  auto answered = without_exceptions([&] { return answer_model_request(request); });
+  if (!answered.ok()) {
+    log_error(answered.error().message);
+    return answered.error().code == ErrorCode::kInvalidArgument ? kWrongInput : kFailed;
+  }
+  answer = std::move(*answered);
+  return 0;
 }
 
 extern "C" __attribute__((visibility("default"))) const char* hptrain_engine_versions() {

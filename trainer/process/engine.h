@@ -4,6 +4,8 @@
 // read in their constructors, and after the agent can see the process in its progress block.
 #pragma once
 
+#include <string>
+
 #include "common/base/workload.h"
 #include "trainer/process/progress.h"
 
@@ -11,6 +13,7 @@ namespace hpctl {
 
 inline constexpr char kEngineLibrary[] = "libhptrain_engine.so";
 inline constexpr char kEngineEntry[] = "hptrain_run_engine";
+inline constexpr char kEngineRequestEntry[] = "hptrain_answer_request";
 inline constexpr char kEngineVersionEntry[] = "hptrain_engine_versions";
 
 // Trains to the end of the job; the exit code is one of worker_abi.h, and on failure the reason is
@@ -20,6 +23,10 @@ inline constexpr char kEngineVersionEntry[] = "hptrain_engine_versions";
 // engine.
 using EngineFunction = int(const Workload* workload, Progress& progress, int arena_fd,
                            int control_fd);
+
+// Answers a request about a checkpoint (trainer/loop/model_request.h). Returns the exit status; the
+// reason of a failure is in the log.
+using EngineRequestFunction = int(const std::string& request, std::string& answer);
 
 // "LibTorch 1.13.0": for --version.
 using EngineVersionFunction = const char*();

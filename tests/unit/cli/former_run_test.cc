@@ -48,7 +48,7 @@ TEST_F(FormerRun, NewestWithStepsIsNamed) {
   record(5, "quick", "RUNNING", 30);
   EXPECT_EQ(told(),
             "job 2 quick (FINISHED) has a checkpoint of step 60, and this job starts from step 0; "
-            "to go on from that one, submit with --set checkpoint.dir=" +
+            "to go on from that one: hpctl resume 2, or submit with --set checkpoint.dir=" +
                 directory(2));
   ASSERT_TRUE(remove_tree(directory(2)).ok());
   EXPECT_EQ(told().substr(0, 5), "job 1") << "whose checkpoints are there";

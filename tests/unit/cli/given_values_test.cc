@@ -2,6 +2,7 @@
 // Values that are given beside a job file (hpctl submit --set): typed and checked as the file's.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,22 @@ TEST(GivenValues, KeysBelowAShortFormAreAdded) {
   EXPECT_EQ(good_with(with_line("nodes: {count: 2, spares: 1}"), {set("nodes", "3")}).spares, 0);
 }
 
+TEST(GivenValues, AVariableOfTheEnvironmentIsAdded) {
+  const std::string job = "name: c\nworkload: {command: [x]}\n";
+  const std::string with_two = job + "env: {set: {A: one, B: two}}\n";
+  using Variables = std::map<std::string, std::string>;
+  EXPECT_EQ(good_with(with_two, {set("env.set.B", "2"), set("env.set.C", "'yes: no'")}).env,
+            (Variables{{"A", "one"}, {"B", "2"}, {"C", "yes: no"}}));
+  EXPECT_EQ(good_with(job, {set("env.set.C", "3")}).env, (Variables{{"C", "3"}}));
+  EXPECT_EQ(good_with(with_two, {set("env.set", "{D: 4}"), set("env.set.E", "5")}).env,
+            (Variables{{"D", "4"}, {"E", "5"}}));
+  EXPECT_EQ(
+      problems_with(job, {set("env.set.2", "x")}),
+      "--set env.set.2: env.set: expected the name of an environment variable, found \"2\"\n");
+  EXPECT_EQ(problems_with(job, {set("env.set.A.B", "x")}),
+            "--set env.set.A.B: env.set: no key is below this one; give its whole value\n");
+}
+
 TEST(GivenValues, TheLastOfOneKeyCounts) {
   EXPECT_EQ(good_with(kMinimal, {set("nodes", "2"), set("nodes", "3")}).nodes, 3);
 }
@@ -85,8 +102,8 @@ TEST(GivenValues, MistakesNameTheOption) {
             "\"steps\"?\n");
   EXPECT_EQ(problems_with(kMinimal, {set("seq_len", "1")}),
             "--set seq_len: unknown key \"seq_len\"; did you mean workload.train.data.seq_len?\n");
-  EXPECT_EQ(problems_with(kMinimal, {set("env.set.A", "1")}),
-            "--set env.set.A: env.set: no key is below this one; give its whole value\n");
+  EXPECT_EQ(problems_with(kMinimal, {set("name.A", "1")}),
+            "--set name.A: name: no key is below this one; give its whole value\n");
   EXPECT_EQ(problems_with(kMinimal, {set("nodes", "[1")}),
             "--set nodes: not valid YAML: a list opened with [ is not closed with ]\n");
   EXPECT_EQ(problems_with(kMinimal, {set("health.during", "[xid]")}),

@@ -128,7 +128,9 @@ TEST(JobTable, FitsTheTerminal) {
     EXPECT_THAT(table.header, Contains("JOB"));
   }
   EXPECT_THAT(job_rows({job}, 80, kNow).header,
-              ElementsAre("JOB", "NAME", "USER", "STATE", "STEP", "ETA", "RESTARTS", "GOODPUT"));
+              ElementsAre("JOB", "NAME", "USER", "STATE", "STEP", "REASON"))
+      << "the reason goes last";
+  EXPECT_EQ(job_rows({job}, SIZE_MAX, kNow).rows[0][1], job.summary.name) << "a pipe gets it whole";
   const JobTable wide = job_rows({job}, std::nullopt, kNow);
   EXPECT_EQ(wide.rows[0][1], job.summary.name) << "nothing is cut";
   EXPECT_EQ(wide.header.back(), "NODELIST");

@@ -47,11 +47,24 @@ TEST(RankLauncher, CommandsWithoutTheirLauncher) {
   EXPECT_THAT(started({"torchrun", "--standalone"}), ElementsAre()) << "not understood";
 }
 
+TEST(RankLauncher, CommandsWithinTheTextOfAShell) {
+  const auto launcher = find_rank_launcher(
+      {"/bin/bash", "-euo", "pipefail", "-c",
+       "source env.sh && cd /job\nOMP_NUM_THREADS=4 exec torchrun \\\n  --nproc-per-node=8 "
+       "train.py --name \"a b\"; echo done"});
+  ASSERT_TRUE(launcher);
+  EXPECT_TRUE(launcher->in_shell);
+  EXPECT_EQ(launcher->workers, "8");
+  EXPECT_THAT(launcher->command, ElementsAre("python3", "train.py", "--name", "\"a b\""));
+  EXPECT_THAT(started({"sh", "-c", "(accelerate launch t.py)"}), ElementsAre("python3", "t.py"));
+}
+
 TEST(RankLauncher, OtherProgramsAreNone) {
   for (const Words& command :
        {Words{}, Words{"python3", "train.py", "--launcher", "torchrun"}, Words{"./torchrun.sh"},
         Words{"accelerate", "config"}, Words{"python3", "-c", "import torchrun"},
-        Words{"bash", "-lc", "torchrun t.py"}, Words{"uv", "run", "train.py"}}) {
+        Words{"bash", "-lc", "echo torchrun t.py # torchrun t.py"}, Words{"bash", "torchrun"},
+        Words{"bash", "-c", "python3 t.py 'a; torchrun'"}, Words{"uv", "run", "train.py"}}) {
     EXPECT_THAT(started(command), ElementsAre("no launcher"));
   }
 }

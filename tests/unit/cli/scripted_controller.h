@@ -74,6 +74,7 @@ class ScriptedController final : public v1::Controller::Service {
   int polls_until_end = -1;  // GetJob calls until the job counts as FINISHED; -1 = never
 
   grpc::Status inject_status;
+  grpc::Status remove_status;
   std::vector<v1::Event> consequences;  // what the history says after each injected fault
 
   std::function<void()> on_get_job;  // called by every GetJob after the first calls_before_hook
@@ -86,6 +87,10 @@ class ScriptedController final : public v1::Controller::Service {
   std::vector<std::string> orders() {
     const std::lock_guard lock(mutex_);
     return orders_;
+  }
+  std::vector<std::string> removed() {
+    const std::lock_guard lock(mutex_);
+    return removed_;
   }
   std::vector<std::string> cancelled() {
     const std::lock_guard lock(mutex_);
@@ -149,6 +154,12 @@ class ScriptedController final : public v1::Controller::Service {
     cancelled_.push_back(request->job());
     response->set_state("CANCELLED");
     return grpc::Status::OK;
+  }
+  grpc::Status RemoveJob(grpc::ServerContext*, const v1::RemoveJobRequest* request,
+                         v1::RemoveJobResponse*) override {
+    const std::lock_guard lock(mutex_);
+    removed_.push_back(request->job());
+    return remove_status;
   }
   grpc::Status QuarantineNode(grpc::ServerContext*, const v1::QuarantineNodeRequest* request,
                               v1::QuarantineNodeResponse*) override {
@@ -220,6 +231,7 @@ class ScriptedController final : public v1::Controller::Service {
   std::mutex mutex_;
   std::vector<v1::SubmitRequest> submits_;
   std::vector<std::string> cancelled_;
+  std::vector<std::string> removed_;
   std::vector<std::string> orders_;
 };
 

@@ -72,6 +72,21 @@ TEST_F(Submit, SendsTheResolvedJobOnce) {
   EXPECT_EQ(controller.submits()[0].submit_key().size(), 32U);
 }
 
+TEST_F(Submit, MetricsOnAnotherPortAreTold) {
+  ScriptedController controller(home_.paths());  // which says 127.0.0.1:9
+  write(file(), kCommandJob);
+  const auto told = [&](const std::string& metrics) {
+    return run_command({bin() + "/hpctl", "submit", file(), "--local"},
+                       {"HPCTL_METRICS=" + metrics})
+        .err;
+  };
+  EXPECT_THAT(told("127.0.0.1:9400"),
+              HasSubstr("hpctl: the metrics are on 127.0.0.1:9, not on "
+                        "HPCTL_METRICS=127.0.0.1:9400: when the controller started, "));
+  EXPECT_EQ(told("0.0.0.0:9"), "");
+  EXPECT_EQ(told("0.0.0.0:0"), "");
+}
+
 TEST_F(Submit, RepeatsALostAnswerWithTheSameKey) {
   ScriptedController controller(home_.paths());
   controller.failing_submits = 1;

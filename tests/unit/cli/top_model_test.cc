@@ -54,7 +54,7 @@ std::string selected(const TopModel& model) {
 }
 
 void type(TopModel& model, const std::string& letters) {
-  for (const char letter : letters) EXPECT_TRUE(model.type(letter));
+  for (const char letter : letters) EXPECT_TRUE(model.type(letter, kTopNow));
 }
 
 TEST(TopModel, TheSelectedJobIsInSight) {
@@ -117,7 +117,7 @@ TEST(TopModel, FilterAndOrder) {
   type(model, "r");
   while (text_of(model).find("sort by step") == std::string::npos) type(model, "s");
   EXPECT_THAT(text_of(model), Not(HasSubstr("job-1 "))) << "it is the furthest";
-  EXPECT_FALSE(model.type('q'));
+  EXPECT_FALSE(model.type('q', kTopNow));
 }
 
 TEST(TopModel, EndedJobsAreShownForAWhile) {
@@ -184,6 +184,32 @@ TEST(TopModel, AJobIsOpenedAndLeft) {
   model.press(TopKey::kBack, kScreen, kTopNow);
   EXPECT_EQ(model.opened(), std::nullopt);
   EXPECT_EQ(selected(model), "3");
+}
+
+TEST(TopModel, LogsAndWhyOfAJob) {
+  TopModel model;
+  model.set_jobs(many(5), {});
+  EXPECT_THAT(text_of(model), HasSubstr("l: logs   w: why"));
+  type(model, "l");
+  EXPECT_EQ(model.subject(), (TopSubject{"1", TopPart::kLogs})) << "the first one is selected";
+  model.press(TopKey::kBack, kScreen, kTopNow);
+  model.press(TopKey::kDown, kScreen, kTopNow);
+  type(model, "l");
+  EXPECT_EQ(model.subject(), (TopSubject{"2", TopPart::kLogs}));
+  TopJob job = opened_job();
+  for (int i = 1; i <= 50; ++i) job.logs.push_back("rank 0 | line " + std::to_string(i));
+  job.why = {"RUNNING: it began with: worker 3 died", ""};
+  model.set_job(job);
+  EXPECT_THAT(text_of(model), HasSubstr("rank 0 | line 50\n")) << "the end comes first";
+  model.press(TopKey::kUp, kScreen, kTopNow);
+  EXPECT_THAT(text_of(model), Not(HasSubstr("line 50\n")));
+  type(model, "w");
+  EXPECT_EQ(model.subject(), (TopSubject{"2", TopPart::kWhy}));
+  EXPECT_THAT(text_of(model, 100, 20), HasSubstr("RUNNING: it began with: worker 3 died"));
+  type(model, "w");
+  EXPECT_EQ(model.subject(), (TopSubject{"2", TopPart::kJob}));
+  model.press(TopKey::kBack, kScreen, kTopNow);
+  EXPECT_EQ(model.subject(), std::nullopt);
 }
 
 TEST(TopModel, WhatIsSaidOfAJobIsWrappedOnANarrowScreen) {

@@ -103,6 +103,7 @@ TEST(Verbs, StatusFromTheController) {
   const CommandRun status = run_hpctl({"status", "quick"});
   EXPECT_EQ(status.status, kExitOk);
   EXPECT_THAT(status.out, HasSubstr("job 1 quick  RUNNING\n"
+                                    "  now         training normally\n"
                                     "  step        34 of 60, loss 2.5000, 12.3k tokens/s\n"
                                     "  generation  2\n"
                                     "  faults      1 (1 restart, 1.2 s lost)\n"
@@ -162,7 +163,7 @@ TEST(Verbs, EventsAndWhy) {
       "cause":"worker 3 on n1 died of SIGKILL","because":0,"step":0})"));
   const CommandRun why = run_hpctl({"why", "1"});
   EXPECT_EQ(why.out,
-            "job 1 quick is RUNNING\n"
+            "job 1 quick is RUNNING: training normally\n"
             "RUNNING: it began with: worker 3 on n1 died\n\n"
             "2025-11-21T04:40:05.000Z  WorkerExited          worker 3 on n1 died of SIGKILL\n");
   EXPECT_EQ(run_hpctl({"why", "1", "--json"}).out,
@@ -470,6 +471,20 @@ TEST(Verbs, WrongUse) {
   EXPECT_EQ(run_hpctl({"checkpoint", "show", "/nonexistent"}).status, kExitFailed);
   EXPECT_EQ(run_hpctl({"status", "1"}).err,
             "hpctl: no job \"1\": there is no job in " + home.paths().home() + " yet\n");
+}
+
+TEST(Verbs, WhatIsAskedOfACheckpointIsCheckedFirst) {
+  const ScopedHome home;
+  EXPECT_THAT(run_hpctl({"eval", "x/y"}).err, HasSubstr("expected --data PREFIX"));
+  EXPECT_EQ(run_hpctl({"eval", "x/y", "--data=t", "--seq-len=0"}).status, kExitUsage);
+  EXPECT_EQ(run_hpctl({"eval", "/nonexistent/step-1.g1", "--data=t"}).status, kExitFailed);
+  EXPECT_THAT(run_hpctl({"generate", "x/y", "--prompt=a"}).err,
+              HasSubstr("expected --tokenizer with a value"));
+  EXPECT_THAT(
+      run_hpctl({"generate", "x/y", "--prompt=a", "--tokenizer=byte", "--temperature=hot"}).err,
+      HasSubstr("--temperature: expected a number from 0 to 100, found \"hot\""));
+  EXPECT_EQ(run_hpctl({"generate", "/nonexistent/x", "--prompt=a", "--tokenizer=byte"}).status,
+            kExitFailed);
 }
 
 TEST(Verbs, ForeignVerbsNameOurs) {

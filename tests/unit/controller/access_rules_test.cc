@@ -53,6 +53,7 @@ TEST(AccessRules, AreTheseAndNoOthers) {
       {"Controller.RecoverNode", "oOl"},
       {"Controller.Inject", "Ol"},
       {"Controller.OpenPage", "Ol"},
+      {"Controller.RemoveJob", "Ol"},
       {"AgentLink.Connect", "al"},
       {"Cluster.Admit", "uRPA"},
       {"Cluster.ListJobs", "uRPA"},

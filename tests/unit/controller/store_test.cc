@@ -144,6 +144,38 @@ TEST(Store, OpensWhatTheReleaseBeforeWrote) {
   EXPECT_TRUE(Store::open(path, Store::Mode::kReader).ok());
 }
 
+TEST(Store, ARemovedJobLeavesNoRow) {
+  const TemporaryDirectory dir;
+  const std::string path = dir.path() + "/db";
+  core::State state;
+  {
+    auto store = Store::open(path, Store::Mode::kOwner);
+    ASSERT_TRUE(store.ok()) << store.error().message;
+    commit(**store, state, submission("a"));
+    commit(**store, state, submission("b"));
+    core::Job& job = state.jobs.at(JobId{1});
+    job.removed = true;
+    core::Dirty dirty;
+    dirty.jobs.insert(job.id);
+    dirty.slots.insert({job.id, Rank{0}});
+    std::vector<StoredEntry> entries(1);
+    entries[0].entry.job = job.id;
+    ASSERT_TRUE((*store)->commit(state, dirty, entries).ok());
+    const auto history = (*store)->entries_after(job.id, 0, 100);
+    ASSERT_TRUE(history.ok());
+    EXPECT_TRUE(history->empty());
+  }
+  auto store = Store::open(path, Store::Mode::kOwner);
+  ASSERT_TRUE(store.ok()) << store.error().message;
+  const auto loaded = (*store)->load();
+  ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+  ASSERT_EQ(loaded->jobs.size(), 1U);
+  EXPECT_EQ(loaded->jobs.begin()->first, JobId{2});
+  EXPECT_EQ(loaded->nodes.begin()->first.job, JobId{2});
+  EXPECT_EQ(loaded->slots.begin()->first.job, JobId{2});
+  EXPECT_EQ(loaded->last_local_job, JobId{2}) << "no job gets its number again";
+}
+
 TEST(Store, AReaderSeesCommittedEntriesInOrder) {
   const TemporaryDirectory dir;
   const std::string path = dir.path() + "/db";

@@ -190,7 +190,7 @@ TEST_F(TcpAccess, EveryMethodAsEveryRole) {
       }
     }
   }
-  EXPECT_EQ(let_in, 1 + 6 + 9 + 13);
+  EXPECT_EQ(let_in, 1 + 6 + 9 + 14);
   EXPECT_TRUE(ping(token_).ok()) << cluster_.logs();
 }
 

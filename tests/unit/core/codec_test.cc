@@ -112,6 +112,7 @@ std::vector<EventBody> every_event() {
       CheckpointsPruned{kId, kJob, "step-4.g1", {"step-2.g1"}, "why", "step-6.g1"},
       CheckpointMirrored{kId, kJob, "step-4.g1", 4, 4096, {"step-2.g1"}, "why"},
       DamageAnswered{kId, kJob, "n1", DamageVerdict::kDamaged, "what"},
+      JobRemoved{kJob, 1000},
       WorkersExited{
           kJob, "n1", "boot", {{kJob, "n1", "boot", Rank{1}, Generation{4}, 99, 95, 0, 17, ""}}},
   };

@@ -122,6 +122,20 @@ TEST(Cancel, NeedsTheOwnerOrRoot) {
   EXPECT_THAT(shell.feed(CancelRequested{id, 1000}).refusal, HasSubstr("has ended"));
 }
 
+TEST(Remove, NeedsTheOwnerAndACompleteEnd) {
+  FakeShell shell;
+  const JobId id = shell.submit(small_job("a"));
+  EXPECT_THAT(shell.feed(JobRemoved{id, 1000}).refusal,
+              HasSubstr("end it first: hpctl cancel " + to_string(id)));
+  shell.feed(CancelRequested{id, 1000});
+  EXPECT_THAT(shell.feed(JobRemoved{id, 1000}).refusal, HasSubstr("its nodes are still ending"));
+  shell.settle();
+  EXPECT_THAT(shell.feed(JobRemoved{id, 1001}).refusal, HasSubstr("belongs to uid 1000"));
+  EXPECT_EQ(shell.feed(JobRemoved{id, 1000}).refusal, "");
+  EXPECT_TRUE(shell.job(id).removed);
+  EXPECT_THAT(shell.feed(JobRemoved{id, 0}).refusal, HasSubstr("there is no job"));
+}
+
 TEST(Step, MarksEveryChangedRow) {
   // A copy that takes over only what was marked dirty must stay equal to the original.
   static State copy;

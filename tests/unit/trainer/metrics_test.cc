@@ -236,6 +236,18 @@ TEST(EventFile, AnyScalarsComeBackAndAnyDamageIsSeen) {
   }
 }
 
+// TensorBoard reads the files by name: after a clock that went back, it forgot the new steps.
+TEST(EventFile, ANewOneIsNamedBehindThoseOfALaterClock) {
+  const TemporaryDirectory dir;
+  const std::string prefix = dir / "events.out.tfevents.";
+  for (const char* name : {"8888888888.host.1", "7777777777.host.2", "no-number"}) {
+    ASSERT_TRUE(write_file_atomic(prefix + name, "").ok());
+  }
+  const auto file = EventFile::create(dir.path(), 1);
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  EXPECT_TRUE(file->path().starts_with(prefix + "8888888889.")) << file->path();
+}
+
 TEST(EventFile, TensorBoardItselfReadsItAndForgetsRepeatedSteps) {
   if (run_program("/usr/bin/python3 -c 'import tensorboard' 2>&1").status != 0) {
     GTEST_SKIP() << "python3's tensorboard is not installed (Debian has no package of it)";

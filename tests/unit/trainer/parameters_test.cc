@@ -288,6 +288,25 @@ TEST(InitialValues, FollowTheRules) {
   EXPECT_EQ(initial_values(model, blocks[7])[0], 1.0F) << "norms start at one";
 }
 
+TEST(InitialValues, OfATiedModelAreSmallEnoughForAnEvenGuess) {
+  ModelSpec model = *model_preset("tiny-qwen2");
+  model.dim = 256;
+  const auto check = [&](size_t b, const std::string& suffix, double expected_std, double most) {
+    expect_distribution(model, model_layout(model)[b], suffix, expected_std, most);
+  };
+  check(0, "embed_tokens.weight", 0.02, 0.14);
+  check(1, "o_proj.weight", 0.02 / std::sqrt(2.0), 0.1);
+  model.init_std = 0.01;
+  check(0, "embed_tokens.weight", 0.01, 0.07);
+  check(1, "q_proj.weight", 0.01, 0.07);
+  model.init_std = 0;  // as jobs of earlier releases were recorded
+  check(0, "embed_tokens.weight", 0.98658 / 16.0, 3.0 / 16.0);
+  model.tied_embeddings = false;
+  model.init_std = 0.02;
+  check(0, "embed_tokens.weight", 0.02, 0.14);
+  check(3, "lm_head.weight", 0.02, 0.14);
+}
+
 TEST(InitialValues, SeedsAndTensorsDiffer) {
   const ModelSpec model = *model_preset("tiny");
   const Block block = model_layout(model)[1];

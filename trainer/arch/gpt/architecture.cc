@@ -56,8 +56,9 @@ bool is_embedding(std::string_view tensor) {
 
 // Tensors that write to the residual stream are smaller by the number of such writes.
 InitialDistribution initial(const ModelSpec& model, const Block&, std::string_view tensor) {
-  if (!tensor.ends_with("c_proj.weight")) return {.std = 0.02};
-  return {.std = 0.02 / std::sqrt(2.0 * static_cast<double>(model.layers))};
+  const double deviation = model.init_std > 0 ? model.init_std : 0.02;
+  if (!tensor.ends_with("c_proj.weight")) return {.std = deviation};
+  return {.std = deviation / std::sqrt(2.0 * static_cast<double>(model.layers))};
 }
 
 int64_t looked_up(const ModelSpec& model) {

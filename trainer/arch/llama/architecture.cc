@@ -73,14 +73,16 @@ bool is_embedding(std::string_view tensor) { return tensor.ends_with("embed_toke
 
 InitialDistribution initial(const ModelSpec& model, const Block& block, std::string_view tensor) {
   const bool embedding = is_embedding(tensor);
-  if (embedding && !model.tied_embeddings) return {.std = 1.0};
-  if (embedding || tensor.ends_with("lm_head.weight")) {
+  const bool is_given = model.init_std > 0;
+  if (!is_given && embedding && !model.tied_embeddings) return {.std = 1.0};
+  if (!is_given && (embedding || tensor.ends_with("lm_head.weight"))) {
     return {.std = 1.0 / std::sqrt(static_cast<double>(model.dim)), .cut = 3};
   }
+  const double deviation = is_given ? model.init_std : 0.02;
   const bool scaled = tensor.ends_with("o_proj.weight") || tensor.ends_with("up_proj.weight") ||
                       tensor.ends_with("down_proj.weight");
-  if (!scaled) return {.std = 0.02};
-  return {.std = 0.02 / std::sqrt(2.0 * static_cast<double>(layer_of(block) + 1))};
+  if (!scaled) return {.std = deviation};
+  return {.std = deviation / std::sqrt(2.0 * static_cast<double>(layer_of(block) + 1))};
 }
 
 int64_t looked_up(const ModelSpec& model) {

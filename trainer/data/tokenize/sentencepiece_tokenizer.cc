@@ -38,6 +38,15 @@ class SentencePieceTokenizer : public Tokenizer {
   std::unique_ptr<Encoder> make_encoder() const override {
     return std::make_unique<SentencePieceEncoder>(*model_);
   }
+  Result<std::string> decode(std::span<const int32_t> ids) const override {
+    for (const int32_t id : ids) {
+      if (id < 0 || id >= model_->GetPieceSize()) return no_token(id);
+    }
+    std::string text;
+    const auto status = model_->Decode(std::vector<int>(ids.begin(), ids.end()), &text);
+    if (!status.ok()) return Error{ErrorCode::kInvalidArgument, status.ToString()};
+    return text;
+  }
 
  private:
   std::unique_ptr<SentencePieceProcessor> model_;

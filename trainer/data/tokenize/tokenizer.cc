@@ -20,6 +20,14 @@ class ByteTokenizer : public Tokenizer {
   uint64_t vocabulary() const override { return 256; }
   int32_t end_of_document() const override { return 0; }  // kSeparatorToken of corpus.h
   std::unique_ptr<Encoder> make_encoder() const override { return std::make_unique<ByteEncoder>(); }
+  Result<std::string> decode(std::span<const int32_t> ids) const override {
+    std::string text;
+    for (const int32_t id : ids) {
+      if (id < 0 || id > 255) return no_token(id);
+      text += static_cast<char>(id);
+    }
+    return text;
+  }
 };
 
 // Bytes of the sequence that begins with `first`; 0 = none can. `low` and `high` bound the second.
@@ -59,6 +67,11 @@ Error not_utf8(size_t at) {
   return Error{ErrorCode::kInvalidArgument,
                "not UTF-8 at byte " + std::to_string(at) +
                    " of the document; convert the file (iconv), or use the byte tokenizer"};
+}
+
+Error no_token(int32_t id) {
+  return Error{ErrorCode::kInvalidArgument, "the tokenizer has no token " + std::to_string(id) +
+                                                "; use the one that the model was trained with"};
 }
 
 std::unique_ptr<Tokenizer> make_byte_tokenizer() { return std::make_unique<ByteTokenizer>(); }

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,7 +36,13 @@ class Tokenizer {
   // The added token of that name; -1 = there is none.
   virtual int32_t added_token(std::string_view) const { return -1; }
   virtual std::unique_ptr<Encoder> make_encoder() const = 0;  // not to outlive the tokenizer
+  // The text of these tokens; it need not be UTF-8. kInvalidArgument: an id that stands for no
+  // text.
+  virtual Result<std::string> decode(std::span<const int32_t> ids) const = 0;
 };
+
+// The error for an id that the tokenizer lacks.
+Error no_token(int32_t id);
 
 // `name` is "byte" or the path of a SentencePiece model (any name but *.json) or a tokenizer.json.
 // `hash`, where given, receives the SHA-256 of the file ("" for byte).

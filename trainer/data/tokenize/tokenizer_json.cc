@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hugging Face's tokenizer.json, as far as byte-level BPE needs it:
 //
-//   added_tokens    found in the text first, the leftmost and of those the longest; flags that
+//   added_tokens    found in the text first, the leftmost and of those the longest; those that are
+//                   `normalized` are found once the rest is in its normal form; other flags that
 //                   change what is found (single_word, lstrip, rstrip) are refused when true
-//   normalizer      null
-//   pre_tokenizer   ByteLevel, or a Sequence of Split (Regex, Isolated) and one ByteLevel, last
+//   normalizer      null, NFC, NFD, NFKC, NFKD, or a Sequence of them, which may be empty
+//   pre_tokenizer   ByteLevel, or a Sequence of Split (Regex or String, Isolated), Digits and one
+//                   ByteLevel, last
 //   model           BPE: vocab, merges (as "a b" or ["a", "b"]), ignore_merges; dropout, unk_token,
 //                   byte_fallback and affixes are refused
 //   post_processor  ignored: it adds tokens around a text for inference
@@ -12,14 +14,19 @@
 // The file is untrusted: every id, piece and pattern is checked, and an unknown part is an error
 // with the file's name.
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <limits>
+#include <optional>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "common/base/json_file.h"
 #include "common/base/json_text.h"
 #include "common/base/printable.h"
 #include "trainer/data/tokenize/bpe.h"
+#include "trainer/data/tokenize/normalizer.h"
 #include "trainer/data/tokenize/splitter.h"
 #include "trainer/data/tokenize/tokenizer.h"
 
@@ -35,11 +42,40 @@ constexpr size_t kShownBytes = 500;  // of what is wrong, which quotes the file
 struct AddedToken {
   std::string text;
   int32_t id = 0;
+  bool is_normalized = false;  // found in normal form, by that of its text
+};
+
+// Added tokens that are found in one go.
+class AddedTokens {
+ public:
+  AddedTokens() = default;
+  explicit AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
+    std::stable_sort(tokens_.begin(), tokens_.end(), [](const AddedToken& a, const AddedToken& b) {
+      return a.text.size() > b.text.size();
+    });
+    for (const AddedToken& token : tokens_) {
+      if (!token.text.empty()) first_bytes_[static_cast<uint8_t>(token.text[0])] = true;
+    }
+  }
+
+  // The longest one that `text` begins with; nullptr: none.
+  const AddedToken* begin_of(std::string_view text) const {
+    if (!first_bytes_[static_cast<uint8_t>(text[0])]) return nullptr;
+    for (const AddedToken& token : tokens_) {
+      if (!token.text.empty() && text.starts_with(token.text)) return &token;
+    }
+    return nullptr;
+  }
+
+ private:
+  std::vector<AddedToken> tokens_;  // the longest first
+  std::array<bool, 256> first_bytes_{};
 };
 
 // The checked content of a tokenizer.json.
 struct Parts {
-  std::vector<AddedToken> added;  // the longest first
+  std::vector<AddedToken> added;
+  std::vector<NormalForm> forms;
   bool add_prefix_space = false;
   std::vector<SplitPattern> patterns;  // each cuts the pieces of the one before
   TokensByBytes tokens;
@@ -109,13 +145,39 @@ Outcome read_added(const json& document, Parts& parts) {
         return wrong("the added token \"" + added.text + "\" has " + flag + ", which is not known");
       }
     }
+    added.is_normalized = token.value("normalized", !token.value("special", false));
     parts.vocabulary = std::max(parts.vocabulary, static_cast<uint64_t>(added.id) + 1);
     parts.added.push_back(std::move(added));
   }
-  std::stable_sort(
-      parts.added.begin(), parts.added.end(),
-      [](const AddedToken& a, const AddedToken& b) { return a.text.size() > b.text.size(); });
   return Ok{};
+}
+
+std::optional<NormalForm> form_of(const std::string& name) {
+  if (name == "NFC") return NormalForm::kNfc;
+  if (name == "NFD") return NormalForm::kNfd;
+  if (name == "NFKC") return NormalForm::kNfkc;
+  if (name == "NFKD") return NormalForm::kNfkd;
+  return std::nullopt;
+}
+
+Outcome add_normalizer(const json& step, Parts& parts) {
+  const auto type = step.at("type").get<std::string>();
+  if (type == "Sequence") {
+    for (const json& inner : step.at("normalizers")) HP_TRY(add_normalizer(inner, parts));
+    return Ok{};
+  }
+  const std::optional<NormalForm> form = form_of(type);
+  if (!form) {
+    return wrong("normalizer \"" + type +
+                 "\" is not known; NFC, NFD, NFKC, NFKD and a Sequence of them are");
+  }
+  parts.forms.push_back(*form);
+  return Ok{};
+}
+
+Outcome read_normalizer(const json& document, Parts& parts) {
+  return is_set(document, "normalizer") ? add_normalizer(document.at("normalizer"), parts)
+                                        : Outcome(Ok{});
 }
 
 Outcome add_pattern(const std::string& pattern, Parts& parts) {
@@ -124,12 +186,26 @@ Outcome add_pattern(const std::string& pattern, Parts& parts) {
   return Ok{};
 }
 
+// A pattern that matches this text alone.
+std::string literal(const std::string& text) {
+  std::string pattern;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x80 && std::isalnum(byte) == 0) pattern += '\\';
+    pattern += c;
+  }
+  return pattern;
+}
+
 Outcome read_split(const json& split, Parts& parts) {
   if (split.at("behavior") != "Isolated" || is_set(split, "invert")) {
     return wrong("pre_tokenizer Split: only the behavior Isolated is known");
   }
   const json& pattern = split.at("pattern");
-  if (!pattern.contains("Regex")) return wrong("pre_tokenizer Split: only Regex is known");
+  if (pattern.contains("String")) {
+    return add_pattern(literal(pattern.at("String").get<std::string>()), parts);
+  }
+  if (!pattern.contains("Regex")) return wrong("pre_tokenizer Split: Regex and String are known");
   return add_pattern(pattern.at("Regex").get<std::string>(), parts);
 }
 
@@ -145,9 +221,14 @@ Outcome read_pre_tokenizer(const json& document, Parts& parts) {
       HP_TRY(read_split(step, parts));
       continue;
     }
+    if (step.at("type") == "Digits") {
+      const bool each_alone = step.value("individual_digits", false);
+      HP_TRY(add_pattern(each_alone ? R"(\p{N})" : R"(\p{N}+)", parts));
+      continue;
+    }
     if (step.at("type") != "ByteLevel") {
       return wrong("pre_tokenizer " + json_text(step.at("type")) +
-                   " is not known; Split and ByteLevel are");
+                   " is not known; Split, Digits and ByteLevel are");
     }
     byte_level = true;
     parts.add_prefix_space = step.value("add_prefix_space", true);
@@ -221,16 +302,27 @@ Outcome read_model(const json& document, Parts& parts) {
 class JsonTokenizer : public Tokenizer {
  public:
   explicit JsonTokenizer(Parts parts)
-      : added_(std::move(parts.added)),
+      : normalizer_(parts.forms),
+        added_(std::move(parts.added)),
         add_prefix_space_(parts.add_prefix_space),
         patterns_(std::move(parts.patterns)),
         vocabulary_(parts.vocabulary),
         bpe_(bytes_of_tokens(parts.tokens), parts.merges,
              parts.ignore_merges ? parts.tokens : TokensByBytes()) {
-    for (const AddedToken& token : added_) first_bytes_[static_cast<uint8_t>(token.text[0])] = true;
+    std::vector<AddedToken> first;
+    std::vector<AddedToken> later;
+    for (const AddedToken& token : added_) {
+      const bool is_later = token.is_normalized && !normalizer_.changes_nothing();
+      (is_later ? later : first).push_back(token);
+    }
+    for (AddedToken& token : later) token.text = normal_form(token.text);
+    first_ = AddedTokens(std::move(first));
+    later_ = AddedTokens(std::move(later));
     for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>"}) {
       if (end_of_document_ < 0) end_of_document_ = added_token(name);
     }
+    for (const auto& [bytes, id] : parts.tokens) texts_.emplace(id, bytes);
+    for (const AddedToken& token : added_) texts_.insert_or_assign(token.id, token.text);
   }
 
   uint64_t vocabulary() const override { return vocabulary_; }
@@ -241,6 +333,15 @@ class JsonTokenizer : public Tokenizer {
     return found == added_.end() ? -1 : found->id;
   }
   std::unique_ptr<Encoder> make_encoder() const override;
+  Result<std::string> decode(std::span<const int32_t> ids) const override {
+    std::string text;
+    for (const int32_t id : ids) {
+      const auto found = texts_.find(id);
+      if (found == texts_.end()) return no_token(id);
+      text += found->second;
+    }
+    return text;
+  }
 
  private:
   friend class JsonEncoder;
@@ -254,12 +355,22 @@ class JsonTokenizer : public Tokenizer {
     return ids;
   }
 
+  // A token whose text has no normal form is never found.
+  std::string normal_form(const std::string& text) const {
+    std::string buffer;
+    std::string_view normal = text;
+    return normalizer_.apply(normal, buffer).ok() ? std::string(normal) : "";
+  }
+
+  Normalizer normalizer_;
   std::vector<AddedToken> added_;
-  std::array<bool, 256> first_bytes_{};  // of added tokens
+  AddedTokens first_;  // found in the text as it is
+  AddedTokens later_;  // found in its normal form
   bool add_prefix_space_;
   std::vector<SplitPattern> patterns_;
   uint64_t vocabulary_;
   int32_t end_of_document_ = -1;
+  std::unordered_map<int32_t, std::string> texts_;  // by id
   BpeModel bpe_;
 };
 
@@ -281,27 +392,30 @@ class JsonEncoder : public Encoder {
 
  private:
   Outcome encode_all(std::string_view text, std::vector<int32_t>& ids) {
+    return cut(text, tokenizer_.first_, ids, [&](std::string_view between) -> Outcome {
+      if (tokenizer_.normalizer_.changes_nothing()) return encode_plain(between, ids);
+      HP_TRY(tokenizer_.normalizer_.apply(between, normal_));
+      return cut(between, tokenizer_.later_, ids,
+                 [&](std::string_view rest) { return encode_plain(rest, ids); });
+    });
+  }
+
+  // The ids of these added tokens, and what `encode` makes of the text between them.
+  template <typename Encode>
+  static Outcome cut(std::string_view text, const AddedTokens& tokens, std::vector<int32_t>& ids,
+                     const Encode& encode) {
     size_t begin = 0;  // of the text since the last added token
     for (size_t i = 0; i < text.size();) {
-      const AddedToken* token = tokenizer_.first_bytes_[static_cast<uint8_t>(text[i])]
-                                    ? added_at(text.substr(i))
-                                    : nullptr;
+      const AddedToken* const token = tokens.begin_of(text.substr(i));
       if (token == nullptr) {
         ++i;
         continue;
       }
-      HP_TRY(encode_plain(text.substr(begin, i - begin), ids));
+      HP_TRY(encode(text.substr(begin, i - begin)));
       ids.push_back(token->id);
       begin = i += token->text.size();
     }
-    return encode_plain(text.substr(begin), ids);
-  }
-
-  const AddedToken* added_at(std::string_view text) const {
-    for (const AddedToken& token : tokenizer_.added_) {
-      if (text.starts_with(token.text)) return &token;
-    }
-    return nullptr;
+    return encode(text.substr(begin));
   }
 
   // Text without added tokens.
@@ -324,6 +438,7 @@ class JsonEncoder : public Encoder {
   const JsonTokenizer& tokenizer_;
   BpeEncoder bpe_;
   std::vector<Splitter> splitters_;
+  std::string normal_;
   std::string prefixed_;
   std::vector<std::string_view> pieces_;
   std::vector<std::string_view> next_;
@@ -336,12 +451,10 @@ std::unique_ptr<Encoder> JsonTokenizer::make_encoder() const {
 Result<Parts> read_parts(const json& document) {
   Parts parts;
   if (!document.is_object()) return wrong("not an object");
-  if (is_set(document, "normalizer")) {
-    return wrong("normalizer " + json_text(document.at("normalizer")) + " is not known");
-  }
   using Reader = Outcome (*)(const json&, Parts&);
   for (const auto& [key, read] :
        std::initializer_list<std::pair<const char*, Reader>>{{"added_tokens", read_added},
+                                                             {"normalizer", read_normalizer},
                                                              {"pre_tokenizer", read_pre_tokenizer},
                                                              {"model", read_model}}) {
     try {

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hpctl/state_words.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "common/watch/job_watch.h"
+#include "hpctl/job_source.h"
+#include "hpctl/job_table.h"
+#include "hpctl/terminal.h"
+
+namespace hpctl {
+namespace {
+
+// The gravest thing that `hpctl watch` would tell; "" = nothing.
+std::string find_trouble(const JobView& job, int64_t now_ms) {
+  const std::vector<Finding> found = JobWatch(false).look(snapshot_of(job, now_ms), now_ms);
+  const auto gravest =
+      std::max_element(found.begin(), found.end(),
+                       [](const Finding& a, const Finding& b) { return a.severity < b.severity; });
+  return gravest == found.end() ? "" : gravest->what;
+}
+
+std::string running(const JobView& job, int64_t now_ms) {
+  const bool has_steps = job.total_steps > 0 || job.step > 0;
+  const std::string verb = has_steps ? "training" : "running";
+  const std::string trouble = find_trouble(job, now_ms);
+  return trouble.empty() ? verb + " normally" : verb + ", but " + trouble;
+}
+
+std::string recovering(const JobView& job) {
+  if (job.total_steps == 0) return "recovering from a fault";
+  return "recovering from a fault at step " + std::to_string(job.step) + "; " +
+         (job.checkpoint_step > 0
+              ? "the newest checkpoint is of step " + std::to_string(job.checkpoint_step)
+              : "there is no checkpoint yet");
+}
+
+std::string ended(const JobView& job) {
+  const std::string at =
+      job.total_steps > 0 || job.step > 0
+          ? " at step " + std::to_string(job.step) +
+                (job.total_steps > 0 ? " of " + std::to_string(job.total_steps) : std::string())
+          : "";
+  if (job.state == "FINISHED") return "finished" + at;
+  if (job.state == "CANCELLED") return "cancelled" + at;
+  if (job.state == "TIMEOUT") return "ended by its time limit" + at;
+  return "failed" + at;
+}
+
+std::string first_words(const JobView& job, int64_t now_ms) {
+  if (has_ended(job.state)) return ended(job);
+  if (job.state == "RUNNING") return running(job, now_ms);
+  if (job.state == "RECOVERING") return recovering(job);
+  if (job.state == "PENDING") return "waiting to start";
+  if (job.state == "STARTING") return "starting on its nodes";
+  if (job.state == "STOPPING") return "ending its workers";
+  return "in a state that is not known";
+}
+
+}  // namespace
+
+std::string state_in_words(const JobView& job, const std::optional<Validation>& validation,
+                           bool is_live, int64_t now_ms) {
+  const bool is_old = !is_live && !has_ended(job.state) && job.state != "PENDING";
+  std::string words = is_old ? "not known: no controller answers, and this is the last record"
+                             : first_words(job, now_ms);
+  if (validation) {
+    words += ", validation loss " + format_loss(validation->loss) + " at step " +
+             std::to_string(validation->step);
+  }
+  if (is_old) return words;
+  if (const auto eta = eta_ms(summarize(job, now_ms))) words += ", ETA " + short_duration(*eta);
+  return words;
+}
+
+}  // namespace hpctl

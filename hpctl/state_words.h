@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state of a job as one line of plain words, for `hpctl status` and `hpctl why`. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "controller/publish/status_files.h"
+#include "hpctl/last_evaluations.h"
+
+namespace hpctl {
+
+// "training normally, validation loss 2.3456 at step 500, ETA 1h20m". `is_live`: a controller
+// answers, so the view is the present.
+std::string state_in_words(const JobView& job, const std::optional<Validation>& validation,
+                           bool is_live, int64_t now_ms);
+
+}  // namespace hpctl
