@@ -13,8 +13,8 @@
 #include <cstdint>
 #include <string>
 
-#include "common/base/ids.h"
-#include "common/base/paths.h"
+#include "common/job/ids.h"
+#include "common/job/paths.h"
 
 namespace hpctl::agent {
 

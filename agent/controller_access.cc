@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <utility>
 
-#include "common/base/job_files.h"
 #include "common/base/log.h"
-#include "common/base/node_address.h"
-#include "common/base/tcp_probe.h"
+#include "common/job/job_files.h"
+#include "common/net/node_address.h"
+#include "common/net/tcp_probe.h"
 #include "common/rpc/cluster_client.h"
 #include "common/rpc/controller_process.h"
 #include "common/rpc/job_channel.h"

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "agent/core/reconnect.h"
-#include "common/base/ids.h"
-#include "common/base/paths.h"
+#include "common/job/ids.h"
+#include "common/job/paths.h"
 
 namespace hpctl::agent {
 

@@ -27,8 +27,8 @@
 #include "agent/side_task.h"
 #include "agent/troubled_link.h"
 #include "common/base/clock.h"
-#include "common/base/ids.h"
 #include "common/base/rng.h"
+#include "common/job/ids.h"
 #include "proto/hpctl/v1/hpctl.pb.h"
 
 namespace hpctl::agent {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/environment_file.h"
+#include "common/job/environment_file.h"
 
 namespace hpctl::agent {
 

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "agent/holder_protocol.h"
+#include "agent/holder/holder_protocol.h"
 #include "common/base/fd.h"
-#include "common/base/packet_socket.h"
+#include "common/net/packet_socket.h"
 
 namespace hpctl::agent {
 

@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "agent/holder_protocol.h"
+#include "agent/holder/holder_protocol.h"
 #include "common/base/fd.h"
-#include "common/base/packet_socket.h"
 #include "common/base/result.h"
+#include "common/net/packet_socket.h"
 
 namespace hpctl::agent {
 

@@ -10,10 +10,10 @@
 
 #include "agent/agent.h"
 #include "agent/arguments.h"
-#include "agent/guardian.h"
-#include "agent/holder.h"
-#include "agent/local_programs.h"
-#include "agent/probes/check.h"
+#include "agent/holder/guardian.h"
+#include "agent/holder/holder.h"
+#include "agent/holder/local_programs.h"
+#include "agent/nodecheck/check.h"
 #include "agent/read_again.h"
 #include "common/base/log.h"
 

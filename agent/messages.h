@@ -7,7 +7,7 @@
 
 #include "agent/core/progress.h"
 #include "agent/core/supervisor.h"
-#include "agent/holder_protocol.h"
+#include "agent/holder/holder_protocol.h"
 #include "agent/node_facts.h"
 #include "proto/hpctl/v1/hpctl.pb.h"
 

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "common/base/host.h"
-#include "common/base/hyperpod.h"
+#include "common/slurm/hyperpod.h"
 
 namespace hpctl::agent {
 NodeFacts read_node_facts(const std::string& node) {

@@ -8,7 +8,7 @@
 namespace hpctl::agent {
 
 struct NodeFacts {
-  // Names the machine, so that a replacement is recognised (common/base/hyperpod.h); "HOST/NODE"
+  // Names the machine, so that a replacement is recognised (common/slurm/hyperpod.h); "HOST/NODE"
   // where nothing better is known.
   std::string instance_id;
   // cpus, memory_bytes, hostname; instance_type, instance_group, machine_boot_id where known.

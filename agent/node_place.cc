@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "agent/agent.h"
-#include "agent/machine_environment.h"
+#include "agent/nodecheck/machine_environment.h"
 #include "common/base/log.h"
 
 namespace hpctl::agent {

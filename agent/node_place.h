@@ -19,7 +19,8 @@ struct NodePlace {
   // reads and writes. The agent has a liveness deadline, so it touches no path of the job's
   // directory. Removed when the node ends.
   std::string local_directory;
-  // Variables that the machine needs, set if the user set none (agent/machine_environment.h).
+  // Variables that the machine needs, set if the user set none
+  // (agent/nodecheck/machine_environment.h).
   std::map<std::string, std::string> machine_variables = {};
 
   std::string progress_directory() const { return local_directory + "/progress"; }

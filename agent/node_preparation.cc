@@ -5,10 +5,10 @@
 
 #include <utility>
 
-#include "agent/probes/exit_codes.h"
+#include "agent/nodecheck/probes/exit_codes.h"
 #include "common/base/file.h"
-#include "common/base/job_spec.h"
 #include "common/base/log.h"
+#include "common/job/job_spec.h"
 
 namespace hpctl::agent {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "common/base/job_spec.h"
 #include "common/base/printable.h"
+#include "common/job/job_spec.h"
 #include "trainer/checkpoint/confirm.h"
 
 namespace hpctl::agent {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "common/base/file_fault.h"
 #include "common/base/result.h"
+#include "common/job/file_fault.h"
 
 namespace hpctl::agent {
 

@@ -7,7 +7,7 @@
 
 #include "agent/messages.h"
 #include "common/base/log.h"
-#include "common/base/worker_abi.h"
+#include "common/worker/worker_abi.h"
 
 namespace hpctl::agent {
 namespace {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "agent/read_again.h"
-#include "common/base/duration_text.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/job/duration_text.h"
 
 namespace hpctl::agent {
 namespace {

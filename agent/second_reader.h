@@ -12,8 +12,8 @@
 #include <optional>
 #include <string>
 
-#include "agent/event_loop.h"
-#include "agent/spawn.h"
+#include "agent/holder/event_loop.h"
+#include "agent/holder/spawn.h"
 #include "common/base/clock.h"
 #include "common/base/fd.h"
 #include "proto/hpctl/v1/hpctl.pb.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "agent/standby_times.h"
+#include "agent/holder/standby_times.h"
 #include "common/base/log.h"
 
 namespace hpctl::agent {

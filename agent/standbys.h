@@ -13,7 +13,7 @@
 #include <optional>
 #include <utility>
 
-#include "agent/holder_protocol.h"
+#include "agent/holder/holder_protocol.h"
 #include "common/base/result.h"
 #include "proto/hpctl/v1/hpctl.pb.h"
 

@@ -8,9 +8,9 @@
 
 #include <utility>
 
-#include "common/base/duration_text.h"
 #include "common/base/log.h"
 #include "common/base/printable.h"
+#include "common/job/duration_text.h"
 
 namespace hpctl::agent {
 namespace {

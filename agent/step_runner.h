@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "agent/event_loop.h"
-#include "agent/rank_log.h"
-#include "agent/spawn.h"
+#include "agent/holder/event_loop.h"
+#include "agent/holder/rank_log.h"
+#include "agent/holder/spawn.h"
 #include "common/base/clock.h"
 
 namespace hpctl::agent {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/base/injected_fault.h"
+#include "common/worker/injected_fault.h"
 
 namespace hpctl::agent {
 

@@ -6,13 +6,13 @@
 #include <map>
 
 #include "agent/error_file.h"
-#include "agent/progress_file.h"
-#include "agent/python_standby_order.h"
-#include "common/base/packet_socket.h"
-#include "common/base/port.h"
-#include "common/base/python_command.h"
-#include "common/base/worker_abi.h"
-#include "common/base/workload.h"
+#include "agent/holder/progress_file.h"
+#include "agent/holder/python_standby_order.h"
+#include "common/net/packet_socket.h"
+#include "common/net/port.h"
+#include "common/process/python_command.h"
+#include "common/worker/worker_abi.h"
+#include "common/worker/workload.h"
 
 namespace hpctl::agent {
 namespace {

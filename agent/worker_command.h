@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "agent/holder_protocol.h"
+#include "agent/holder/holder_protocol.h"
 #include "agent/node_place.h"
 #include "common/base/result.h"
 #include "proto/hpctl/v1/hpctl.pb.h"

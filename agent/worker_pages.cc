@@ -5,7 +5,7 @@
 
 #include "common/base/file.h"
 #include "common/base/log.h"
-#include "common/base/process_stat.h"
+#include "common/process/process_stat.h"
 
 namespace hpctl::agent {
 

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "agent/core/progress.h"
-#include "agent/holder_protocol.h"
+#include "agent/holder/holder_protocol.h"
+#include "agent/holder/progress_file.h"
+#include "agent/holder/progress_view.h"
+#include "agent/holder/still_watch.h"
 #include "agent/messages.h"
-#include "agent/progress_file.h"
-#include "agent/progress_view.h"
-#include "agent/still_watch.h"
 #include "common/base/fd.h"
 
 namespace hpctl::agent {

@@ -9,13 +9,13 @@
 #include <chrono>
 #include <utility>
 
-#include "common/base/descriptor_limit.h"
 #include "common/base/file.h"
-#include "common/base/host_port.h"
 #include "common/base/json.h"
 #include "common/base/json_text.h"
 #include "common/base/log.h"
-#include "common/base/node_address.h"
+#include "common/net/host_port.h"
+#include "common/net/node_address.h"
+#include "common/process/descriptor_limit.h"
 #include "controller/access/tcp_access.h"
 #include "controller/leadership/home_lock.h"
 #include "controller/publish/scrape_targets.h"

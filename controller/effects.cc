@@ -9,7 +9,7 @@
 
 #include "common/base/file.h"
 #include "common/base/log.h"
-#include "common/base/submitted_environment.h"
+#include "common/job/submitted_environment.h"
 #include "controller/agents/holder_probe.h"
 #include "controller/agents/worker_order.h"
 #include "controller/controller.h"

@@ -6,7 +6,7 @@
 
 #include <cstdio>
 
-#include "common/base/paths.h"
+#include "common/job/paths.h"
 #include "controller/cluster/child.h"
 #include "controller/cluster/run_cluster.h"
 #include "controller/failpoint_names.h"

@@ -11,18 +11,18 @@
 #include <utility>
 
 #include "common/base/clock.h"
-#include "common/base/controller_beat.h"
 #include "common/base/file.h"
-#include "common/base/job_files.h"
 #include "common/base/log.h"
-#include "common/base/log_writer.h"
-#include "common/base/start_failure.h"
+#include "common/job/controller_beat.h"
+#include "common/job/job_files.h"
+#include "common/job/start_failure.h"
+#include "common/process/log_writer.h"
 #include "controller/controller.h"
 #include "controller/leadership/batch_proxy.h"
 #include "controller/leadership/directory_watch.h"
 #include "controller/leadership/home_mode.h"
 #include "controller/leadership/job_mode.h"
-#include "controller/starter.h"
+#include "controller/leadership/starter.h"
 
 namespace hpctl {
 namespace {

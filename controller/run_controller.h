@@ -3,7 +3,7 @@
 // nothing more to do, stop.
 #pragma once
 
-#include "controller/options.h"
+#include "controller/leadership/options.h"
 
 namespace hpctl {
 

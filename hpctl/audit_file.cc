@@ -15,8 +15,8 @@
 #include "common/base/clock.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
-#include "common/base/host_port.h"
-#include "common/base/user_name.h"
+#include "common/net/host_port.h"
+#include "common/process/user_name.h"
 
 namespace hpctl {
 namespace {

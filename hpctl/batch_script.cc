@@ -3,9 +3,9 @@
 
 #include <csignal>
 
-#include "common/base/container_options.h"
 #include "common/base/quantity.h"
-#include "common/base/srun_environment.h"
+#include "common/job/container_options.h"
+#include "common/job/srun_environment.h"
 
 namespace hpctl {
 namespace {

@@ -11,8 +11,8 @@
 
 #include <string>
 
-#include "common/base/job_spec.h"
-#include "common/base/slurm_messages.h"
+#include "common/job/job_spec.h"
+#include "common/slurm/slurm_messages.h"
 #include "hpctl/submit_directory.h"
 
 namespace hpctl {

@@ -10,7 +10,7 @@
 #include <cerrno>
 
 #include "common/base/fd.h"
-#include "common/rpc/spawn.h"
+#include "common/process/spawn.h"
 #include "hpctl/interrupt_flag.h"
 
 namespace hpctl {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "common/base/job_spec.h"
+#include "common/job/job_spec.h"
 #include "controller/publish/status_files.h"
 #include "hpctl/chaos_plan.h"
 

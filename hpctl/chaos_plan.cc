@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "common/base/rng.h"
-#include "common/rpc/yaml_text.h"
+#include "common/jobfile/yaml_text.h"
 #include "hpctl/failure_trace.h"
 #include "hpctl/plan_yaml.h"
 

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/base/injected_fault.h"
 #include "common/base/result.h"
+#include "common/worker/injected_fault.h"
 
 namespace hpctl {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/injected_fault.h"
+#include "common/worker/injected_fault.h"
 #include "controller/publish/status_files.h"
 #include "hpctl/terminal.h"
 

@@ -8,10 +8,10 @@
 #include <set>
 
 #include "common/base/clock.h"
-#include "common/base/directory_owner.h"
-#include "common/base/paths.h"
 #include "common/base/random_hex.h"
-#include "common/base/user_name.h"
+#include "common/job/directory_owner.h"
+#include "common/job/paths.h"
+#include "common/process/user_name.h"
 #include "controller/leadership/ask_owner.h"
 #include "hpctl/checkpoint_list.h"
 #include "hpctl/exit_codes.h"

@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "common/base/clock.h"
-#include "common/base/directory_owner.h"
-#include "common/base/duration_text.h"
 #include "common/base/json_text.h"
+#include "common/job/directory_owner.h"
+#include "common/job/duration_text.h"
 #include "hpctl/event_text.h"
 #include "hpctl/exit_codes.h"
 

@@ -12,7 +12,7 @@
 
 #include "common/base/fd.h"
 #include "common/base/file.h"
-#include "common/base/lineage.h"
+#include "common/job/lineage.h"
 #include "hpctl/directory_answer.h"
 #include "trainer/arch/lora.h"
 #include "trainer/plan/memory_plan.h"

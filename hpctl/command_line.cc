@@ -5,7 +5,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/quantity.h"
-#include "common/rpc/nearest_word.h"
+#include "common/jobfile/nearest_word.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/foreign_verbs.h"
 #include "hpctl/verbs.h"

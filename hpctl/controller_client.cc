@@ -7,7 +7,7 @@
 
 #include "common/base/file.h"
 #include "common/base/printable.h"
-#include "common/base/tcp_probe.h"
+#include "common/net/tcp_probe.h"
 #include "common/rpc/controller_process.h"
 #include "common/rpc/job_channel.h"
 #include "common/rpc/job_summary_wire.h"

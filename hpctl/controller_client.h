@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/injected_fault.h"
+#include "common/worker/injected_fault.h"
 #include "hpctl/job_source.h"
 #include "proto/hpctl/v1/hpctl.grpc.pb.h"
 

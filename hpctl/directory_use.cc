@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "common/base/lineage.h"
+#include "common/job/lineage.h"
 #include "controller/leadership/ask_owner.h"
 #include "trainer/checkpoint/mirror.h"
 

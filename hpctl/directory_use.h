@@ -3,10 +3,10 @@
 // scratch may use it. The default directory is the job's own and needs no check.
 #pragma once
 
-#include "common/base/directory_owner.h"
-#include "common/base/job_spec.h"
-#include "common/base/paths.h"
 #include "common/base/result.h"
+#include "common/job/directory_owner.h"
+#include "common/job/job_spec.h"
+#include "common/job/paths.h"
 
 namespace hpctl {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "common/base/injected_fault.h"
 #include "common/base/rng.h"
+#include "common/worker/injected_fault.h"
 #include "hpctl/plan_yaml.h"
 
 namespace hpctl {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/paths.h"
+#include "common/job/paths.h"
 #include "common/rpc/cluster_client.h"
 #include "hpctl/job_table.h"
 

@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "common/base/job_spec.h"
-#include "common/base/paths.h"
+#include "common/job/job_spec.h"
+#include "common/job/paths.h"
 
 namespace hpctl {
 

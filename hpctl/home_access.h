@@ -4,8 +4,8 @@
 // with the reason is better.
 #pragma once
 
-#include "common/base/paths.h"
 #include "common/base/result.h"
+#include "common/job/paths.h"
 
 namespace hpctl {
 

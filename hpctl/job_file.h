@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "common/base/job_spec.h"
-#include "common/rpc/job_yaml.h"
+#include "common/job/job_spec.h"
+#include "common/jobfile/job_yaml.h"
 #include "hpctl/command_line.h"
 
 namespace hpctl {

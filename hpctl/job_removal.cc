@@ -10,8 +10,8 @@
 #include <set>
 #include <string_view>
 
-#include "common/base/directory_owner.h"
 #include "common/base/file.h"
+#include "common/job/directory_owner.h"
 #include "hpctl/directory_answer.h"
 #include "hpctl/home_access.h"
 #include "hpctl/submit_directory.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "common/rpc/nearest_word.h"
+#include "common/jobfile/nearest_word.h"
 #include "hpctl/controller_client.h"
 #include "hpctl/directory_answer.h"
 #include "hpctl/job_lives.h"

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "common/base/ids.h"
-#include "common/base/job_summary.h"
-#include "common/base/paths.h"
 #include "common/base/result.h"
+#include "common/job/ids.h"
+#include "common/job/job_summary.h"
+#include "common/job/paths.h"
 #include "controller/publish/status_files.h"
 
 namespace hpctl {

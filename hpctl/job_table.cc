@@ -10,10 +10,10 @@
 #include <numeric>
 #include <tuple>
 
-#include "common/base/node_ranges.h"
 #include "common/base/printable.h"
-#include "common/base/time_account.h"
-#include "common/rpc/nearest_word.h"
+#include "common/job/time_account.h"
+#include "common/jobfile/nearest_word.h"
+#include "common/slurm/node_ranges.h"
 #include "hpctl/job_source.h"
 #include "hpctl/terminal.h"
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "common/base/job_summary.h"
 #include "common/base/result.h"
+#include "common/job/job_summary.h"
 
 namespace hpctl {
 

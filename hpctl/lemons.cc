@@ -6,7 +6,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/json_text.h"
-#include "common/base/node_record_files.h"
+#include "common/job/node_record_files.h"
 
 namespace hpctl {
 

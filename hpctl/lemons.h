@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lemon scores (common/base/node_record.h) as `hpctl nodes` shows them.
+// Lemon scores (common/job/node_record.h) as `hpctl nodes` shows them.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "common/base/json.h"
-#include "common/base/node_record.h"
+#include "common/job/node_record.h"
 #include "hpctl/terminal.h"
 
 namespace hpctl {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading a rank's log as it grows. The agent appends to rank-R.log and renames it to .1, .2 when
-// it is full (agent/rank_log.h); a reader holds the file open and moves on when the name leads to
-// another file.
+// it is full (agent/holder/rank_log.h); a reader holds the file open and moves on when the name
+// leads to another file.
 #pragma once
 
 #include <cstddef>

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "common/base/paths.h"
+#include "common/job/paths.h"
 #include "hpctl/command_line.h"
 
 namespace hpctl {

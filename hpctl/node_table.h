@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/node_record.h"
+#include "common/job/node_record.h"
 #include "controller/publish/status_files.h"
 #include "hpctl/terminal.h"
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "common/base/node_address.h"
+#include "common/net/node_address.h"
 #include "common/rpc/cluster_client.h"
 #include "common/rpc/cluster_conf.h"
 #include "common/rpc/job_channel.h"

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "common/base/paths.h"
+#include "common/job/paths.h"
 #include "hpctl/command_line.h"
 #include "hpctl/controller_client.h"
 #include "hpctl/job_source.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include "common/rpc/nearest_word.h"
+#include "common/jobfile/nearest_word.h"
 
 namespace hpctl {
 namespace {

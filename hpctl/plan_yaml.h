@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "common/rpc/job_yaml.h"
-#include "common/rpc/yaml_value.h"
+#include "common/jobfile/job_yaml.h"
+#include "common/jobfile/yaml_value.h"
 
 namespace hpctl {
 

@@ -4,9 +4,9 @@
 // (docs/decisions/1204-tokenised-at-submit.md).
 #pragma once
 
-#include "common/base/job_spec.h"
-#include "common/base/paths.h"
 #include "common/base/result.h"
+#include "common/job/job_spec.h"
+#include "common/job/paths.h"
 #include "hpctl/terminal.h"
 
 namespace hpctl {

@@ -13,7 +13,7 @@
 #include <set>
 
 #include "common/base/file.h"
-#include "common/base/job_spec.h"
+#include "common/job/job_spec.h"
 #include "controller/publish/status_files.h"
 #include "hpctl/job_source.h"
 

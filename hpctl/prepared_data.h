@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "common/base/fd.h"
-#include "common/base/paths.h"
 #include "common/base/result.h"
+#include "common/job/paths.h"
 
 namespace hpctl {
 

@@ -8,7 +8,7 @@
 #include <cstdlib>
 
 #include "common/base/file.h"
-#include "common/base/paths.h"
+#include "common/job/paths.h"
 
 namespace hpctl {
 

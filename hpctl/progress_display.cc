@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 
-#include "common/base/time_account.h"
+#include "common/job/time_account.h"
 #include "hpctl/event_text.h"
 #include "hpctl/last_evaluations.h"
 

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "common/base/slurm_messages.h"
+#include "common/slurm/slurm_messages.h"
 
 namespace hpctl {
 

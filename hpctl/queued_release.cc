@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/exclusion.h"
 #include "common/base/join.h"
-#include "common/base/lineage.h"
+#include "common/job/exclusion.h"
+#include "common/job/lineage.h"
 #include "hpctl/slurm_answers.h"
 
 namespace hpctl {

@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
-#include "common/base/ids.h"
-#include "common/base/paths.h"
 #include "common/base/result.h"
+#include "common/job/ids.h"
+#include "common/job/paths.h"
 
 namespace hpctl {
 

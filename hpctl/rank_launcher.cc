@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "common/base/join.h"
-#include "common/base/python_command.h"
+#include "common/process/python_command.h"
 
 namespace hpctl {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "common/base/ids.h"
-#include "common/base/paths.h"
+#include "common/job/ids.h"
+#include "common/job/paths.h"
 
 namespace hpctl {
 

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "common/base/file.h"
-#include "common/base/stack_files.h"
+#include "common/job/stack_files.h"
 
 namespace hpctl {
 namespace {

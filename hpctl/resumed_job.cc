@@ -3,9 +3,9 @@
 
 #include <optional>
 
-#include "common/base/directory_owner.h"
 #include "common/base/file.h"
-#include "common/base/lineage.h"
+#include "common/job/directory_owner.h"
+#include "common/job/lineage.h"
 #include "hpctl/job_source.h"
 #include "hpctl/submit_directory.h"
 

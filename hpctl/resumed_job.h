@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "common/base/job_spec.h"
-#include "common/base/paths.h"
 #include "common/base/result.h"
+#include "common/job/job_spec.h"
+#include "common/job/paths.h"
 #include "controller/publish/status_files.h"
 
 namespace hpctl {

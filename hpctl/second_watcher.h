@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "common/base/job_spec.h"
+#include "common/job/job_spec.h"
 
 namespace hpctl {
 

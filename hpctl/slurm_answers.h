@@ -9,9 +9,9 @@
 #include <string>
 
 #include "common/base/clock.h"
-#include "common/base/ids.h"
 #include "common/base/result.h"
-#include "common/rpc/hpslurm.h"
+#include "common/job/ids.h"
+#include "common/slurm/hpslurm.h"
 
 namespace hpctl {
 

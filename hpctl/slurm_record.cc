@@ -2,7 +2,7 @@
 #include "hpctl/slurm_record.h"
 
 #include "common/base/clock.h"
-#include "common/base/start_failure.h"
+#include "common/job/start_failure.h"
 #include "hpctl/directory_answer.h"
 #include "hpctl/queue_remedy.h"
 #include "hpctl/recorded_jobs.h"

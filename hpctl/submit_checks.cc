@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "common/base/duration_text.h"
-#include "common/base/environment_file.h"
 #include "common/base/file.h"
-#include "common/base/python_command.h"
+#include "common/job/duration_text.h"
+#include "common/job/environment_file.h"
+#include "common/process/python_command.h"
 #include "hpctl/program_path.h"
 #include "trainer/arch/lora.h"
 #include "trainer/checkpoint/lora_base.h"

@@ -6,9 +6,9 @@
 
 #include <string>
 
-#include "common/base/job_spec.h"
-#include "common/base/paths.h"
 #include "common/base/result.h"
+#include "common/job/job_spec.h"
+#include "common/job/paths.h"
 
 namespace hpctl {
 

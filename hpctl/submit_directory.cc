@@ -12,9 +12,9 @@
 #include "common/base/bounded_json.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
-#include "common/base/job_files.h"
 #include "common/base/json_text.h"
 #include "common/base/random_hex.h"
+#include "common/job/job_files.h"
 
 namespace hpctl {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "common/base/job_spec.h"
+#include "common/job/job_spec.h"
 #include "hpctl/command_line.h"
 
 namespace hpctl {

@@ -15,7 +15,7 @@
 #include "common/base/file.h"
 #include "common/base/random_hex.h"
 #include "common/rpc/cluster_conf.h"
-#include "common/rpc/hpslurm.h"
+#include "common/slurm/hpslurm.h"
 #include "controller/leadership/ask_owner.h"
 #include "hpctl/batch_script.h"
 #include "hpctl/directory_use.h"

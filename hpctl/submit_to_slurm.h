@@ -6,11 +6,11 @@
 #include <functional>
 #include <string>
 
-#include "common/base/directory_owner.h"
-#include "common/base/job_spec.h"
-#include "common/base/paths.h"
 #include "common/base/result.h"
-#include "common/base/slurm_messages.h"
+#include "common/job/directory_owner.h"
+#include "common/job/job_spec.h"
+#include "common/job/paths.h"
+#include "common/slurm/slurm_messages.h"
 
 namespace hpctl {
 

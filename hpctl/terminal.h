@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/base/duration_text.h"
+#include "common/job/duration_text.h"
 
 namespace hpctl {
 

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "common/base/clock.h"
-#include "common/base/time_account.h"
+#include "common/job/time_account.h"
 #include "hpctl/event_text.h"
 #include "hpctl/job_source.h"
 #include "hpctl/node_table.h"

@@ -7,7 +7,7 @@
 #include "common/base/file.h"
 #include "common/base/host.h"
 #include "common/base/json_text.h"
-#include "common/base/paths.h"
+#include "common/job/paths.h"
 #include "hpctl/audit_file.h"
 #include "hpctl/directory_answer.h"
 #include "hpctl/exit_codes.h"

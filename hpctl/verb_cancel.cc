@@ -3,7 +3,7 @@
 
 #include "common/base/json.h"
 #include "common/base/json_text.h"
-#include "common/rpc/hpslurm.h"
+#include "common/slurm/hpslurm.h"
 #include "hpctl/controller_client.h"
 #include "hpctl/directory_answer.h"
 #include "hpctl/exit_codes.h"

@@ -6,7 +6,7 @@
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/json_text.h"
-#include "common/base/time_account.h"
+#include "common/job/time_account.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/open_job.h"
 #include "hpctl/verbs.h"

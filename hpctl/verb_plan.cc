@@ -3,7 +3,7 @@
 
 #include "common/base/json.h"
 #include "common/base/json_text.h"
-#include "common/rpc/job_yaml.h"
+#include "common/jobfile/job_yaml.h"
 #include "hpctl/checkpoint_room.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/job_file.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl ps: all jobs of this HPCTL_HOME, or all that one may see of a cluster.
 #include "common/base/clock.h"
-#include "common/base/paths.h"
+#include "common/job/paths.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/fleet.h"
 #include "hpctl/verbs.h"

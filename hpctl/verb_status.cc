@@ -6,8 +6,8 @@
 #include <cstdio>
 
 #include "common/base/clock.h"
-#include "common/base/time_account.h"
-#include "common/base/user_name.h"
+#include "common/job/time_account.h"
+#include "common/process/user_name.h"
 #include "hpctl/checkpoint_list.h"
 #include "hpctl/event_text.h"
 #include "hpctl/exit_codes.h"

@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "common/base/bounded_json.h"
-#include "common/base/host_port.h"
 #include "common/base/json_text.h"
 #include "common/base/random_hex.h"
-#include "common/base/submitted_environment.h"
-#include "common/rpc/job_yaml.h"
+#include "common/job/submitted_environment.h"
+#include "common/jobfile/job_yaml.h"
+#include "common/net/host_port.h"
 #include "controller/leadership/ask_owner.h"
 #include "controller/leadership/local_submission.h"
 #include "hpctl/chaos_fit.h"

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/base/clock.h"
-#include "common/base/user_name.h"
+#include "common/process/user_name.h"
 #include "hpctl/fleet.h"
 #include "hpctl/open_job.h"
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "common/base/file.h"
-#include "common/base/memory_cgroup.h"
 #include "common/base/printable.h"
+#include "common/process/memory_cgroup.h"
 #include "trainer/arch/lora.h"
 #include "trainer/plan/fit.h"
 #include "trainer/plan/memory_plan.h"

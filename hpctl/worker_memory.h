@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "common/base/job_spec.h"
 #include "common/base/result.h"
+#include "common/job/job_spec.h"
 #include "hpctl/command_line.h"
 #include "trainer/plan/automatic.h"
 #include "trainer/plan/gpu_models.h"

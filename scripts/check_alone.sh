@@ -13,7 +13,7 @@
 # half the time that g++ needs. What clang++ refuses, and what includes LibTorch, is left to g++.
 # HPCTL_JOBS is the number of compilers at a time (default: one per processor).
 # Examples:
-#   scripts/check_alone.sh agent/worker.cc common/base/file.h
+#   scripts/check_alone.sh agent/holder/worker.cc common/base/file.h
 #   HPCTL_BASE=origin/main scripts/check_alone.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."

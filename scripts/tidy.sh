@@ -51,11 +51,12 @@ case ${1:-} in
     ;;
 esac
 
-libraries='hp_(authority|base|core|recorder|agent_core|data|tokenize|prepare|checkpoint)'
+libraries='hp_(authority|base|net|process|job|worker|slurm|gpu|core|recorder|agent_core|data'
+libraries+='|tokenize|prepare|checkpoint)'
 alone='clang-analyzer-*,misc-unused-alias-decls,misc-unused-using-decls,bugprone-suspicious-include'
-mapfile -t files < <(git ls-files 'common/authority/*.cc' 'common/base/*.cc' \
-  'common/recorder/*.cc' 'controller/core/*.cc' 'agent/core/*.cc' 'trainer/data/*.cc' \
-  'trainer/checkpoint/*.cc')
+mapfile -t files < <(git ls-files common/{authority,base,net,process,job,worker,slurm,gpu}/'*.cc' \
+  'common/recorder/*.cc' 'controller/core/*.cc' 'agent/core/*.cc' 'agent/nodecheck/core/*.cc' \
+  'trainer/data/*.cc' 'trainer/checkpoint/*.cc')
 
 # changed_files: those of `files` that changed, and a source for each header that changed
 changed_files() {

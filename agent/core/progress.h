@@ -9,12 +9,12 @@
 #include <optional>
 #include <vector>
 
-#include "common/base/bad_step.h"
-#include "common/base/step_figures.h"
+#include "common/job/bad_step.h"
+#include "common/job/step_figures.h"
 
 namespace hpctl::agent {
 
-// One reading of a progress page (common/base/worker_abi.h).
+// One reading of a progress page (common/worker/worker_abi.h).
 struct ProgressSample {
   bool mapped = false;   // the worker has written its magic number, and what follows can be
   bool damaged = false;  // something on the page cannot be

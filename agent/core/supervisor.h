@@ -16,11 +16,11 @@
 #include <variant>
 #include <vector>
 
-#include "common/base/worker_origin.h"
+#include "common/worker/worker_origin.h"
 
 namespace hpctl::agent {
 
-// Names an action across repetitions (common/base/ids.h ActionId).
+// Names an action across repetitions (common/job/ids.h ActionId).
 struct ActionKey {
   uint64_t seq = 0;
   uint32_t index = 0;
@@ -40,8 +40,8 @@ struct StopRequest {
   bool stacks = false;    // likewise
 };
 
-// `incarnation` names the process (agent/holder_protocol.h), rank and generation its part in the
-// job.
+// `incarnation` names the process (agent/holder/holder_protocol.h), rank and generation its part in
+// the job.
 struct StartedWorker {
   uint64_t incarnation = 0;
   int32_t rank = 0;

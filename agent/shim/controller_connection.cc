@@ -6,10 +6,10 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "common/base/port.h"
-#include "common/base/socket_address.h"
-#include "common/base/tcp_connect.h"
-#include "common/base/wait_for_fd.h"
+#include "common/net/port.h"
+#include "common/net/socket_address.h"
+#include "common/net/tcp_connect.h"
+#include "common/net/wait_for_fd.h"
 
 namespace hpctl::shim {
 namespace {

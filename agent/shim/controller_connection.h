@@ -6,11 +6,11 @@
 #include <string>
 
 #include "agent/shim/task_settings.h"
-#include "common/base/frame_stream.h"
+#include "common/net/frame_stream.h"
 
 namespace hpctl::shim {
 
-// Connects, says Hello and waits for Welcome, each within its time (common/base/step_protocol.h).
+// Connects, says Hello and waits for Welcome, each within its time (common/worker/step_protocol.h).
 // The error says what did not answer.
 Result<FrameStream> join_step(const TaskSettings& settings);
 

@@ -9,11 +9,11 @@
 #include <filesystem>
 #include <system_error>
 
+#include "agent/holder/worker_mark.h"
 #include "agent/shim/controller_connection.h"
 #include "agent/shim/launcher_environment.h"
-#include "agent/worker_mark.h"
 #include "common/base/file.h"
-#include "common/base/process_stat.h"
+#include "common/process/process_stat.h"
 
 namespace hpctl::shim {
 namespace {

@@ -24,7 +24,7 @@
 #include "agent/shim/task_stacks.h"
 #include "agent/shim/task_standby.h"
 #include "common/base/clock.h"
-#include "common/base/frame_stream.h"
+#include "common/net/frame_stream.h"
 
 namespace hpctl::shim {
 

@@ -8,7 +8,7 @@
 
 #include "common/base/file.h"
 #include "common/base/private_directory.h"
-#include "common/base/process_stat.h"
+#include "common/process/process_stat.h"
 
 namespace hpctl::shim {
 namespace {

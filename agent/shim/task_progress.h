@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The progress file (agent/progress_file.h) of one run of a task's program, and its content.
+// The progress file (agent/holder/progress_file.h) of one run of a task's program, and its content.
 //
 // It lies in a separate directory, /tmp/hpctl-UID/step-XXXXXX, which is locked as long as it is in
 // use. A killed shim leaves its directory, so the next shim on that node removes directories
@@ -12,10 +12,10 @@
 #include <optional>
 #include <string>
 
-#include "agent/progress_file.h"
+#include "agent/holder/progress_file.h"
 #include "common/base/fd.h"
 #include "common/base/result.h"
-#include "common/base/step_protocol.h"
+#include "common/worker/step_protocol.h"
 
 namespace hpctl::shim {
 

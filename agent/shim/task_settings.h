@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <string>
 
-#include "agent/standby_times.h"
+#include "agent/holder/standby_times.h"
 #include "common/base/result.h"
-#include "common/base/stack_files.h"
-#include "common/base/step_protocol.h"
+#include "common/job/stack_files.h"
+#include "common/worker/step_protocol.h"
 
 namespace hpctl::shim {
 

@@ -8,7 +8,7 @@
 #include <array>
 #include <utility>
 
-#include "common/base/stack_files.h"
+#include "common/job/stack_files.h"
 
 namespace hpctl::shim {
 

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-#include "agent/spawn.h"
+#include "agent/holder/spawn.h"
 #include "common/base/fd.h"
 #include "common/base/result.h"
 

@@ -12,11 +12,11 @@
 #include <cstdlib>
 #include <utility>
 
-#include "agent/python_standby_order.h"
-#include "agent/worker_mark.h"
+#include "agent/holder/python_standby_order.h"
+#include "agent/holder/worker_mark.h"
 #include "common/base/clock.h"
-#include "common/base/memory_file.h"
-#include "common/base/worker_control.h"
+#include "common/process/memory_file.h"
+#include "common/worker/worker_control.h"
 
 namespace hpctl::shim {
 namespace {

@@ -2,8 +2,8 @@
 // The Python standby for a task with a Python program (decision 1514): a second child of the shim,
 // started like the program, so with its group, session, limits and environment. It has imported the
 // modules of HPCTL_STANDBY_IMPORTS, ignores signals for the program, and writes no output. In the
-// next generation it becomes the program (agent/python_standby.py), if it is ready and answers.
-// Otherwise it is ended, and the program starts as usual.
+// next generation it becomes the program (agent/holder/python_standby.py), if it is ready and
+// answers. Otherwise it is ended, and the program starts as usual.
 #pragma once
 
 #include <sys/types.h>
@@ -17,9 +17,9 @@
 #include "agent/shim/program.h"
 #include "agent/shim/task_settings.h"
 #include "common/base/fd.h"
-#include "common/base/packet_socket.h"
-#include "common/base/python_command.h"
 #include "common/base/result.h"
+#include "common/net/packet_socket.h"
+#include "common/process/python_command.h"
 
 namespace hpctl::shim {
 
@@ -30,7 +30,7 @@ class TaskStandby {
   // For the program of `plan`. Reports why there is no standby if one is requested and impossible.
   TaskStandby(const TaskSettings& settings, const ProgramPlan& plan, Say say);
 
-  // A program runs. `boot_id` begins the marks of what is started (agent/worker_mark.h).
+  // A program runs. `boot_id` begins the marks of what is started (agent/holder/worker_mark.h).
   void begin_generation(const std::string& boot_id, int64_t now_ms);
   // The program has told a step: from the first in a generation on there is one.
   void told_step(int64_t now_ms);

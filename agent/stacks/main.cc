@@ -2,11 +2,11 @@
 // hpstacks: writes the native stacks of ranks that hang, each into DIR/gGENERATION-rankNNNN.txt,
 // and the dumps of their flight recorders, if PyTorch has any, into DIR/gGENERATION-recorder-NNNN.
 //
-// The holder starts it (agent/stack_taker.h), for any workload: the ranks need not answer. Files
-// are written when the processes run again, because a directory may not answer.
+// The holder starts it (agent/holder/stack_taker.h), for any workload: the ranks need not answer.
+// Files are written when the processes run again, because a directory may not answer.
 //
 // For each file of stacks it prints a line on stdout: "rank 3 in FUNCTION (MODULE)". If it triggers
-// recorders, a line before them says so (common/base/stack_files.h), and one after them names the
+// recorders, a line before them says so (common/job/stack_files.h), and one after them names the
 // dumps.
 #include <unistd.h>
 
@@ -22,7 +22,7 @@
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
-#include "common/base/stack_files.h"
+#include "common/job/stack_files.h"
 #include "common/recorder/verdict.h"
 
 namespace {

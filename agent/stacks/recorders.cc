@@ -16,8 +16,8 @@
 #include "common/base/fd.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
-#include "common/base/process_stat.h"
-#include "common/base/stack_files.h"
+#include "common/job/stack_files.h"
+#include "common/process/process_stat.h"
 #include "common/recorder/dump.h"
 
 namespace hpctl::stacks {

@@ -36,7 +36,7 @@ class Recorders {
 
   bool are_asked() const;
   // Waits until every dump is taken, or until the time (CLOCK_MONOTONIC) has come: no later than
-  // the limit of common/base/stack_files.h after the trigger. Returns the ranks with a dump in
+  // the limit of common/job/stack_files.h after the trigger. Returns the ranks with a dump in
   // `directory`.
   std::vector<int32_t> take(const std::string& directory);
 

@@ -13,7 +13,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
-#include "common/base/process_stat.h"
+#include "common/process/process_stat.h"
 
 namespace hpctl::stacks {
 namespace {

@@ -25,7 +25,7 @@
 #include "common/authority/certificates.h"
 #include "common/base/fd.h"
 #include "common/base/result.h"
-#include "common/base/tls_identity.h"
+#include "common/net/tls_identity.h"
 
 namespace hpctl {
 

@@ -17,7 +17,7 @@
 
 #include "common/base/printable.h"
 #include "common/base/random_hex.h"
-#include "common/base/x509.h"
+#include "common/net/x509.h"
 
 namespace hpctl {
 namespace {

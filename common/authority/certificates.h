@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "common/base/tls_identity.h"
+#include "common/net/tls_identity.h"
 
 namespace hpctl {
 

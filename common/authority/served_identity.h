@@ -7,7 +7,7 @@
 #include <mutex>
 #include <utility>
 
-#include "common/base/tls_identity.h"
+#include "common/net/tls_identity.h"
 
 namespace hpctl {
 

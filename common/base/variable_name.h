@@ -18,7 +18,7 @@ inline bool is_variable_name(std::string_view name) {
   });
 }
 
-// Set by hpctl for every worker (common/base/worker_abi.h); a job may not change them.
+// Set by hpctl for every worker (common/worker/worker_abi.h); a job may not change them.
 inline bool is_reserved_variable(std::string_view name) {
   constexpr std::array<std::string_view, 11> kNames = {"RANK",
                                                        "LOCAL_RANK",

@@ -8,9 +8,9 @@
 #include <memory>
 
 #include "common/base/clock.h"
-#include "common/base/host_port.h"
 #include "common/base/random_hex.h"
-#include "common/base/tcp_probe.h"
+#include "common/net/host_port.h"
+#include "common/net/tcp_probe.h"
 #include "common/rpc/cluster_conf.h"
 #include "common/rpc/cluster_trust.h"
 #include "common/rpc/munge.h"

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "common/base/ids.h"
 #include "common/base/result.h"
+#include "common/job/ids.h"
 #include "proto/hpctl/v1/cluster.pb.h"
 
 namespace hpctl {

@@ -7,8 +7,8 @@
 
 #include "common/base/file.h"
 #include "common/base/host.h"
-#include "common/base/host_port.h"
 #include "common/base/printable.h"
+#include "common/net/host_port.h"
 
 namespace hpctl {
 namespace {

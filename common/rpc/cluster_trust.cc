@@ -15,7 +15,7 @@
 #include "common/authority/certificates.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
-#include "common/base/x509.h"
+#include "common/net/x509.h"
 #include "common/rpc/cluster_conf.h"
 #include "common/rpc/job_channel.h"
 

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "common/base/file.h"
+#include "common/process/spawn.h"
 #include "common/rpc/job_channel.h"
-#include "common/rpc/spawn.h"
 #include "common/rpc/status.h"
 #include "proto/hpctl/v1/hpctl.grpc.pb.h"
 

@@ -16,7 +16,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "common/base/paths.h"
+#include "common/job/paths.h"
 
 namespace hpctl {
 

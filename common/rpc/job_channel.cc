@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "common/base/job_files.h"
 #include "common/base/log.h"
-#include "common/base/role_token.h"
-#include "common/base/tls_identity.h"
+#include "common/job/job_files.h"
+#include "common/net/role_token.h"
+#include "common/net/tls_identity.h"
 
 namespace hpctl {
 namespace {

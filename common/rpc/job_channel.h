@@ -2,7 +2,7 @@
 // The channel to the controller of one job over TCP. Before the channel sends anything, the peer
 // must prove by TLS that it is the controller whose certificate we have, and that certificate alone
 // is trusted: a process that took over the port of a dead controller learns nothing and is not
-// obeyed. Every call then carries a token of the job (common/base/role_token.h). The channel pings
+// obeyed. Every call then carries a token of the job (common/net/role_token.h). The channel pings
 // its peer, so it notices a vanished or stopped controller within seconds and not when TCP gives
 // up.
 #pragma once
@@ -14,8 +14,8 @@
 #include <memory>
 #include <string>
 
-#include "common/base/endpoint.h"
 #include "common/base/result.h"
+#include "common/job/endpoint.h"
 
 namespace hpctl {
 

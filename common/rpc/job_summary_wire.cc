@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/base/node_ranges.h"
 #include "common/base/plausible.h"
 #include "common/base/printable.h"
+#include "common/slurm/node_ranges.h"
 
 namespace hpctl {
 namespace {

@@ -3,8 +3,8 @@
 // cut off, so code that shows or counts it need not know its sender. Pure.
 #pragma once
 
-#include "common/base/job_margins.h"
-#include "common/base/job_summary.h"
+#include "common/job/job_margins.h"
+#include "common/job/job_summary.h"
 #include "proto/hpctl/v1/hpctl.pb.h"
 
 namespace hpctl {

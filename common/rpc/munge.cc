@@ -7,7 +7,7 @@
 #include <cstring>
 #include <memory>
 
-#include "common/base/unix_address.h"
+#include "common/net/unix_address.h"
 
 namespace hpctl {
 namespace {

@@ -10,8 +10,8 @@
 #include <string>
 #include <tuple>
 
-#include "common/base/ids.h"
 #include "common/base/word_enum.h"
+#include "common/job/ids.h"
 
 namespace hpctl {
 

@@ -8,7 +8,7 @@
 #include <deque>
 #include <optional>
 
-#include "common/base/time_account.h"
+#include "common/job/time_account.h"
 
 namespace hpctl {
 

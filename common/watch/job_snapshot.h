@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/job_summary.h"
+#include "common/job/job_summary.h"
 
 namespace hpctl {
 

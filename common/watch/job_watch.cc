@@ -5,7 +5,7 @@
 #include <cmath>
 #include <set>
 
-#include "common/base/duration_text.h"
+#include "common/job/duration_text.h"
 
 namespace hpctl {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "common/base/fd.h"
 #include "common/base/result.h"
-#include "common/base/socket_address.h"
+#include "common/net/socket_address.h"
 
 namespace hpctl {
 

@@ -2,7 +2,7 @@
 #include "controller/access/authenticator.h"
 
 #include "common/base/clock.h"
-#include "common/base/role_token.h"
+#include "common/net/role_token.h"
 #include "common/rpc/job_channel.h"
 
 namespace hpctl {

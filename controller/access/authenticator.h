@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The caller of a call. Over the local socket, the kernel names it (local_listener.h). Over TCP the
-// caller is unknown, unless the call carries a token of the job (common/base/role_token.h). Two
+// caller is unknown, unless the call carries a token of the job (common/net/role_token.h). Two
 // secrets may be valid, the one of the job's directory and the one that its cluster controller gave
 // out. gRPC's name of the peer distinguishes the two ways: "fd:N" for connections that we accepted
 // ourselves and "ipv4:..." for those that gRPC accepted. The gate decides what the caller may do

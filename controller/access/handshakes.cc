@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "common/base/host_port.h"
+#include "common/net/host_port.h"
 
 namespace hpctl {
 

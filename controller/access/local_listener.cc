@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "common/base/log.h"
-#include "common/base/unix_address.h"
+#include "common/net/unix_address.h"
 #include "controller/access/accept.h"
 
 namespace hpctl {

@@ -12,7 +12,7 @@
 namespace hpctl {
 
 enum class Role : uint8_t {
-  // At the controller of one job, by token (common/base/role_token.h):
+  // At the controller of one job, by token (common/net/role_token.h):
   kAgent,
   kReader,
   kOperator,  // of nodes, appointed at the cluster controller

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "common/base/fd.h"
-#include "common/base/tls_identity.h"
+#include "common/net/tls_identity.h"
 
 namespace hpctl {
 

@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "common/base/socket_address.h"
+#include "common/net/socket_address.h"
 #include "controller/access/accept.h"
 
 namespace hpctl {

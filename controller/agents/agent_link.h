@@ -16,7 +16,7 @@
 #include <set>
 #include <string>
 
-#include "common/base/paths.h"
+#include "common/job/paths.h"
 #include "controller/access/gate.h"
 #include "controller/agents/agent_session.h"
 #include "controller/agents/liveness.h"

@@ -11,7 +11,7 @@
 #include <memory>
 #include <mutex>
 
-#include "common/base/ids.h"
+#include "common/job/ids.h"
 #include "controller/access/authenticator.h"
 #include "controller/core/types.h"
 #include "proto/hpctl/v1/hpctl.grpc.pb.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/agents/holder_probe.h"
 
-#include "common/base/tcp_probe.h"
+#include "common/net/tcp_probe.h"
 
 namespace hpctl {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether holders can be reached directly, without the agent proper: a TCP connection to the probe
-// port of each (agent/probe_port.h) that carries no data.
+// port of each (agent/holder/probe_port.h) that carries no data.
 #pragma once
 
 #include <chrono>

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "common/base/worker_abi.h"
+#include "common/worker/worker_abi.h"
 #include "controller/core/core.h"
 #include "controller/core/save_notes.h"
 

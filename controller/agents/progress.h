@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "common/base/step_figures.h"
-#include "common/base/time_spent.h"
+#include "common/job/step_figures.h"
+#include "common/job/time_spent.h"
 #include "controller/core/beats.h"
 #include "controller/core/events.h"
 #include "controller/core/hang.h"

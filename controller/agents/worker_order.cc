@@ -6,8 +6,8 @@
 #include "common/base/check.h"
 #include "common/base/json.h"
 #include "common/base/json_text.h"
-#include "common/base/lineage.h"
-#include "common/base/workload.h"
+#include "common/job/lineage.h"
+#include "common/worker/workload.h"
 
 namespace hpctl {
 namespace {

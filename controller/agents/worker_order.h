@@ -13,7 +13,7 @@
 #include <tuple>
 #include <vector>
 
-#include "common/base/paths.h"
+#include "common/job/paths.h"
 #include "controller/agents/rendezvous_ports.h"
 #include "controller/core/core.h"
 #include "proto/hpctl/v1/hpctl.pb.h"

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/base/node_record.h"
-#include "common/base/paths.h"
+#include "common/job/node_record.h"
+#include "common/job/paths.h"
 #include "controller/access/gate.h"
 #include "controller/agents/agent_link.h"
 #include "controller/agents/progress.h"

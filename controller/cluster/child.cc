@@ -11,10 +11,10 @@
 #include <cstdlib>
 
 #include "common/base/file.h"
-#include "common/base/host_port.h"
-#include "common/base/paths.h"
-#include "controller/cluster/child_protocol.h"
+#include "common/job/paths.h"
+#include "common/net/host_port.h"
 #include "controller/cluster/identity.h"
+#include "controller/leadership/child_protocol.h"
 
 namespace hpctl::cluster {
 namespace {

@@ -8,7 +8,7 @@
 // log.
 #pragma once
 
-#include "controller/options.h"
+#include "controller/leadership/options.h"
 
 namespace hpctl::cluster {
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/base/json.h"
-#include "common/base/user_name.h"
+#include "common/process/user_name.h"
 #include "common/rpc/job_summary_wire.h"
 #include "controller/page/page_rows.h"
 

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "common/base/clock.h"
-#include "common/base/job_summary.h"
 #include "common/base/result.h"
+#include "common/job/job_summary.h"
 #include "common/watch/job_watch.h"
 #include "controller/cluster/job_row.h"
 #include "controller/cluster/node_claims.h"

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "common/base/printable.h"
-#include "common/base/user_name.h"
+#include "common/process/user_name.h"
 
 namespace hpctl::cluster {
 namespace {

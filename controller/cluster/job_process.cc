@@ -14,12 +14,12 @@
 #include <cstdlib>
 
 #include "common/base/file.h"
-#include "common/base/hyperpod.h"
-#include "common/base/pidfd.h"
-#include "common/base/process_stat.h"
-#include "common/rpc/spawn.h"
-#include "controller/cluster/child_protocol.h"
+#include "common/process/pidfd.h"
+#include "common/process/process_stat.h"
+#include "common/process/spawn.h"
+#include "common/slurm/hyperpod.h"
 #include "controller/cluster/identity.h"
+#include "controller/leadership/child_protocol.h"
 
 namespace hpctl::cluster {
 namespace {

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "common/base/fd.h"
-#include "common/base/node_record.h"
-#include "controller/cluster/child_protocol.h"
+#include "common/job/node_record.h"
 #include "controller/cluster/job_row.h"
+#include "controller/leadership/child_protocol.h"
 
 namespace hpctl::cluster {
 

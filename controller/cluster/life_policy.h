@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "common/base/job_files.h"
+#include "common/job/job_files.h"
 #include "controller/leadership/job_mode.h"
 
 namespace hpctl::cluster {

@@ -3,7 +3,7 @@
 // 1607). Each job's controller is a process of the job's owner, so its claims are that user's
 // claims. A user may claim anything, but no more than this counts:
 //
-//   of one job        as in a home (common/base/node_record.h), and at most kMostOfAJob machines
+//   of one job        as in a home (common/job/node_record.h), and at most kMostOfAJob machines
 //   of one user       at most kMostOfAUser on a machine, below kLemonScore: one user cannot make a
 //                     lemon alone; and each claim of a user against more than kBelievedMachines
 //                     weighs so much less
@@ -24,8 +24,8 @@
 #include <tuple>
 #include <vector>
 
-#include "common/base/node_record.h"
 #include "common/base/result.h"
+#include "common/job/node_record.h"
 #include "controller/cluster/job_row.h"
 
 namespace hpctl::cluster {

@@ -7,7 +7,7 @@
 #include <array>
 #include <sstream>
 
-#include "common/base/user_name.h"
+#include "common/process/user_name.h"
 #include "controller/cluster/identity.h"
 
 namespace hpctl::cluster {

@@ -8,21 +8,21 @@
 #include <csignal>
 
 #include "common/base/clock.h"
-#include "common/base/descriptor_limit.h"
 #include "common/base/file.h"
 #include "common/base/host.h"
-#include "common/base/host_port.h"
 #include "common/base/log.h"
-#include "common/base/log_writer.h"
-#include "common/base/node_address.h"
-#include "common/base/paths.h"
+#include "common/job/paths.h"
+#include "common/net/host_port.h"
+#include "common/net/node_address.h"
+#include "common/process/descriptor_limit.h"
+#include "common/process/log_writer.h"
 #include "controller/access/reloading_credentials.h"
 #include "controller/access/tcp_access.h"
 #include "controller/cluster/leaf_keeper.h"
 #include "controller/cluster/service.h"
+#include "controller/leadership/starter.h"
 #include "controller/publish/audit_log.h"
 #include "controller/publish/scrape_targets.h"
-#include "controller/starter.h"
 
 namespace hpctl::cluster {
 namespace {

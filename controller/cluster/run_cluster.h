@@ -2,7 +2,7 @@
 // `hpcontroller --cluster`: the service of the head node, from options to exit code.
 #pragma once
 
-#include "controller/options.h"
+#include "controller/leadership/options.h"
 
 namespace hpctl::cluster {
 

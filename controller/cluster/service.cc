@@ -7,11 +7,11 @@
 
 #include "common/base/log.h"
 #include "common/base/printable.h"
-#include "common/base/role_token.h"
+#include "common/net/role_token.h"
 #include "common/rpc/munge.h"
 #include "common/rpc/status.h"
 #include "controller/access/gate.h"
-#include "controller/options.h"
+#include "controller/leadership/options.h"
 
 namespace hpctl::cluster {
 namespace {

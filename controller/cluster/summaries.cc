@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "common/base/log.h"
-#include "common/base/user_name.h"
+#include "common/process/user_name.h"
 #include "common/rpc/job_channel.h"
 #include "common/rpc/job_summary_wire.h"
 

@@ -5,7 +5,7 @@
 // Order of steps: a process is started and waits; its row is made durable; then it gets the order
 // to begin (job_row.h, child_protocol.h). So a service that dies at any point leaves no controller
 // that the next one does not find, and starts none twice. The job's directory decides, as always,
-// which files belong to a job and which controller of it counts (common/base/endpoint.h); a mistake
+// which files belong to a job and which controller of it counts (common/job/endpoint.h); a mistake
 // here costs a start, not the job.
 //
 // One thread waits for reports, ends and pauses; admissions come from the server's threads. The
@@ -23,7 +23,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/fd.h"
-#include "common/base/role_token.h"
+#include "common/net/role_token.h"
 #include "controller/cluster/job_process.h"
 #include "controller/cluster/job_row.h"
 #include "controller/cluster/life_policy.h"

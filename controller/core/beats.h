@@ -31,7 +31,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/ids.h"
+#include "common/job/ids.h"
 
 namespace hpctl::core {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The machines that a job has evidence against, as records for their lemon score
-// (common/base/node_record.h, decision 1605).
+// (common/job/node_record.h, decision 1605).
 //
 // A fault on a node is not evidence: a program that exits, an exception, a hook that fails and a
 // single hang come from the program as often as from the machine. Evidence is
@@ -17,7 +17,7 @@
 
 #include <vector>
 
-#include "common/base/node_record.h"
+#include "common/job/node_record.h"
 #include "controller/core/core.h"
 
 namespace hpctl::core {

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "common/base/bounded_json.h"
-#include "common/base/job_spec_json.h"
 #include "common/base/json_text.h"
 #include "common/base/printable.h"
-#include "common/base/time_spent_json.h"
+#include "common/job/job_spec_json.h"
+#include "common/job/time_spent_json.h"
 
 using nlohmann::json;
 

@@ -4,8 +4,8 @@
 // began the plan's present stage, and 0 for external events.
 #include <algorithm>
 
-#include "common/base/duration_text.h"
-#include "common/base/worker_abi.h"
+#include "common/job/duration_text.h"
+#include "common/worker/worker_abi.h"
 #include "controller/core/codec.h"
 #include "controller/core/plan.h"
 #include "controller/core/rules.h"

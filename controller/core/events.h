@@ -9,13 +9,13 @@
 #include <variant>
 #include <vector>
 
-#include "common/base/bad_step.h"
-#include "common/base/file_fault.h"
-#include "common/base/ids.h"
-#include "common/base/injected_fault.h"
-#include "common/base/job_spec.h"
-#include "common/base/lineage.h"
-#include "common/base/worker_origin.h"
+#include "common/job/bad_step.h"
+#include "common/job/file_fault.h"
+#include "common/job/ids.h"
+#include "common/job/job_spec.h"
+#include "common/job/lineage.h"
+#include "common/worker/injected_fault.h"
+#include "common/worker/worker_origin.h"
 #include "controller/core/types.h"
 
 namespace hpctl::core {
@@ -115,7 +115,7 @@ struct AgentRegistered {
   std::vector<LiveWorker> workers;
   std::string address = {};
   bool tells_ready = false;  // SpareReady will come of it, where it is a spare of a job that trains
-  bool lemon = false;        // earlier jobs speak against it (common/base/node_record.h)
+  bool lemon = false;        // earlier jobs speak against it (common/job/node_record.h)
   bool confirms_damage = false;    // it knows ConfirmDamage
   bool beside_controller = false;  // the controller runs on that node
 };

@@ -4,8 +4,8 @@
 // alone tells a successor what happened.
 #include <algorithm>
 
-#include "common/base/lineage.h"
 #include "common/base/plausible.h"
+#include "common/job/lineage.h"
 #include "controller/core/lost_time.h"
 #include "controller/core/plan.h"
 #include "controller/core/rules.h"

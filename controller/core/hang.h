@@ -46,8 +46,8 @@
 #include <string>
 #include <vector>
 
-#include "common/base/ids.h"
-#include "common/base/worker_abi.h"
+#include "common/job/ids.h"
+#include "common/worker/worker_abi.h"
 
 namespace hpctl::core {
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "common/base/injected_fault.h"
+#include "common/worker/injected_fault.h"
 #include "controller/core/types.h"
 
 namespace hpctl::core {

@@ -15,7 +15,7 @@
 #include <set>
 #include <tuple>
 
-#include "common/base/snapshot_peers.h"
+#include "common/job/snapshot_peers.h"
 #include "controller/core/plan.h"
 #include "controller/core/rules.h"
 

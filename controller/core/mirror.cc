@@ -15,7 +15,7 @@
 //                                            generation is recorded in the mirror.
 #include <algorithm>
 
-#include "common/base/lineage.h"
+#include "common/job/lineage.h"
 #include "controller/core/plan.h"
 #include "controller/core/rules.h"
 

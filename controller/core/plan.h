@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/duration_text.h"
+#include "common/job/duration_text.h"
 #include "controller/core/transition.h"
 
 namespace hpctl::core {
@@ -30,8 +30,8 @@ void enter_find_checkpoint(Transition& t, Job& job, const std::string& reason);
 void enter_record_generation(Transition& t, Job& job, const Facts::Origin& origin);
 void start_generation(Transition& t, Job& job);
 // The number of parts of the state of a job that trains: rank r has part r mod this, as its
-// replicas have (trainer/parallel/mesh.h). If each rank has a different part, copies may be at
-// peers (common/base/snapshot_peers.h).
+// replicas have (common/layout/mesh.h). If each rank has a different part, copies may be at
+// peers (common/job/snapshot_peers.h).
 int32_t parts_of_state(const Job& job);
 // The newest state that is whole in what the newest generation's ranks left in memory, where the
 // ranks of the coming one are.

@@ -39,7 +39,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/ids.h"
+#include "common/job/ids.h"
 #include "controller/core/types.h"
 
 namespace hpctl::core {

@@ -17,12 +17,12 @@
 #include <variant>
 #include <vector>
 
-#include "common/base/file_fault.h"
-#include "common/base/ids.h"
-#include "common/base/job_spec.h"
-#include "common/base/lineage.h"
-#include "common/base/seal.h"
-#include "common/base/time_spent.h"
+#include "common/job/file_fault.h"
+#include "common/job/ids.h"
+#include "common/job/job_spec.h"
+#include "common/job/lineage.h"
+#include "common/job/time_spent.h"
+#include "common/worker/seal.h"
 
 namespace hpctl::core {
 
@@ -106,7 +106,7 @@ struct Backend {
   Limits limits = local_limits();  // where the job says nothing else
 };
 
-// The effects of the job's bad steps (common/base/bad_step.h), as far as this controller received
+// The effects of the job's bad steps (common/job/bad_step.h), as far as this controller received
 // them; if a fault makes a decision necessary again, it counts again.
 struct BadStepRecord {
   Generation generation;    // of the newest

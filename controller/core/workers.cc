@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "common/base/result.h"
-#include "common/base/worker_abi.h"
+#include "common/worker/worker_abi.h"
 #include "controller/core/lost_time.h"
 #include "controller/core/plan.h"
 #include "controller/core/rules.h"

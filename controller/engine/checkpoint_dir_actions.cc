@@ -7,7 +7,7 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/file.h"
-#include "common/base/port.h"
+#include "common/net/port.h"
 #include "controller/engine/mirror.h"
 #include "trainer/checkpoint/confirm.h"
 #include "trainer/checkpoint/manifest.h"

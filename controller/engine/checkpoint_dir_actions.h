@@ -3,8 +3,8 @@
 // a shared file system and may block: never call them on the owner thread.
 #pragma once
 
-#include "common/base/lineage.h"
-#include "common/base/paths.h"
+#include "common/job/lineage.h"
+#include "common/job/paths.h"
 #include "controller/core/core.h"
 
 namespace hpctl {

@@ -7,9 +7,9 @@
 
 #include "common/base/file.h"
 #include "common/base/host.h"
-#include "common/base/job_files.h"
-#include "common/base/user_name.h"
-#include "common/rpc/hpslurm.h"
+#include "common/job/job_files.h"
+#include "common/process/user_name.h"
+#include "common/slurm/hpslurm.h"
 #include "controller/engine/store.h"
 #include "controller/leadership/local_submission.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the owner of a checkpoint directory is alive (common/base/directory_owner.h). No clock
+// Whether the owner of a checkpoint directory is alive (common/job/directory_owner.h). No clock
 // and no heartbeat decide that; the source that knows is asked.
 //
 //   a local job                       the database of its home, whether or not a controller runs;
@@ -14,9 +14,9 @@
 
 #include <string>
 
-#include "common/base/directory_owner.h"
-#include "common/base/ids.h"
-#include "common/base/paths.h"
+#include "common/job/directory_owner.h"
+#include "common/job/ids.h"
+#include "common/job/paths.h"
 
 namespace hpctl {
 

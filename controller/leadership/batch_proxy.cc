@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "common/base/clock.h"
-#include "common/base/job_files.h"
 #include "common/base/log.h"
-#include "common/base/paths.h"
+#include "common/job/job_files.h"
+#include "common/job/paths.h"
 #include "common/rpc/cluster_client.h"
 #include "common/rpc/controller_process.h"
 #include "common/rpc/job_channel.h"

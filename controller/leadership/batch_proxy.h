@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "common/base/fd.h"
-#include "controller/options.h"
+#include "controller/leadership/options.h"
 
 namespace hpctl {
 

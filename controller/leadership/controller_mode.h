@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "common/base/directory_owner.h"
-#include "common/base/paths.h"
-#include "common/base/tls_identity.h"
+#include "common/job/directory_owner.h"
+#include "common/job/paths.h"
+#include "common/net/tls_identity.h"
 #include "controller/publish/status_files.h"
 #include "controller/schedulers/scheduler.h"
 
@@ -29,7 +29,7 @@ class ControllerMode {
   struct Access {
     std::string listen;    // "IP:PORT", port 0 = any free one; "" = not at all
     TlsIdentity identity;  // by which callers know us there
-    // The secrets of the tokens that callers show there (common/base/role_token.h).
+    // The secrets of the tokens that callers show there (common/net/role_token.h).
     std::vector<std::string> secrets;
     uid_t owner = 0;            // whose jobs they are for
     bool older_agents = false;  // agents that have no tokens of their own may come

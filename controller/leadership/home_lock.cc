@@ -8,7 +8,7 @@
 #include <string>
 
 #include "common/base/file.h"
-#include "common/base/process_stat.h"
+#include "common/process/process_stat.h"
 #include "controller/schedulers/process_watch.h"
 
 namespace hpctl {

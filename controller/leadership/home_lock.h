@@ -5,8 +5,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/fd.h"
-#include "common/base/paths.h"
 #include "common/base/result.h"
+#include "common/job/paths.h"
 
 namespace hpctl {
 

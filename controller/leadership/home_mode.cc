@@ -2,7 +2,7 @@
 #include "controller/leadership/home_mode.h"
 
 #include "common/base/host.h"
-#include "common/base/submitted_environment.h"
+#include "common/job/submitted_environment.h"
 #include "controller/leadership/ask_owner.h"
 #include "controller/schedulers/local/local_scheduler.h"
 

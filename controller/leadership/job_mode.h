@@ -3,13 +3,13 @@
 // batch script, or by a surviving agent as the successor of one that does not answer.
 //
 // The job's directory decides which process is the controller: each start claims the next epoch K
-// (common/base/endpoint.h) after it listens and before it decides anything, and a controller that
+// (common/job/endpoint.h) after it listens and before it decides anything, and a controller that
 // finds a higher K than its own yields. The rows on this node's disk are of use only to the holder
 // of the newest epoch after a restart. Any other start is built from the job's document, the
 // lineage and the agents' reports, and numbers its events after core::seq_before_epoch(K), because
 // agents know actions by these numbers.
 //
-// The verdict is final. It and the record are fenced (common/base/fenced_file.h): a controller with
+// The verdict is final. It and the record are fenced (common/job/fenced_file.h): a controller with
 // a successor does not write them any more, and a successor finds the written ones. That requires a
 // file system that shows a directory as it is. With cached listings it may be wrong for as long,
 // and a controller that finds the job ended by another ends with it.
@@ -20,18 +20,18 @@
 #include <mutex>
 #include <set>
 
-#include "common/base/endpoint.h"
 #include "common/base/fd.h"
-#include "common/base/job_files.h"
-#include "common/base/lineage.h"
+#include "common/job/endpoint.h"
+#include "common/job/job_files.h"
+#include "common/job/lineage.h"
 #include "controller/engine/owner_loop.h"
 #include "controller/leadership/controller_mode.h"
+#include "controller/leadership/options.h"
 #include "controller/leadership/told_to_end.h"
-#include "controller/options.h"
 
 namespace hpctl {
 
-// Exit codes besides the job's verdict (common/base/job_files.h).
+// Exit codes besides the job's verdict (common/job/job_files.h).
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitSuperseded = 3;            // another controller has the job
 inline constexpr int kExitFault = kExitStoreFailed;  // of this process; start it again
@@ -69,7 +69,7 @@ class JobMode final : public ControllerMode {
   void note_told_to_end(ToldToEnd why) { is_preempted_ = why == ToldToEnd::kPreempted; }
   // Looks whether another controller has taken over, or has ended the job. If not, and `heard` are
   // most of the job's nodes, it moves the beat, so that a node that is cut off does not take over
-  // (common/base/controller_beat.h). One thread at a time; may block.
+  // (common/job/controller_beat.h). One thread at a time; may block.
   void look(const std::function<std::set<std::string>()>& heard);
   // The cancellation that a signal asks for.
   core::EventBody cancellation(ToldToEnd why) const;

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "common/base/fd.h"
-#include "common/base/paths.h"
 #include "common/base/result.h"
+#include "common/job/paths.h"
 
 namespace hpctl {
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/base/exclusion.h"
 #include "common/base/log.h"
+#include "common/job/exclusion.h"
 #include "controller/publish/status_files.h"
 
 namespace hpctl {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "common/base/ids.h"
-#include "common/base/lineage.h"
-#include "common/base/paths.h"
+#include "common/job/ids.h"
+#include "common/job/lineage.h"
+#include "common/job/paths.h"
 #include "controller/core/events.h"
 
 namespace hpctl {

@@ -3,7 +3,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
-#include "common/rpc/hpslurm.h"
+#include "common/slurm/hpslurm.h"
 
 namespace hpctl {
 namespace {

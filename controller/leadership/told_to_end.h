@@ -5,9 +5,9 @@
 
 #include <string>
 
-#include "common/base/job_spec.h"
 #include "common/base/result.h"
-#include "common/base/slurm_messages.h"
+#include "common/job/job_spec.h"
+#include "common/slurm/slurm_messages.h"
 
 namespace hpctl {
 

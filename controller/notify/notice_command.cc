@@ -11,9 +11,9 @@
 #include <optional>
 
 #include "common/base/fd.h"
-#include "common/base/memory_file.h"
-#include "common/base/pidfd.h"
-#include "common/rpc/spawn.h"
+#include "common/process/memory_file.h"
+#include "common/process/pidfd.h"
+#include "common/process/spawn.h"
 
 namespace hpctl {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "common/base/job_files.h"
 #include "common/base/random_hex.h"
+#include "common/job/job_files.h"
 
 namespace hpctl {
 

@@ -10,7 +10,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/json.h"
-#include "common/base/time_account.h"
+#include "common/job/time_account.h"
 #include "common/rpc/status.h"
 #include "controller/api/job_lookup.h"
 #include "controller/core/explain.h"

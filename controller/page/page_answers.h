@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "common/base/node_record.h"
 #include "common/base/result.h"
+#include "common/job/node_record.h"
 #include "common/watch/finding.h"
 #include "controller/agents/progress.h"
 #include "controller/api/event_feed.h"

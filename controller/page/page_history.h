@@ -9,7 +9,7 @@
 #include <map>
 #include <vector>
 
-#include "common/base/ids.h"
+#include "common/job/ids.h"
 
 namespace hpctl {
 

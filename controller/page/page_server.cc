@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/host_port.h"
 #include "common/base/random_hex.h"
+#include "common/net/host_port.h"
 #include "controller/page/page.h"
 
 namespace hpctl {

@@ -14,12 +14,12 @@
 
 #include "common/base/file.h"
 #include "common/base/host.h"
-#include "common/base/host_port.h"
 #include "common/base/json.h"
 #include "common/base/json_text.h"
 #include "common/base/log.h"
-#include "common/base/unix_address.h"
-#include "common/base/user_name.h"
+#include "common/net/host_port.h"
+#include "common/net/unix_address.h"
+#include "common/process/user_name.h"
 
 namespace hpctl {
 namespace {

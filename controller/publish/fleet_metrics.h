@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "common/base/job_summary.h"
-#include "common/base/node_record.h"
+#include "common/job/job_summary.h"
+#include "common/job/node_record.h"
 #include "common/watch/finding.h"
 #include "controller/publish/metric_families.h"
 

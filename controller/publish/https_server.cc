@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "common/base/log.h"
-#include "common/base/socket_address.h"
-#include "common/base/x509.h"
+#include "common/net/socket_address.h"
+#include "common/net/x509.h"
 #include "controller/access/accept.h"
 #include "controller/publish/metrics_server.h"
 

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "common/base/worker_abi.h"
 #include "common/rpc/job_summary_wire.h"
+#include "common/worker/worker_abi.h"
 #include "controller/core/hang.h"
 
 namespace hpctl {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/node_record.h"
+#include "common/job/node_record.h"
 #include "controller/agents/progress.h"
 #include "controller/core/core.h"
 #include "controller/engine/store.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lemon scores of the nodes of live jobs (common/base/node_record.h), for /metrics. Made at every
+// Lemon scores of the nodes of live jobs (common/job/node_record.h), for /metrics. Made at every
 // scrape from the newest snapshot of each job, so a series ends with the job, or when there is no
 // evidence against the node any more.
 #pragma once
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/node_record.h"
+#include "common/job/node_record.h"
 #include "controller/publish/metric_families.h"
 #include "controller/publish/status_files.h"
 

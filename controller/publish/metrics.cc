@@ -13,7 +13,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/time_account.h"
+#include "common/job/time_account.h"
 #include "controller/publish/finding_metrics.h"
 #include "controller/publish/https_server.h"
 #include "controller/publish/job_metrics.h"

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "common/authority/served_identity.h"
-#include "common/base/host_port.h"
-#include "common/base/node_record.h"
 #include "common/base/result.h"
+#include "common/job/node_record.h"
+#include "common/net/host_port.h"
 #include "common/watch/finding.h"
 #include "controller/agents/progress.h"
 #include "controller/publish/fleet_metrics.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The evidence of a home's jobs against machines (common/base/node_record.h), for one controller:
+// The evidence of a home's jobs against machines (common/job/node_record.h), for one controller:
 // its own jobs' blame goes there, and the scores of all come back. Files are on a shared disk, so a
 // separate thread reads and writes them; a failed write is reported once and dropped.
 #pragma once
@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "common/base/clock.h"
-#include "common/base/fenced_file.h"
-#include "common/base/node_record.h"
-#include "common/base/node_record_files.h"
+#include "common/job/fenced_file.h"
+#include "common/job/node_record.h"
+#include "common/job/node_record_files.h"
 #include "controller/core/core.h"
 #include "controller/engine/task_lanes.h"
 

@@ -9,14 +9,14 @@
 #include <filesystem>
 #include <optional>
 
-#include "common/base/controller_beat.h"
-#include "common/base/endpoint.h"
 #include "common/base/file.h"
-#include "common/base/host_port.h"
-#include "common/base/job_files.h"
 #include "common/base/json.h"
 #include "common/base/json_text.h"
 #include "common/base/log.h"
+#include "common/job/controller_beat.h"
+#include "common/job/endpoint.h"
+#include "common/job/job_files.h"
+#include "common/net/host_port.h"
 
 namespace hpctl {
 namespace {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/fenced_file.h"
+#include "common/job/fenced_file.h"
 
 namespace hpctl {
 
@@ -39,7 +39,7 @@ void remove_scrape_targets(const std::string& path);
 
 // Removes files of other jobs in the home of the job with that directory whose controllers had no
 // time to do so: the job has had its verdict for a minute, or has no directory any more, or its
-// controller has not moved its beat (common/base/controller_beat.h) for a day. Looks at
+// controller has not moved its beat (common/job/controller_beat.h) for a day. Looks at
 // kSweptTargets of them. Best effort, too.
 inline constexpr size_t kSweptTargets = 1'000;
 void sweep_scrape_targets(const std::string& job_dir);

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/job_spec.h"
+#include "common/job/job_spec.h"
 #include "controller/engine/task_lanes.h"
 #include "controller/publish/status_files.h"
 

@@ -10,10 +10,10 @@
 #include "common/base/bounded_json.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
-#include "common/base/job_spec_json.h"
 #include "common/base/json_text.h"
-#include "common/base/time_account.h"
-#include "common/base/time_spent_json.h"
+#include "common/job/job_spec_json.h"
+#include "common/job/time_account.h"
+#include "common/job/time_spent_json.h"
 
 namespace hpctl {
 

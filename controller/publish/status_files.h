@@ -4,7 +4,7 @@
 //
 //   HOME/jobs/J/status.json    one JobView, replaced atomically
 //   HOME/jobs/J/events.jsonl   one EventView per line, appended; also CHECKPOINT_DIR/events.jsonl
-//   HOME/jobs/J/job.json       the job's spec (common/base/job_spec.h), written once
+//   HOME/jobs/J/job.json       the job's spec (common/job/job_spec.h), written once
 //
 // Status files are best effort: the store is the truth. No gRPC and no SQLite here, so that hpctl
 // can use it offline. Free functions without state; safe from any thread.
@@ -17,14 +17,14 @@
 #include <string>
 #include <vector>
 
-#include "common/base/fenced_file.h"
-#include "common/base/ids.h"
-#include "common/base/job_margins.h"
-#include "common/base/job_spec.h"
-#include "common/base/job_summary.h"
-#include "common/base/paths.h"
 #include "common/base/result.h"
-#include "common/base/time_spent.h"
+#include "common/job/fenced_file.h"
+#include "common/job/ids.h"
+#include "common/job/job_margins.h"
+#include "common/job/job_spec.h"
+#include "common/job/job_summary.h"
+#include "common/job/paths.h"
+#include "common/job/time_spent.h"
 #include "common/watch/job_snapshot.h"
 #include "controller/publish/loss_counts.h"
 
@@ -159,7 +159,7 @@ std::string to_json_text(const EventView& event);
 Result<JobView> job_view_from_json(const std::string& text);
 Result<EventView> event_view_from_json(const std::string& text);
 
-// False: a newer controller has the job (common/base/fenced_file.h).
+// False: a newer controller has the job (common/job/fenced_file.h).
 Result<bool> write_status(
     const HomePaths& paths, const JobView& view, const IsOurs& is_ours = [] { return true; });
 Result<JobView> read_status(const HomePaths& paths, JobId job);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/schedulers/process_watch.h"
-#include "common/base/pidfd.h"
+#include "common/process/pidfd.h"
 
 #include <poll.h>
 #include <sys/epoll.h>

@@ -9,10 +9,10 @@
 #include <string>
 #include <string_view>
 
-#include "common/base/descriptor_limit.h"
 #include "common/base/log.h"
-#include "common/base/log_writer.h"
 #include "common/base/quantity.h"
+#include "common/process/descriptor_limit.h"
+#include "common/process/log_writer.h"
 #include "controller/step/step_server.h"
 
 namespace {

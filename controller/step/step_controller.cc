@@ -6,10 +6,10 @@
 #include <cmath>
 #include <cstdio>
 
-#include "common/base/duration_text.h"
 #include "common/base/plausible.h"
-#include "common/base/time_account.h"
-#include "common/base/worker_abi.h"
+#include "common/job/duration_text.h"
+#include "common/job/time_account.h"
+#include "common/worker/worker_abi.h"
 
 namespace hpctl::step {
 namespace {

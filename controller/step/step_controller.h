@@ -20,7 +20,7 @@
 #include <optional>
 #include <string>
 
-#include "common/base/step_protocol.h"
+#include "common/worker/step_protocol.h"
 #include "controller/agents/progress.h"
 #include "controller/core/core.h"
 

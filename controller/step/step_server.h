@@ -14,7 +14,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/fd.h"
-#include "common/base/frame_stream.h"
+#include "common/net/frame_stream.h"
 #include "controller/step/step_controller.h"
 
 namespace hpctl::step {

@@ -205,7 +205,7 @@ compile() {  # compile STAGE: the two parts that depend on Slurm's release
       -Wl,--version-script=slurm-plugins/auto_resume/auto_resume.lds -ldl \
       -o "$1/lib/hpctl_auto_resume.so" &&
     c++ -std=c++2a -O2 -I. -isystem include -I"$slurm/include" \
-      slurm-plugins/hpslurm/*.cc common/base/*.cc "$libslurm" \
+      slurm-plugins/hpslurm/*.cc common/*/*.cc "$libslurm" \
       -Wl,-rpath,"$(dirname "$libslurm")" -pthread -o "$1/libexec/hpslurm" &&
     ln -s ../libexec/hpslurm "$1/bin/hpslurm"
   ) || { say "the plugin and hpslurm do not compile against $slurm (see above)"; return 1; }

@@ -6,8 +6,8 @@
 #include <sstream>
 #include <utility>
 
-#include "common/rpc/job_yaml.h"
-#include "common/rpc/job_yaml_keys.h"
+#include "common/jobfile/job_yaml.h"
+#include "common/jobfile/job_yaml_keys.h"
 
 namespace hpctl::migrate {
 namespace {

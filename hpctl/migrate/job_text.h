@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/job_spec.h"
+#include "common/job/job_spec.h"
 #include "hpctl/migrate/draft.h"
 
 namespace hpctl::migrate {

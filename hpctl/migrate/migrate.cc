@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "common/base/join.h"
-#include "common/rpc/job_yaml_keys.h"
+#include "common/jobfile/job_yaml_keys.h"
 #include "hpctl/migrate/apply_table.h"
 #include "hpctl/migrate/arithmetic.h"
 #include "hpctl/migrate/job_text.h"

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "common/base/job_spec.h"
 #include "common/base/result.h"
-#include "common/rpc/job_yaml.h"
+#include "common/job/job_spec.h"
+#include "common/jobfile/job_yaml.h"
 #include "hpctl/migrate/draft.h"
 
 namespace hpctl::migrate {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/train_spec.h"
+#include "common/job/train_spec.h"
 
 namespace hpctl::migrate {
 namespace {

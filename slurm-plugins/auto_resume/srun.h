@@ -8,5 +8,5 @@
 void hp_srun_options_read(void);
 
 // Makes listener, token and lifeline, starts hpcontroller-step and sets the variables that
-// common/base/step_protocol.h names. On any fault: says so once, and the step runs without us.
+// common/worker/step_protocol.h names. On any fault: says so once, and the step runs without us.
 void hp_srun_start_controller(spank_t spank);

@@ -52,7 +52,7 @@ static int is_tree_tracking(struct dl_phdr_info* info, size_t size, void* data) 
          strstr(info->dlpi_name, "/proctrack_pgid.so") != NULL;
 }
 
-// The fields of kTaskName in common/base/step_protocol.h.
+// The fields of kTaskName in common/worker/step_protocol.h.
 static bool describe_task(spank_t spank, char* text, size_t size) {
   uint32_t rank = 0;
   uint32_t tasks = 0;

@@ -11,7 +11,7 @@
 
 #include "common/base/host.h"
 #include "common/base/join.h"
-#include "common/base/slurm_messages_json.h"
+#include "common/slurm/slurm_messages_json.h"
 #include "slurm-plugins/hpslurm/names.h"
 #include "slurm-plugins/hpslurm/sbatch.h"
 #include "slurm-plugins/hpslurm/slurm_compat.h"

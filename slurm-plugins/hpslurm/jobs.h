@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls about jobs. Arguments and results match common/rpc/hpslurm.h; arguments of an unexpected
+// Calls about jobs. Arguments and results match common/slurm/hpslurm.h; arguments of an unexpected
 // type make nlohmann throw, which main.cc answers.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpslurm: answers framed JSON requests on stdin through libslurm, one at a time, until stdin ends
-// (common/rpc/hpslurm.h is its client). It keeps no state: libslurm may end this process at any
+// (common/slurm/hpslurm.h is its client). It keeps no state: libslurm may end this process at any
 // call, and the client then starts another.
 #include <unistd.h>
 
@@ -10,9 +10,9 @@
 
 #include "common/base/bounded_json.h"
 #include "common/base/fd.h"
-#include "common/base/frame.h"
 #include "common/base/json_text.h"
-#include "common/base/slurm_messages_json.h"
+#include "common/net/frame.h"
+#include "common/slurm/slurm_messages_json.h"
 #include "slurm-plugins/hpslurm/jobs.h"
 #include "slurm-plugins/hpslurm/munge.h"
 #include "slurm-plugins/hpslurm/nodes.h"

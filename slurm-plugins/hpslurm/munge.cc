@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "common/base/unix_address.h"
+#include "common/net/unix_address.h"
 #include "slurm-plugins/hpslurm/names.h"
 #include "slurm-plugins/hpslurm/slurm_compat.h"
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <set>
 
-#include "common/base/slurm_messages_json.h"
+#include "common/slurm/slurm_messages_json.h"
 #include "slurm-plugins/hpslurm/names.h"
 #include "slurm-plugins/hpslurm/slurm_compat.h"
 

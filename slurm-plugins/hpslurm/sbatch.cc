@@ -10,7 +10,7 @@
 #include <csignal>
 
 #include "common/base/fd.h"
-#include "common/base/memory_file.h"
+#include "common/process/memory_file.h"
 
 namespace hpctl::slurm {
 namespace {

@@ -4,7 +4,7 @@
 // (docs/decisions/0506).
 #pragma once
 
-#include "common/base/slurm_messages.h"
+#include "common/slurm/slurm_messages.h"
 #include "slurm-plugins/hpslurm/answer.h"
 
 namespace hpctl::slurm {

@@ -15,7 +15,7 @@
 #include <set>
 
 #include "common/base/file.h"
-#include "common/base/worker_abi.h"
+#include "common/worker/worker_abi.h"
 #include "controller/agents/worker_order.h"
 #include "controller/engine/store.h"
 #include "tests/bench/idle_agents.h"

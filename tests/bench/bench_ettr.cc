@@ -24,7 +24,7 @@
 #include "common/base/check.h"
 #include "common/base/plausible.h"
 #include "common/base/rng.h"
-#include "common/base/worker_abi.h"
+#include "common/worker/worker_abi.h"
 #include "controller/core/hang.h"
 #include "tests/unit/core/fake_shell.h"
 

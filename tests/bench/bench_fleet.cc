@@ -19,10 +19,10 @@
 #include <vector>
 
 #include "common/base/check.h"
-#include "common/base/descriptor_limit.h"
 #include "common/base/file.h"
-#include "common/base/host_port.h"
 #include "common/base/json.h"
+#include "common/net/host_port.h"
+#include "common/process/descriptor_limit.h"
 #include "tests/bench/figures.h"
 #include "tests/bench/fleet_agents.h"
 #include "tests/bench/process_usage.h"

@@ -15,11 +15,11 @@
 #include <vector>
 
 #include "common/base/json.h"
+#include "common/layout/block_layout.h"
 #include "tests/bench/trainer_comparison.h"
 #include "tests/bench/trainer_runs.h"
 #include "trainer/arch/registry.h"
 #include "trainer/kernels/level.h"
-#include "trainer/parallel/block_layout.h"
 #include "trainer/process/pin_environment.h"
 
 namespace hpctl {

@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "agent/core/reconnect.h"
-#include "common/base/worker_abi.h"
 #include "common/rpc/job_channel.h"
+#include "common/worker/worker_abi.h"
 #include "proto/hpctl/v1/hpctl.grpc.pb.h"
 
 namespace hpctl::bench {

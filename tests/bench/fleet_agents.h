@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/base/ids.h"
+#include "common/job/ids.h"
 
 namespace hpctl::bench {
 

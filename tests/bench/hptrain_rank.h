@@ -11,7 +11,7 @@
 #include <string>
 
 #include "common/base/check.h"
-#include "common/base/workload.h"
+#include "common/worker/workload.h"
 
 namespace hpctl {
 

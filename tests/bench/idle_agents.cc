@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "common/base/check.h"
-#include "common/base/descriptor_limit.h"
+#include "common/process/descriptor_limit.h"
 #include "common/rpc/controller_process.h"
 #include "controller/access/local_listener.h"
 #include "controller/agents/agent_link.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/workload.h"
+#include "common/worker/workload.h"
 
 namespace hpctl {
 

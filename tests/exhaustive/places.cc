@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/base/worker_abi.h"
+#include "common/worker/worker_abi.h"
 #include "tests/exhaustive/world.h"
 
 namespace hpctl::exhaustive {

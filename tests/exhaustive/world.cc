@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/base/worker_abi.h"
+#include "common/worker/worker_abi.h"
 #include "controller/core/codec.h"
 #include "tests/sim/swarm.h"
 

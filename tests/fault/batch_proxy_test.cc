@@ -11,7 +11,7 @@
 #include <future>
 
 #include "common/base/file.h"
-#include "common/base/job_files.h"
+#include "common/job/job_files.h"
 #include "common/rpc/cluster_client.h"
 #include "controller/leadership/batch_proxy.h"
 #include "controller/leadership/job_mode.h"

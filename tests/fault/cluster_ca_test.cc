@@ -7,8 +7,8 @@
 #include <cstdlib>
 
 #include "common/base/file.h"
-#include "common/base/job_files.h"
 #include "common/base/json.h"
+#include "common/job/job_files.h"
 #include "common/rpc/cluster_client.h"
 #include "tests/fault/cluster_service.h"
 

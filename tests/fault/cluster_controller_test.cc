@@ -10,8 +10,8 @@
 #include <csignal>
 
 #include "common/base/file.h"
-#include "common/base/job_files.h"
 #include "common/base/json.h"
+#include "common/job/job_files.h"
 #include "common/rpc/cluster_client.h"
 #include "common/rpc/munge.h"
 #include "tests/fault/cluster_service.h"

@@ -10,7 +10,7 @@
 
 #include "common/base/file.h"
 #include "common/base/json.h"
-#include "common/base/role_token.h"
+#include "common/net/role_token.h"
 #include "common/rpc/munge.h"
 #include "tests/fault/cluster_service.h"
 #include "tests/support/whole_lines.h"

@@ -14,7 +14,7 @@
 
 #include "common/base/fd.h"
 #include "common/base/file.h"
-#include "common/base/lineage.h"
+#include "common/job/lineage.h"
 #include "tests/support/promise.h"
 #include "tests/unit/trainer/worker_job.h"
 #include "trainer/checkpoint/commit.h"

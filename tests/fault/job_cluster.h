@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "common/base/endpoint.h"
-#include "common/base/job_spec.h"
-#include "common/base/paths.h"
+#include "common/job/endpoint.h"
+#include "common/job/job_spec.h"
+#include "common/job/paths.h"
 #include "proto/hpctl/v1/hpctl.grpc.pb.h"
 #include "tests/fault/live_controller.h"
 #include "tests/support/temporary_directory.h"

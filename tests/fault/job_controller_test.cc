@@ -9,8 +9,8 @@
 #include <csignal>
 
 #include "common/base/file.h"
-#include "common/base/job_files.h"
-#include "common/base/start_failure.h"
+#include "common/job/job_files.h"
+#include "common/job/start_failure.h"
 #include "controller/leadership/job_mode.h"
 #include "tests/fault/job_cluster.h"
 #include "tests/fault/live_controller.h"

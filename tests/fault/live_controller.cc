@@ -15,8 +15,8 @@
 #include "common/base/check.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
+#include "common/process/spawn.h"
 #include "common/rpc/controller_process.h"
-#include "common/rpc/spawn.h"
 #include "tests/support/processes.h"
 #include "tests/support/promise.h"
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "common/base/job_spec.h"
-#include "common/base/paths.h"
+#include "common/job/job_spec.h"
+#include "common/job/paths.h"
 #include "proto/hpctl/v1/hpctl.grpc.pb.h"
 
 namespace hpctl::test {

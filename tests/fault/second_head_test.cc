@@ -11,9 +11,9 @@
 #include <csignal>
 #include <future>
 
-#include "common/base/endpoint.h"
 #include "common/base/file.h"
-#include "common/base/job_files.h"
+#include "common/job/endpoint.h"
+#include "common/job/job_files.h"
 #include "common/rpc/cluster_client.h"
 #include "controller/cluster/supervisor.h"
 #include "tests/fault/cluster_service.h"

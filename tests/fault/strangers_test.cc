@@ -15,11 +15,11 @@
 #include <vector>
 
 #include "common/base/file.h"
-#include "common/base/job_files.h"
 #include "common/base/json.h"
 #include "common/base/rng.h"
-#include "common/base/role_token.h"
-#include "common/base/socket_address.h"
+#include "common/job/job_files.h"
+#include "common/net/role_token.h"
+#include "common/net/socket_address.h"
 #include "common/rpc/job_channel.h"
 #include "controller/access/tcp_access.h"
 #include "tests/fault/job_cluster.h"

@@ -12,11 +12,11 @@
 #include <thread>
 #include <vector>
 
-#include "common/base/controller_beat.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
-#include "common/base/job_files.h"
-#include "common/base/tls_identity.h"
+#include "common/job/controller_beat.h"
+#include "common/job/job_files.h"
+#include "common/net/tls_identity.h"
 #include "controller/access/tcp_access.h"
 #include "controller/leadership/job_mode.h"
 #include "controller/publish/status_files.h"

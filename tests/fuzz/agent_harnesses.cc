@@ -5,14 +5,14 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "agent/core/environment_rules.h"
-#include "agent/core/health.h"
 #include "agent/core/progress.h"
-#include "agent/network/messages.h"
-#include "agent/probes/kernel_log.h"
-#include "agent/progress_view.h"
-#include "common/base/arena_header.h"
+#include "agent/holder/progress_view.h"
+#include "agent/nodecheck/core/environment_rules.h"
+#include "agent/nodecheck/core/health.h"
+#include "agent/nodecheck/network/messages.h"
+#include "agent/nodecheck/probes/kernel_log.h"
 #include "common/base/plausible.h"
+#include "common/worker/arena_header.h"
 #include "tests/fuzz/harness.h"
 #include "tests/fuzz/properties.h"
 #include "tests/fuzz/scratch.h"

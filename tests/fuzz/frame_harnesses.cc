@@ -6,13 +6,13 @@
 #include <utility>
 #include <variant>
 
-#include "agent/holder_protocol.h"
+#include "agent/holder/holder_protocol.h"
 #include "common/base/clock.h"
-#include "common/base/frame.h"
-#include "common/base/frame_stream.h"
-#include "common/base/hmac.h"
-#include "common/base/step_protocol.h"
-#include "common/base/worker_control.h"
+#include "common/net/frame.h"
+#include "common/net/frame_stream.h"
+#include "common/net/hmac.h"
+#include "common/worker/step_protocol.h"
+#include "common/worker/worker_control.h"
 #include "tests/fuzz/harness.h"
 #include "tests/fuzz/properties.h"
 

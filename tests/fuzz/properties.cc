@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "common/rpc/yaml_value.h"
+#include "common/jobfile/yaml_value.h"
 
 namespace hpctl::fuzz {
 namespace {

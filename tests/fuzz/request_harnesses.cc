@@ -7,7 +7,7 @@
 #include <chrono>
 #include <memory>
 
-#include "common/base/job_spec.h"
+#include "common/job/job_spec.h"
 #include "tests/fuzz/harness.h"
 #include "tests/fuzz/properties.h"
 #include "tests/support/raw_call.h"

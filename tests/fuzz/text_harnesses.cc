@@ -7,14 +7,14 @@
 #include <sstream>
 
 #include "common/base/clock.h"
-#include "common/base/host_port.h"
-#include "common/base/injected_fault.h"
-#include "common/base/lineage.h"
-#include "common/base/node_ranges.h"
-#include "common/base/python_command.h"
 #include "common/base/quantity.h"
-#include "common/base/socket_address.h"
 #include "common/base/word_enum.h"
+#include "common/job/lineage.h"
+#include "common/net/host_port.h"
+#include "common/net/socket_address.h"
+#include "common/process/python_command.h"
+#include "common/slurm/node_ranges.h"
+#include "common/worker/injected_fault.h"
 #include "tests/fuzz/harness.h"
 #include "tests/fuzz/properties.h"
 

@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "agent/error_file.h"
-#include "agent/progress_file.h"
+#include "agent/holder/progress_file.h"
 #include "common/authority/certificates.h"
 #include "common/base/plausible.h"
 #include "common/rpc/cluster_client.h"

@@ -2,7 +2,7 @@
 // job.yaml.
 #include <algorithm>
 
-#include "common/rpc/job_yaml.h"
+#include "common/jobfile/job_yaml.h"
 #include "tests/fuzz/harness.h"
 #include "tests/fuzz/properties.h"
 

@@ -5,8 +5,8 @@
 #include <type_traits>
 
 #include "tests/gpu/kernel_cases.h"
+#include "trainer/kernels/bf16_rounding.h"
 #include "trainer/optim/adamw.h"
-#include "trainer/parallel/bf16_rounding.h"
 
 namespace hpctl::testing {
 

@@ -13,7 +13,7 @@
 
 #include "common/base/file.h"
 #include "common/base/json.h"
-#include "common/base/workload.h"
+#include "common/worker/workload.h"
 #include "trainer/arch/lora.h"
 #include "trainer/plan/gpu_models.h"
 #include "trainer/plan/memory_plan.h"

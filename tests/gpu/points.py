@@ -16,7 +16,7 @@ def qwen(*widths, **more):
     return model(*widths, arch="qwen2", norm_eps=1e-6, **more)
 
 
-# As in common/base/model_presets.cc.
+# As in common/job/model_presets.cc.
 LLAMA_1B = model(2048, 16, 32, 8, 8192, 128256, tied=True)
 LLAMA_3B = model(3072, 28, 24, 8, 8192, 128256, tied=True)
 LLAMA_8B = model(4096, 32, 32, 8, 14336, 128256)

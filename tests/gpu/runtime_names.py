@@ -10,7 +10,7 @@ import re
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 # (what, source with the names, pattern of a file's name, name for the loader)
 LIBRARIES = [
-    ("CUDA runtime", "common/base/cuda_api.cc", r"libcudart\.so[.\d]*|libcudart-[^/]*", None),
+    ("CUDA runtime", "common/gpu/cuda_api.cc", r"libcudart\.so[.\d]*|libcudart-[^/]*", None),
     ("CUDA driver", "trainer/device/cuda_driver.cc", r"libcuda\.so[.\d]*", "libcuda.so.1"),
     ("NVRTC", "trainer/device/nvrtc_api.cc", r"libnvrtc\.so[.\d]*|libnvrtc-[^/]*", None),
 ]

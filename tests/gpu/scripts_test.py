@@ -453,7 +453,7 @@ class Points(unittest.TestCase):
                          ["PyTorch eager", "PyTorch compiled"])
 
     def test_widths_are_those_of_the_presets(self):
-        with open(os.path.join(HERE, "../../common/base/model_presets.cc")) as text:
+        with open(os.path.join(HERE, "../../common/job/model_presets.cc")) as text:
             presets = text.read()
         for name, m in (("llama3.2-1b", points.LLAMA_1B), ("llama3.2-3b", points.LLAMA_3B),
                         ("llama3-8b", points.LLAMA_8B), ("qwen2.5-0.5b", points.QWEN_05B),

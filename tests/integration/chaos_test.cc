@@ -11,8 +11,8 @@
 #include <stdexcept>
 
 #include "common/base/file.h"
-#include "common/base/injected_fault.h"
 #include "common/base/rng.h"
+#include "common/worker/injected_fault.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
 #include "tests/support/memory_cgroup.h"

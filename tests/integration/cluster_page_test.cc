@@ -9,7 +9,7 @@
 #include "common/base/check.h"
 #include "common/base/file.h"
 #include "common/base/json.h"
-#include "common/rpc/job_yaml.h"
+#include "common/jobfile/job_yaml.h"
 #include "tests/fault/cluster_service.h"
 #include "tests/integration/training_job.h"
 #include "tests/support/browser.h"

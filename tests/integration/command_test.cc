@@ -11,7 +11,7 @@
 #include <set>
 
 #include "common/base/file.h"
-#include "common/base/worker_abi.h"
+#include "common/worker/worker_abi.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
 

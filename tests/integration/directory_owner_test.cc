@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <string>
 
-#include "common/base/directory_owner.h"
 #include "common/base/file.h"
-#include "common/base/lineage.h"
+#include "common/job/directory_owner.h"
+#include "common/job/lineage.h"
 #include "controller/leadership/ask_owner.h"
 #include "controller/leadership/local_submission.h"
 #include "tests/integration/local_cluster.h"

@@ -7,7 +7,7 @@
 #include <chrono>
 
 #include "common/base/file.h"
-#include "common/base/lineage.h"
+#include "common/job/lineage.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
 #include "tests/support/promise.h"

@@ -15,7 +15,7 @@
 #include <sstream>
 
 #include "common/base/file.h"
-#include "common/base/pidfd.h"
+#include "common/process/pidfd.h"
 #include "tests/support/processes.h"
 #include "tests/support/promise.h"
 

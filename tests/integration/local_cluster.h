@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/base/json.h"
-#include "common/base/paths.h"
+#include "common/job/paths.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl::testing {

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "common/base/file.h"
-#include "common/base/lineage.h"
+#include "common/job/lineage.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
 #include "tests/support/processes.h"

@@ -10,7 +10,7 @@
 #include <filesystem>
 
 #include "common/base/file.h"
-#include "common/base/pidfd.h"
+#include "common/process/pidfd.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
 #include "tests/support/scripted_http.h"

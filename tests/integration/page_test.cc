@@ -8,7 +8,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
-#include "common/base/node_record.h"
+#include "common/job/node_record.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
 #include "tests/support/browser.h"

@@ -9,7 +9,7 @@
 
 #include "common/base/check.h"
 #include "common/base/file.h"
-#include "common/rpc/spawn.h"
+#include "common/process/spawn.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/support/http_get.h"
 

@@ -16,7 +16,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
-#include "common/base/node_record.h"
+#include "common/job/node_record.h"
 #include "tests/fault/cluster_service.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/prometheus_server.h"

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <string>
 
-#include "common/base/lineage.h"
+#include "common/job/lineage.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
 #include "tests/support/processes.h"

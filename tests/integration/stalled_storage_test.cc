@@ -15,7 +15,7 @@
 
 #include "common/base/fd.h"
 #include "common/base/file.h"
-#include "common/base/pidfd.h"
+#include "common/process/pidfd.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
 #include "tests/support/pausable_mount.h"

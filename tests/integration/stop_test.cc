@@ -9,8 +9,8 @@
 #include <string>
 
 #include "common/base/file.h"
-#include "common/base/lineage.h"
 #include "common/base/rng.h"
+#include "common/job/lineage.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"
 

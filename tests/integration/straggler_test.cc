@@ -10,7 +10,7 @@
 #include <stdexcept>
 
 #include "common/base/file.h"
-#include "common/base/lineage.h"
+#include "common/job/lineage.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/support/promise.h"
 #include "trainer/checkpoint/ledger_check.h"

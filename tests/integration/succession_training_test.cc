@@ -7,8 +7,8 @@
 #include <stdexcept>
 
 #include "common/base/file.h"
-#include "common/base/job_files.h"
-#include "common/base/lineage.h"
+#include "common/job/job_files.h"
+#include "common/job/lineage.h"
 #include "tests/fault/job_cluster.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/integration/training_job.h"

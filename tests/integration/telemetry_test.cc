@@ -9,7 +9,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "common/base/host_port.h"
+#include "common/net/host_port.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/support/http_get.h"
 #include "trainer/data/sample_order.h"

@@ -10,7 +10,7 @@
 
 #include "common/base/check.h"
 #include "common/base/json.h"
-#include "common/rpc/job_yaml.h"
+#include "common/jobfile/job_yaml.h"
 
 namespace hpctl::testing {
 

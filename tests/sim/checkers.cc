@@ -5,7 +5,7 @@
 #include <deque>
 #include <vector>
 
-#include "common/base/worker_abi.h"
+#include "common/worker/worker_abi.h"
 #include "controller/core/explain.h"
 
 namespace hpctl::sim {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "common/base/lineage.h"
-#include "common/base/seal.h"
+#include "common/job/lineage.h"
+#include "common/worker/seal.h"
 #include "controller/core/types.h"
 
 namespace hpctl::sim {

@@ -3,8 +3,8 @@
 // alive and none hangs. When one dies its peers notice and leave; when one hangs nobody notices.
 #include <algorithm>
 
-#include "common/base/snapshot_peers.h"
-#include "common/base/worker_abi.h"
+#include "common/job/snapshot_peers.h"
+#include "common/worker/worker_abi.h"
 #include "tests/sim/cluster.h"
 
 namespace hpctl::sim {

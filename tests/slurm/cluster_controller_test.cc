@@ -14,10 +14,10 @@
 #include <set>
 #include <sstream>
 
-#include "common/base/endpoint.h"
 #include "common/base/file.h"
+#include "common/job/endpoint.h"
+#include "common/process/spawn.h"
 #include "common/rpc/controller_process.h"
-#include "common/rpc/spawn.h"
 #include "tests/slurm/slurm_test.h"
 #include "tests/support/promise.h"
 

@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <memory>
 
-#include "common/base/directory_owner.h"
-#include "common/base/lineage.h"
+#include "common/job/directory_owner.h"
+#include "common/job/lineage.h"
 #include "tests/slurm/slurm_test.h"
 
 namespace hpctl::testing {

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "common/base/file.h"
-#include "common/rpc/hpslurm.h"
+#include "common/slurm/hpslurm.h"
 #include "tests/slurm/slurm_cluster.h"
 #include "tests/support/temporary_directory.h"
 

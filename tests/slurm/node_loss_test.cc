@@ -5,7 +5,7 @@
 #include <poll.h>
 
 #include "common/base/file.h"
-#include "common/base/pidfd.h"
+#include "common/process/pidfd.h"
 #include "tests/slurm/slurm_test.h"
 
 namespace hpctl::testing {

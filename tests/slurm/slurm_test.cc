@@ -9,10 +9,10 @@
 #include <memory>
 #include <sstream>
 
-#include "common/base/directory_owner.h"
 #include "common/base/file.h"
-#include "common/base/lineage.h"
-#include "common/base/pidfd.h"
+#include "common/job/directory_owner.h"
+#include "common/job/lineage.h"
+#include "common/process/pidfd.h"
 #include "tests/slurm/slurm_cluster.h"
 #include "tests/support/promise.h"
 

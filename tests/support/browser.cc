@@ -13,8 +13,8 @@
 #include <chrono>
 
 #include "common/base/file.h"
-#include "common/base/port.h"
-#include "common/base/process_stat.h"
+#include "common/net/port.h"
+#include "common/process/process_stat.h"
 #include "tests/support/http_get.h"
 #include "tests/support/processes.h"
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "common/base/file.h"
-#include "common/base/pidfd.h"
+#include "common/process/pidfd.h"
 
 namespace hpctl {
 
@@ -45,7 +45,7 @@ inline pid_t child_named(pid_t parent, const std::string& name) {
   return -1;
 }
 
-// The log writer of a process (common/base/log_writer.h); -1 = none runs at this moment.
+// The log writer of a process (common/process/log_writer.h); -1 = none runs at this moment.
 inline pid_t log_writer_of(pid_t process) {
   const pid_t keeper = child_named(process, "hp-log-keeper");
   return keeper < 0 ? -1 : child_named(keeper, "hp-log-writer");

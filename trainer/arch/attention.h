@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "common/base/job_spec.h"
+#include "common/job/job_spec.h"
 #include "trainer/arch/attention_by.h"
 #include "trainer/arch/blocked_attention.h"
 #include "trainer/arch/documents.h"

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "common/base/result.h"
-#include "common/base/train_spec.h"
+#include "common/job/train_spec.h"
 #include "trainer/compat/torch_compat.h"
 
 namespace hpctl {

@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
-#include "common/base/job_spec.h"
-#include "trainer/parallel/block_layout.h"
+#include "common/job/job_spec.h"
+#include "common/layout/block_layout.h"
 
 namespace hpctl {
 

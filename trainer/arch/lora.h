@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/base/train_spec.h"
-#include "trainer/parallel/block_layout.h"
+#include "common/job/train_spec.h"
+#include "common/layout/block_layout.h"
 
 namespace hpctl {
 

@@ -18,7 +18,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/base/job_spec.h"
+#include "common/job/job_spec.h"
 #include "trainer/arch/attention_by.h"
 #include "trainer/arch/documents.h"
 #include "trainer/arch/recomputed.h"

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <tuple>
 
-#include "common/base/job_spec.h"
+#include "common/job/job_spec.h"
 #include "trainer/arch/blocked_attention.h"
 #include "trainer/arch/documents.h"
 #include "trainer/compat/torch_compat.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The interface of an architecture for the trainer and its tools. Its code is in a separate folder
-// (llama/, gpt/, ...), its name in one line of common/base/architecture.h, and no other code
+// (llama/, gpt/, ...), its name in one line of common/job/architecture.h, and no other code
 // depends on the architecture of a model. The folder's namespace gives
 //
 //   kArchitecture   the table below, free of LibTorch: hpctl plans and converts checkpoints with it
@@ -15,8 +15,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/base/train_spec.h"
-#include "trainer/parallel/block_layout.h"
+#include "common/job/train_spec.h"
+#include "common/layout/block_layout.h"
 
 namespace hpctl {
 

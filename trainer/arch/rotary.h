@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/base/train_spec.h"
+#include "common/job/train_spec.h"
 
 namespace hpctl {
 

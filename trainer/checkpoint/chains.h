@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "common/base/lineage.h"
 #include "common/base/result.h"
+#include "common/job/lineage.h"
 
 namespace hpctl {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "common/base/job_spec.h"
-#include "common/base/lineage.h"
 #include "common/base/result.h"
+#include "common/job/job_spec.h"
+#include "common/job/lineage.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/checkpoint/shard_writer.h"
 

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "common/base/file_fault.h"
-#include "common/base/job_spec.h"
 #include "common/base/result.h"
+#include "common/job/file_fault.h"
+#include "common/job/job_spec.h"
 #include "trainer/checkpoint/manifest.h"
 
 namespace hpctl {

@@ -26,7 +26,7 @@
 #include "trainer/checkpoint/shard_reader.h"
 #include "trainer/checkpoint/unfinished_directory.h"
 #include "trainer/checkpoint/writer_lock.h"
-#include "trainer/parallel/bf16_rounding.h"
+#include "trainer/kernels/bf16_rounding.h"
 
 namespace hpctl {
 namespace {

@@ -24,7 +24,7 @@
 #include "trainer/checkpoint/shard_table.h"
 #include "trainer/checkpoint/shard_writer.h"
 #include "trainer/checkpoint/writer_lock.h"
-#include "trainer/parallel/bf16_rounding.h"
+#include "trainer/kernels/bf16_rounding.h"
 
 namespace hpctl {
 namespace {

@@ -7,7 +7,7 @@
 #include <set>
 #include <tuple>
 
-#include "common/base/lineage.h"
+#include "common/job/lineage.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/data/ledger.h"
 

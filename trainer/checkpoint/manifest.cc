@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "common/base/checksum.h"
-#include "common/base/job_spec_json.h"
 #include "common/base/json.h"
 #include "common/base/json_text.h"
+#include "common/job/job_spec_json.h"
 #include "trainer/checkpoint/manifest_format.h"
 #include "trainer/checkpoint/shard_table.h"
 

@@ -11,14 +11,14 @@
 #include <string>
 #include <vector>
 
-#include "common/base/job_spec.h"
-#include "common/base/lineage.h"
 #include "common/base/result.h"
+#include "common/job/job_spec.h"
+#include "common/job/lineage.h"
+#include "common/layout/block_layout.h"
 #include "trainer/checkpoint/manifest_format.h"
 #include "trainer/checkpoint/tensor_slice.h"
 #include "trainer/data/step_samples.h"
 #include "trainer/optim/records.h"
-#include "trainer/parallel/block_layout.h"
 
 namespace hpctl {
 

@@ -9,8 +9,8 @@
 
 #include "common/base/bounded_json.h"
 #include "common/base/file.h"
-#include "common/base/job_spec_json.h"
 #include "common/base/printable.h"
+#include "common/job/job_spec_json.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/checkpoint/manifest_format.h"
 #include "trainer/checkpoint/shard_table.h"

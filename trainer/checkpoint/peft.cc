@@ -6,9 +6,9 @@
 #include <string_view>
 #include <utility>
 
-#include "common/base/job_spec_json.h"
 #include "common/base/json.h"
 #include "common/base/json_text.h"
+#include "common/job/job_spec_json.h"
 #include "trainer/arch/lora.h"
 
 namespace hpctl {

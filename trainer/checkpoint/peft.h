@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "common/base/train_spec.h"
+#include "common/job/train_spec.h"
 #include "trainer/checkpoint/loader.h"
 
 namespace hpctl {

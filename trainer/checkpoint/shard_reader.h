@@ -9,8 +9,8 @@
 #include <string>
 
 #include "common/base/fd.h"
-#include "common/base/file_fault.h"
 #include "common/base/result.h"
+#include "common/job/file_fault.h"
 #include "trainer/checkpoint/manifest.h"
 
 namespace hpctl {

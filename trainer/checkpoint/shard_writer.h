@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "common/base/lineage.h"
 #include "common/base/result.h"
+#include "common/job/lineage.h"
 #include "trainer/checkpoint/manifest.h"
 
 namespace hpctl {

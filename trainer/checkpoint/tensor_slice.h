@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/parallel/block_layout.h"
+#include "common/layout/block_layout.h"
 
 namespace hpctl {
 

@@ -25,7 +25,7 @@
 
 #include "common/base/fd.h"
 #include "common/base/result.h"
-#include "common/base/worker_abi.h"
+#include "common/worker/worker_abi.h"
 
 namespace hpctl {
 

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "common/base/injected_fault.h"
+#include "common/worker/injected_fault.h"
 #include "trainer/comm/ordered_sum.h"
 #include "trainer/compat/gloo_compat.h"
 

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "common/layout/mesh.h"
 #include "trainer/comm/communicator.h"
-#include "trainer/parallel/mesh.h"
 
 namespace hpctl {
 

@@ -28,8 +28,8 @@
 #include <optional>
 #include <utility>
 
-#include "common/base/cuda_api.h"
-#include "common/base/nccl_api.h"
+#include "common/gpu/cuda_api.h"
+#include "common/gpu/nccl_api.h"
 #include "trainer/comm/communicator.h"
 #include "trainer/comm/rendezvous_store.h"
 

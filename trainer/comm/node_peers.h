@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "common/base/fd.h"
-#include "common/base/packet_socket.h"
 #include "common/base/result.h"
+#include "common/net/packet_socket.h"
 #include "trainer/comm/shared_segment.h"
 
 namespace hpctl {

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <utility>
 
-#include "common/base/injected_fault.h"
 #include "common/base/join.h"
+#include "common/worker/injected_fault.h"
 #include "trainer/comm/ordered_sum.h"
 
 namespace hpctl {

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/base/processors.h"
+#include "common/process/processors.h"
 
 namespace hpctl {
 

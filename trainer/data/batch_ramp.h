@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "common/base/train_spec.h"
+#include "common/job/train_spec.h"
 
 namespace hpctl {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "common/base/train_spec.h"
+#include "common/job/train_spec.h"
 #include "trainer/data/sample_reader.h"
 #include "trainer/data/step_samples.h"
 

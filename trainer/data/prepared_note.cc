@@ -3,8 +3,8 @@
 
 #include "common/base/bounded_json.h"
 #include "common/base/file.h"
-#include "common/base/job_spec_json.h"
 #include "common/base/json_text.h"
+#include "common/job/job_spec_json.h"
 
 namespace hpctl {
 

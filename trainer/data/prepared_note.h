@@ -8,7 +8,7 @@
 #include <string>
 
 #include "common/base/result.h"
-#include "common/base/train_spec.h"
+#include "common/job/train_spec.h"
 
 namespace hpctl {
 

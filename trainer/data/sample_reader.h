@@ -19,8 +19,8 @@
 #include <string>
 #include <vector>
 
-#include "common/base/job_spec.h"
 #include "common/base/result.h"
+#include "common/job/job_spec.h"
 #include "trainer/data/blend_order.h"
 #include "trainer/data/packing.h"
 #include "trainer/data/token_source.h"

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of the CUDA driver that load and start kernels, found at run time: the library is
-// the driver's own, so every machine with a GPU has it. Like common/base/cuda_api.h, which has the
+// the driver's own, so every machine with a GPU has it. Like common/gpu/cuda_api.h, which has the
 // CUDA runtime's functions; names and meaning come from the CUDA Driver API reference.
 #pragma once
 
 #include <string>
 
-#include "common/base/cuda_api.h"
 #include "common/base/result.h"
+#include "common/gpu/cuda_api.h"
 
 namespace hpctl::cuda_driver {
 

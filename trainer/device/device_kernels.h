@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "common/base/cuda_api.h"
 #include "common/base/result.h"
+#include "common/gpu/cuda_api.h"
 #include "trainer/device/cuda_driver.h"
 #include "trainer/device/device_program.h"
 #include "trainer/kernels/device/passes.cuh"

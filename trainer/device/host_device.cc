@@ -7,8 +7,8 @@
 #include <new>
 
 #include "trainer/device/device.h"
+#include "trainer/kernels/bf16_rounding.h"
 #include "trainer/optim/grad_norm.h"
-#include "trainer/parallel/bf16_rounding.h"
 
 namespace hpctl {
 

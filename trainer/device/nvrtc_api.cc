@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "common/base/cuda_api.h"
 #include "common/base/required_functions.h"
+#include "common/gpu/cuda_api.h"
 
 namespace hpctl::nvrtc {
 namespace {

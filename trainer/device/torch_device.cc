@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <new>
 
-#include "common/base/cuda_api.h"
 #include "common/base/log.h"
-#include "common/base/nccl_api.h"
+#include "common/gpu/cuda_api.h"
+#include "common/gpu/nccl_api.h"
 #include "trainer/comm/nccl_communicator.h"
 #include "trainer/device/adamw_operations.h"
 

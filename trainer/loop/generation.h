@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "common/base/workload.h"
+#include "common/worker/workload.h"
 #include "trainer/comm/mesh_communicators.h"
 #include "trainer/data/ledger.h"
 #include "trainer/loop/operation_trace.h"

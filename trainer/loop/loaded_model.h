@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "common/base/job_spec.h"
 #include "common/base/result.h"
+#include "common/job/job_spec.h"
 #include "trainer/arch/documents.h"
 #include "trainer/arch/model.h"
 #include "trainer/checkpoint/manifest.h"

@@ -11,14 +11,14 @@
 #include <string>
 
 #include "common/base/result.h"
-#include "common/base/workload.h"
+#include "common/layout/mesh.h"
+#include "common/worker/workload.h"
 #include "trainer/arch/model.h"
 #include "trainer/data/sample_reader.h"
 #include "trainer/loop/batch_feed.h"
 #include "trainer/loop/validation.h"
 #include "trainer/metrics/metrics_writer.h"
 #include "trainer/parallel/fsdp.h"
-#include "trainer/parallel/mesh.h"
 #include "trainer/process/progress.h"
 #include "trainer/state/frozen_weights.h"
 #include "trainer/state/training_state.h"

@@ -20,7 +20,7 @@
 #include <thread>
 
 #include "common/base/result.h"
-#include "common/base/workload.h"
+#include "common/worker/workload.h"
 #include "trainer/process/progress.h"
 
 namespace hpctl {

@@ -17,7 +17,7 @@
 #include <optional>
 #include <utility>
 
-#include "common/base/workload.h"
+#include "common/worker/workload.h"
 #include "trainer/comm/communicator.h"
 #include "trainer/data/evaluation_part.h"
 #include "trainer/loop/batch_feed.h"

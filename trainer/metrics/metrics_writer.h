@@ -17,7 +17,7 @@
 #include <thread>
 
 #include "common/base/fd.h"
-#include "common/base/step_figures.h"
+#include "common/job/step_figures.h"
 #include "trainer/metrics/event_file.h"
 #include "trainer/plan/flops.h"
 

@@ -6,8 +6,8 @@
 
 #include <vector>
 
+#include "common/layout/block_layout.h"
 #include "trainer/metrics/trace.h"
-#include "trainer/parallel/block_layout.h"
 #include "trainer/parallel/schedule_trace.h"
 
 namespace hpctl {

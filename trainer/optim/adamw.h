@@ -16,7 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "common/base/job_spec.h"
+#include "common/job/job_spec.h"
 #include "trainer/kernels/optimizer.h"
 
 namespace hpctl {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "trainer/parallel/block_layout.h"
+#include "common/layout/block_layout.h"
 
 namespace hpctl {
 

@@ -12,7 +12,7 @@
 // ranks agree and a repeated run decides as before. docs/decisions/1105-loss-scale.md.
 #pragma once
 
-#include "common/base/train_spec.h"
+#include "common/job/train_spec.h"
 #include "trainer/optim/records.h"
 
 namespace hpctl {

@@ -20,7 +20,7 @@
 
 #include <cstdint>
 
-#include "common/base/job_spec.h"
+#include "common/job/job_spec.h"
 
 namespace hpctl {
 

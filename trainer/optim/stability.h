@@ -13,8 +13,8 @@
 
 #include <string>
 
-#include "common/base/bad_step.h"
-#include "common/base/train_spec.h"
+#include "common/job/bad_step.h"
+#include "common/job/train_spec.h"
 #include "trainer/optim/records.h"
 
 namespace hpctl {

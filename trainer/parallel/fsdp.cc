@@ -5,9 +5,9 @@
 #include <chrono>
 
 #include "common/base/check.h"
+#include "common/layout/memory_savings.h"
 #include "trainer/arch/registry.h"
 #include "trainer/arch/wide_products.h"
-#include "trainer/parallel/memory_savings.h"
 
 namespace hpctl {
 

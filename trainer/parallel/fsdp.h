@@ -36,12 +36,12 @@
 #include <optional>
 #include <vector>
 
+#include "common/layout/block_layout.h"
+#include "common/layout/mesh.h"
 #include "trainer/arch/model.h"
 #include "trainer/comm/mesh_communicators.h"
-#include "trainer/parallel/block_layout.h"
 #include "trainer/parallel/buffer_pool.h"
 #include "trainer/parallel/gradient_reducer.h"
-#include "trainer/parallel/mesh.h"
 #include "trainer/parallel/offloaded_inputs.h"
 #include "trainer/parallel/schedule_trace.h"
 #include "trainer/parallel/sharded_block.h"

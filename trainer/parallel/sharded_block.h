@@ -20,13 +20,13 @@
 
 #include <vector>
 
+#include "common/layout/block_layout.h"
+#include "common/layout/weight_shards.h"
 #include "trainer/arch/gradient_memory.h"
 #include "trainer/comm/communicator.h"
 #include "trainer/compat/torch_compat.h"
-#include "trainer/parallel/block_layout.h"
 #include "trainer/parallel/buffer_pool.h"
 #include "trainer/parallel/gradient_reducer.h"
-#include "trainer/parallel/weight_shards.h"
 
 namespace hpctl {
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <utility>
 
-#include "trainer/parallel/memory_savings.h"
+#include "common/layout/memory_savings.h"
 #include "trainer/plan/plan_text.h"
 #include "trainer/plan/speed_plan.h"
 

@@ -24,8 +24,8 @@
 #include <string>
 #include <vector>
 
-#include "common/base/job_spec.h"
-#include "trainer/parallel/block_layout.h"
+#include "common/job/job_spec.h"
+#include "common/layout/block_layout.h"
 #include "trainer/plan/gpu_models.h"
 
 namespace hpctl {

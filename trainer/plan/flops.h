@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/base/train_spec.h"
-#include "trainer/parallel/block_layout.h"
+#include "common/job/train_spec.h"
+#include "common/layout/block_layout.h"
 
 namespace hpctl {
 

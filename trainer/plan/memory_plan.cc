@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "common/layout/memory_savings.h"
 #include "trainer/arch/registry.h"
-#include "trainer/parallel/memory_savings.h"
 
 namespace hpctl {
 namespace {

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "common/base/job_spec.h"
-#include "common/base/train_spec.h"
-#include "common/base/workload.h"
-#include "trainer/parallel/block_layout.h"
+#include "common/job/job_spec.h"
+#include "common/job/train_spec.h"
+#include "common/layout/block_layout.h"
+#include "common/worker/workload.h"
 
 namespace hpctl {
 

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "common/layout/memory_savings.h"
 #include "trainer/arch/registry.h"
-#include "trainer/parallel/memory_savings.h"
 
 namespace hpctl {
 namespace {

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "common/base/file.h"
-#include "common/base/injected_fault.h"
 #include "common/base/log.h"
-#include "common/base/worker_abi.h"
+#include "common/worker/injected_fault.h"
+#include "common/worker/worker_abi.h"
 #include "trainer/process/fault_order.h"
 #include "trainer/process/stop_request.h"
 #include "trainer/process/workload_check.h"

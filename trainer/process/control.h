@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker's end of its control socket (common/base/worker_control.h).
+// The worker's end of its control socket (common/worker/worker_control.h).
 //
 // One thread reads it for as long as the process lives, so an Abort arrives whatever the training
 // thread does; it answers nothing itself. The training thread sends and receives all other
@@ -18,10 +18,10 @@
 #include <thread>
 
 #include "common/base/fd.h"
-#include "common/base/packet_socket.h"
 #include "common/base/result.h"
-#include "common/base/worker_control.h"
-#include "common/base/workload.h"
+#include "common/net/packet_socket.h"
+#include "common/worker/worker_control.h"
+#include "common/worker/workload.h"
 
 namespace hpctl {
 

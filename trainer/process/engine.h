@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "common/base/workload.h"
+#include "common/worker/workload.h"
 #include "trainer/process/progress.h"
 
 namespace hpctl {

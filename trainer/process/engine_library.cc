@@ -15,7 +15,7 @@
 
 #include "common/base/fd.h"
 #include "common/base/log.h"
-#include "common/base/paths.h"
+#include "common/job/paths.h"
 #include "trainer/process/engine.h"
 
 namespace hpctl {

@@ -16,7 +16,7 @@
 
 #include "common/base/fd.h"
 #include "common/base/log.h"
-#include "common/base/memory_cgroup.h"
+#include "common/process/memory_cgroup.h"
 
 namespace hpctl {
 namespace {

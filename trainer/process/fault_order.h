@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "common/base/injected_fault.h"
 #include "common/base/result.h"
+#include "common/worker/injected_fault.h"
 #include "trainer/comm/communicator.h"
 
 namespace hpctl {

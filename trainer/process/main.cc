@@ -14,7 +14,7 @@
 
 #include "common/base/file.h"
 #include "common/base/log.h"
-#include "common/base/workload.h"
+#include "common/worker/workload.h"
 #include "trainer/process/engine.h"
 #include "trainer/process/engine_library.h"
 #include "trainer/process/pin_environment.h"

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker's side of the progress page (common/base/worker_abi.h): what the agent can see of this
-// process at any time without asking it.
+// The worker's side of the progress page (common/worker/worker_abi.h): what the agent can see of
+// this process at any time without asking it.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <string_view>
 
-#include "common/base/bad_step.h"
-#include "common/base/file_fault.h"
 #include "common/base/result.h"
-#include "common/base/step_figures.h"
-#include "common/base/worker_abi.h"
+#include "common/job/bad_step.h"
+#include "common/job/file_fault.h"
+#include "common/job/step_figures.h"
+#include "common/worker/worker_abi.h"
 
 namespace hpctl {
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "common/base/train_spec.h"
+#include "common/job/train_spec.h"
 #include "trainer/device/device.h"
 
 namespace hpctl {

@@ -5,8 +5,8 @@
 
 #include <utility>
 
-#include "common/base/directory_owner.h"
 #include "common/base/file.h"
+#include "common/job/directory_owner.h"
 
 namespace hpctl {
 namespace {

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "common/base/result.h"
-#include "common/base/workload.h"
+#include "common/worker/workload.h"
 
 namespace hpctl {
 

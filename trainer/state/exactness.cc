@@ -3,10 +3,10 @@
 
 #include <utility>
 
-#include "common/base/job_spec_json.h"
 #include "common/base/json.h"
 #include "common/base/json_text.h"
-#include "trainer/parallel/mesh.h"
+#include "common/job/job_spec_json.h"
+#include "common/layout/mesh.h"
 
 namespace hpctl {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "common/base/packet.h"
-#include "common/base/train_spec.h"
+#include "common/job/train_spec.h"
+#include "common/net/packet.h"
 #include "trainer/arch/attention_by.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/kernels/level.h"

@@ -8,7 +8,7 @@
 #include "trainer/arch/registry.h"
 #include "trainer/checkpoint/loader.h"
 #include "trainer/checkpoint/lora_base.h"
-#include "trainer/parallel/bf16_rounding.h"
+#include "trainer/kernels/bf16_rounding.h"
 #include "trainer/state/may_pass.h"
 
 namespace hpctl {

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "common/base/train_spec.h"
+#include "common/job/train_spec.h"
+#include "common/layout/block_layout.h"
+#include "common/layout/mesh.h"
+#include "common/layout/weight_shards.h"
 #include "trainer/device/device.h"
-#include "trainer/parallel/block_layout.h"
-#include "trainer/parallel/mesh.h"
-#include "trainer/parallel/weight_shards.h"
 
 namespace hpctl {
 

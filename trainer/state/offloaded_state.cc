@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "trainer/parallel/memory_savings.h"
+#include "common/layout/memory_savings.h"
 
 namespace hpctl {
 

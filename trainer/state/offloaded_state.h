@@ -17,10 +17,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/base/train_spec.h"
+#include "common/job/train_spec.h"
+#include "common/layout/weight_shards.h"
 #include "trainer/device/device.h"
 #include "trainer/optim/decay_ranges.h"
-#include "trainer/parallel/weight_shards.h"
 #include "trainer/state/state_arena.h"
 
 namespace hpctl {

@@ -7,7 +7,7 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
-#include "common/base/snapshot_peers.h"
+#include "common/job/snapshot_peers.h"
 #include "trainer/state/state_message.h"
 
 namespace hpctl {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies of this rank's part of the state in the memory of another node, and the copies that this
-// rank keeps for another (recovery.snapshot, common/base/snapshot_peers.h; decision 1510).
+// rank keeps for another (recovery.snapshot, common/job/snapshot_peers.h; decision 1510).
 //
 // A thread of ours sends a copy from its slot while training goes on. One state is complete at
 // every moment, whichever node dies:
@@ -32,7 +32,7 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "common/base/workload.h"
+#include "common/worker/workload.h"
 #include "trainer/comm/communicator.h"
 #include "trainer/state/training_state.h"
 

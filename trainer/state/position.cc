@@ -3,8 +3,8 @@
 
 #include <bit>
 
-#include "common/base/packet.h"
 #include "common/base/rng.h"
+#include "common/net/packet.h"
 
 namespace hpctl {
 

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/layout/mesh.h"
 #include "trainer/comm/communicator.h"
-#include "trainer/parallel/mesh.h"
 
 namespace hpctl {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "common/base/checksum.h"
-#include "common/base/seal_packet.h"
+#include "common/worker/seal_packet.h"
 
 namespace hpctl {
 

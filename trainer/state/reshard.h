@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/layout/block_layout.h"
+#include "common/layout/mesh.h"
 #include "trainer/comm/communicator.h"
-#include "trainer/parallel/block_layout.h"
-#include "trainer/parallel/mesh.h"
 #include "trainer/state/state_arena.h"
 
 namespace hpctl {

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "common/base/lineage.h"
+#include "common/job/lineage.h"
 
 namespace hpctl {
 

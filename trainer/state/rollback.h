@@ -14,7 +14,7 @@
 #include <string>
 
 #include "common/base/result.h"
-#include "common/base/workload.h"
+#include "common/worker/workload.h"
 
 namespace hpctl {
 

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/layout/weight_shards.h"
 #include "trainer/device/device.h"
-#include "trainer/parallel/weight_shards.h"
 #include "trainer/state/state_arena.h"
 
 namespace hpctl {

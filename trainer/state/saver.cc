@@ -12,7 +12,7 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "trainer/checkpoint/commit.h"
-#include "trainer/parallel/bf16_rounding.h"
+#include "trainer/kernels/bf16_rounding.h"
 #include "trainer/process/fault_order.h"
 #include "trainer/state/checkpoint_directory.h"
 

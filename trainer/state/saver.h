@@ -48,7 +48,7 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "common/base/workload.h"
+#include "common/worker/workload.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/checkpoint/shard_writer.h"
 #include "trainer/comm/communicator.h"

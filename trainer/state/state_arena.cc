@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "common/base/rng.h"
-#include "trainer/parallel/bf16_rounding.h"
+#include "trainer/kernels/bf16_rounding.h"
 #include "trainer/state/may_pass.h"
 
 namespace hpctl {

@@ -5,7 +5,7 @@
 // the process, and bad steps are skipped before the update. If the state is offloaded
 // (offloaded_state.h), that slot is in host memory from which the GPU copies.
 //
-// Behind the header and the notes (common/base/arena_header.h), every part 64-byte aligned:
+// Behind the header and the notes (common/worker/arena_header.h), every part 64-byte aligned:
 //
 //   slot 0: parameters, exp_avg, exp_avg_sq: shard_elements each, fp32 or bf16
 //           (ArenaGeometry::param_bytes, moment_bytes)
@@ -27,13 +27,13 @@
 #include <string_view>
 #include <vector>
 
-#include "common/base/arena_header.h"
 #include "common/base/check.h"
 #include "common/base/result.h"
+#include "common/layout/block_layout.h"
+#include "common/layout/mesh.h"
+#include "common/worker/arena_header.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/device/device.h"
-#include "trainer/parallel/block_layout.h"
-#include "trainer/parallel/mesh.h"
 
 namespace hpctl {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/base/checksum.h"
-#include "common/base/seal_packet.h"
+#include "common/worker/seal_packet.h"
 
 namespace hpctl {
 

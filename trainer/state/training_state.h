@@ -11,15 +11,15 @@
 #include <string>
 #include <vector>
 
-#include "common/base/file_fault.h"
 #include "common/base/result.h"
-#include "common/base/workload.h"
+#include "common/job/file_fault.h"
+#include "common/layout/block_layout.h"
+#include "common/layout/mesh.h"
+#include "common/worker/workload.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/comm/communicator.h"
 #include "trainer/data/step_samples.h"
 #include "trainer/optim/adamw.h"
-#include "trainer/parallel/block_layout.h"
-#include "trainer/parallel/mesh.h"
 #include "trainer/state/exactness.h"
 #include "trainer/state/offloaded_state.h"
 #include "trainer/state/position.h"

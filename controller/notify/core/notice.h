@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "common/base/ids.h"
-#include "common/base/notify_spec.h"
+#include "common/job/ids.h"
+#include "common/job/notify_spec.h"
 
 namespace hpctl {
 

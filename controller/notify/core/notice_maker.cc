@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "common/base/duration_text.h"
-#include "common/base/time_account.h"
+#include "common/job/duration_text.h"
+#include "common/job/time_account.h"
 
 namespace hpctl {
 namespace {

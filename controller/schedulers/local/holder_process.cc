@@ -11,7 +11,7 @@
 
 #include "common/base/fd.h"
 #include "common/base/file.h"
-#include "common/base/pidfd.h"
+#include "common/process/pidfd.h"
 
 namespace hpctl {
 namespace {

@@ -11,8 +11,8 @@
 #include "common/base/failpoint.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
-#include "common/base/submitted_environment.h"
-#include "common/rpc/spawn.h"
+#include "common/job/submitted_environment.h"
+#include "common/process/spawn.h"
 #include "controller/schedulers/local/holder_process.h"
 
 namespace hpctl {

@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/base/paths.h"
+#include "common/job/paths.h"
 #include "controller/schedulers/process_watch.h"
 #include "controller/schedulers/scheduler.h"
 

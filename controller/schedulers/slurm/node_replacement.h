@@ -8,7 +8,7 @@
 
 #include <string>
 
-#include "common/rpc/hpslurm.h"
+#include "common/slurm/hpslurm.h"
 
 namespace hpctl {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/slurm_messages.h"
+#include "common/slurm/slurm_messages.h"
 
 namespace hpctl {
 

@@ -8,12 +8,12 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "common/base/exclusion.h"
 #include "common/base/file.h"
-#include "common/base/job_files.h"
-#include "common/base/lineage.h"
 #include "common/base/log.h"
-#include "common/base/srun_environment.h"
+#include "common/job/exclusion.h"
+#include "common/job/job_files.h"
+#include "common/job/lineage.h"
+#include "common/job/srun_environment.h"
 #include "controller/schedulers/slurm/node_replacement.h"
 
 namespace hpctl {
@@ -58,7 +58,7 @@ std::vector<std::string> environment_of_step() {
   return words;
 }
 
-// None of ours but what srun needs; the node takes the job's (agent/job_node.h).
+// None of ours but what srun needs; the node takes the job's (agent/holder/job_node.h).
 std::vector<std::string> environment_of_job(const std::string& job_dir) {
   std::vector<std::string> words = {"/usr/bin/env", "-i",
                                     std::string(kTakeEnvironment) + "=" + job_dir};

@@ -14,8 +14,8 @@
 #include <string>
 #include <thread>
 
-#include "common/base/paths.h"
-#include "common/rpc/hpslurm.h"
+#include "common/job/paths.h"
+#include "common/slurm/hpslurm.h"
 #include "controller/schedulers/scheduler.h"
 #include "controller/schedulers/slurm/slurm_observer.h"
 #include "controller/schedulers/slurm/srun_launcher.h"

@@ -8,7 +8,7 @@
 #include <chrono>
 
 #include "common/base/file.h"
-#include "common/rpc/spawn.h"
+#include "common/process/spawn.h"
 
 namespace hpctl {
 namespace {

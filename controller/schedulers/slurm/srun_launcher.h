@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
-#include "common/base/ids.h"
+#include "common/job/ids.h"
 #include "controller/schedulers/process_watch.h"
 
 namespace hpctl {

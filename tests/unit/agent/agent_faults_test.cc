@@ -7,7 +7,7 @@
 #include <chrono>
 #include <string>
 
-#include "common/base/injected_fault.h"
+#include "common/worker/injected_fault.h"
 #include "tests/unit/agent/node_under_test.h"
 
 namespace hpctl::agent {

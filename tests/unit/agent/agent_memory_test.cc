@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a new agent proper is told, after all that may have happened before.
-#include "agent/agent_memory.h"
+#include "agent/holder/agent_memory.h"
 
 #include <gtest/gtest.h>
 

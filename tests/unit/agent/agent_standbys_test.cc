@@ -4,8 +4,8 @@
 #include <set>
 
 #include "common/base/file.h"
-#include "common/base/worker_abi.h"
-#include "common/base/worker_origin.h"
+#include "common/worker/worker_abi.h"
+#include "common/worker/worker_origin.h"
 #include "tests/unit/agent/node_under_test.h"
 
 namespace hpctl::agent {

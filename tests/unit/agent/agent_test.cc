@@ -4,10 +4,10 @@
 #include <map>
 #include <set>
 
-#include "common/base/bad_step.h"
 #include "common/base/file.h"
 #include "common/base/rng.h"
-#include "common/base/worker_abi.h"
+#include "common/job/bad_step.h"
+#include "common/worker/worker_abi.h"
 #include "tests/support/promise.h"
 #include "tests/unit/agent/node_under_test.h"
 

@@ -10,8 +10,8 @@
 #include <set>
 #include <thread>
 
-#include "agent/machine_environment.h"
-#include "agent/probes/burn.h"
+#include "agent/nodecheck/machine_environment.h"
+#include "agent/nodecheck/probes/burn.h"
 #include "common/base/file.h"
 #include "common/base/json.h"
 #include "tests/integration/local_cluster.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/core/clock_offsets.h"
+#include "agent/nodecheck/core/clock_offsets.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "agent/holder_protocol.h"
+#include "agent/holder/holder_protocol.h"
 
 int main(int argc, char** argv) {
   if (argc < 2) return 2;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Verdicts and variables from what was found, and the data files that ship with the programs.
-#include "agent/core/health.h"
+#include "agent/nodecheck/core/health.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
-#include "agent/core/environment_rules.h"
+#include "agent/nodecheck/core/environment_rules.h"
 #include "common/base/file.h"
 #include "tests/unit/agent/shipped_table.h"
 

@@ -10,9 +10,9 @@
 #include <iterator>
 #include <optional>
 
-#include "agent/holder.h"
-#include "agent/holder_protocol.h"
-#include "common/base/packet_socket.h"
+#include "agent/holder/holder.h"
+#include "agent/holder/holder_protocol.h"
+#include "common/net/packet_socket.h"
 #include "tests/support/promise.h"
 #include "tests/unit/agent/node_fixture.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packets between holder and agent proper: every message survives the trip, nothing else does.
-#include "agent/holder_protocol.h"
+#include "agent/holder/holder_protocol.h"
 
 #include <gtest/gtest.h>
 

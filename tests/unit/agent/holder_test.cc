@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "agent/progress_view.h"
-#include "agent/worker_mark.h"
+#include "agent/holder/progress_view.h"
+#include "agent/holder/worker_mark.h"
 #include "tests/support/memory_cgroup.h"
 #include "tests/support/promise.h"
 #include "tests/support/stalled_mount.h"

@@ -2,13 +2,13 @@
 // Verdicts on processors, memory, clocks, file systems and interfaces; and, of all rules of the
 // checks, that a healthy machine never fails and that each class of fault has its verdict and
 // remedy.
-#include "agent/core/host_health.h"
+#include "agent/nodecheck/core/host_health.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "agent/core/health.h"
+#include "agent/nodecheck/core/health.h"
 #include "tests/unit/agent/shipped_table.h"
 
 namespace hpctl::agent {

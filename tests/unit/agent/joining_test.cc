@@ -3,8 +3,8 @@
 #include <map>
 #include <set>
 
-#include "agent/progress_view.h"
-#include "common/base/process_stat.h"
+#include "agent/holder/progress_view.h"
+#include "common/process/process_stat.h"
 #include "tests/unit/agent/holder_fixture.h"
 
 namespace hpctl::holder {

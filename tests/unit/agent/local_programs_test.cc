@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The copy of a program on a local disk, and memory that stays.
-#include "agent/local_programs.h"
+#include "agent/holder/local_programs.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -9,7 +9,7 @@
 
 #include <cstring>
 
-#include "agent/locked_memory.h"
+#include "agent/holder/locked_memory.h"
 #include "tests/unit/agent/node_fixture.h"
 
 namespace hpctl::holder {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // File systems that answer, and ones that hang whoever asks.
-#include "agent/probes/mounts.h"
+#include "agent/nodecheck/probes/mounts.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The planner and judge of the network check, on simulated clusters.
-#include "agent/core/network_check.h"
+#include "agent/nodecheck/core/network_check.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which way a network check goes, what NCCL's log says of the network, and sums and bytes that are
 // known.
-#include "agent/core/network_way.h"
+#include "agent/nodecheck/core/network_way.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "agent/core/known_bytes.h"
-#include "agent/core/known_sums.h"
+#include "agent/nodecheck/core/known_bytes.h"
+#include "agent/nodecheck/core/known_sums.h"
 
 namespace hpctl::agent {
 namespace {

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "common/base/file.h"
-#include "common/base/paths.h"
+#include "common/job/paths.h"
 #include "tests/support/processes.h"
 #include "tests/support/temporary_directory.h"
 

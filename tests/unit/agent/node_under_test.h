@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/spawn.h"
-#include "common/base/workload.h"
+#include "agent/holder/spawn.h"
+#include "common/worker/workload.h"
 #include "tests/support/promise.h"
 #include "tests/unit/agent/node_fixture.h"
 #include "tests/unit/agent/scripted_controller.h"

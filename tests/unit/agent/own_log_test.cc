@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "common/base/log.h"
-#include "common/base/log_writer.h"
+#include "common/process/log_writer.h"
 #include "tests/unit/agent/node_fixture.h"
 
 namespace hpctl {

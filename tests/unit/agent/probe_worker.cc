@@ -42,11 +42,11 @@
 #include <span>
 #include <string>
 
-#include "common/base/arena_header.h"
-#include "common/base/bad_step.h"
-#include "common/base/packet_socket.h"
-#include "common/base/worker_abi.h"
-#include "common/base/worker_control.h"
+#include "common/job/bad_step.h"
+#include "common/net/packet_socket.h"
+#include "common/worker/arena_header.h"
+#include "common/worker/worker_abi.h"
+#include "common/worker/worker_control.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a program tells of its steps, and what it may write instead.
-#include "agent/progress_file.h"
+#include "agent/holder/progress_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

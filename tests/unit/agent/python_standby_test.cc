@@ -13,11 +13,11 @@
 #include <filesystem>
 #include <optional>
 
-#include "agent/worker.h"
+#include "agent/holder/worker.h"
 #include "agent/worker_command.h"
 #include "common/base/file.h"
-#include "common/base/process_stat.h"
-#include "common/base/worker_control.h"
+#include "common/process/process_stat.h"
+#include "common/worker/worker_control.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/agent/node_fixture.h"
 

@@ -14,7 +14,7 @@
 #include <set>
 #include <string>
 
-#include "common/base/paths.h"
+#include "common/job/paths.h"
 #include "proto/hpctl/v1/hpctl.grpc.pb.h"
 
 namespace hpctl::test {

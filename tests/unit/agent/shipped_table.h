@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "agent/core/health.h"
+#include "agent/nodecheck/core/health.h"
 #include "common/base/file.h"
 
 namespace hpctl::agent {

@@ -15,8 +15,8 @@
 
 #include "agent/stacks/rank_stacks.h"
 #include "common/base/file.h"
-#include "common/base/process_stat.h"
-#include "common/base/stack_files.h"
+#include "common/job/stack_files.h"
+#include "common/process/process_stat.h"
 #include "common/recorder/dump.h"
 #include "tests/support/program_output.h"
 #include "tests/unit/agent/node_fixture.h"

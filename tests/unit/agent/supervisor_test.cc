@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "agent/core/reconnect.h"
-#include "common/base/limits.h"
+#include "common/job/limits.h"
 
 namespace hpctl::agent {
 namespace {

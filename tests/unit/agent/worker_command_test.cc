@@ -11,7 +11,7 @@
 #include "agent/error_file.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
-#include "common/base/port.h"
+#include "common/net/port.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl::agent {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/worker_mark.h"
+#include "agent/holder/worker_mark.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -7,7 +7,7 @@
 
 #include <csignal>
 
-#include "common/base/process_stat.h"
+#include "common/process/process_stat.h"
 #include "tests/unit/agent/node_fixture.h"
 
 namespace hpctl {

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "common/base/file.h"
-#include "common/base/x509.h"
+#include "common/net/x509.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl {

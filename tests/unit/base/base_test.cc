@@ -11,14 +11,14 @@
 #include <utility>
 
 #include "common/base/checksum.h"
-#include "common/base/exclusion.h"
 #include "common/base/file.h"
-#include "common/base/job_spec.h"
 #include "common/base/json.h"
-#include "common/base/lineage.h"
-#include "common/base/paths.h"
 #include "common/base/temporary_file.h"
-#include "common/base/workload.h"
+#include "common/job/exclusion.h"
+#include "common/job/job_spec.h"
+#include "common/job/lineage.h"
+#include "common/job/paths.h"
+#include "common/worker/workload.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl {

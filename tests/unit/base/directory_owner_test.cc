@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two live jobs with one checkpoint directory lose each other's work: the second trains on from the
 // first one's weights, and each deletes what the other saved. So a directory has one owner.
-#include "common/base/directory_owner.h"
+#include "common/job/directory_owner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/base/file.h"
-#include "common/base/lineage.h"
+#include "common/job/lineage.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of env.files: what a line may be, and what is said about one that is wrong.
-#include "common/base/environment_file.h"
+#include "common/job/environment_file.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "common/base/fenced_file.h"
+#include "common/job/fenced_file.h"
 
 #include <gtest/gtest.h>
 

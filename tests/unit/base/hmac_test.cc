@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "common/base/hmac.h"
+#include "common/net/hmac.h"
 
 #include <gtest/gtest.h>
 #include <openssl/evp.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOST:PORT cut in two, and gRPC's names of peers.
-#include "common/base/host_port.h"
+#include "common/net/host_port.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A HyperPod node's files, as documented, in older and newer forms, and damaged.
-#include "common/base/hyperpod.h"
+#include "common/slurm/hyperpod.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
 #include "common/base/file.h"
-#include "common/base/node_address.h"
+#include "common/net/node_address.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl {

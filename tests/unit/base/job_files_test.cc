@@ -8,13 +8,13 @@
 #include <thread>
 #include <vector>
 
-#include "common/base/controller_beat.h"
-#include "common/base/endpoint.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
-#include "common/base/job_files.h"
-#include "common/base/node_address.h"
-#include "common/base/socket_address.h"
+#include "common/job/controller_beat.h"
+#include "common/job/endpoint.h"
+#include "common/job/job_files.h"
+#include "common/net/node_address.h"
+#include "common/net/socket_address.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl {

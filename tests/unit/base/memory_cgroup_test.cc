@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files as a kernel writes them, of cgroup v2, v1, and neither. The real thing is in holder_test.
-#include "common/base/memory_cgroup.h"
+#include "common/process/memory_cgroup.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

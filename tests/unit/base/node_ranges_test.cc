@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "common/base/node_ranges.h"
+#include "common/slurm/node_ranges.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

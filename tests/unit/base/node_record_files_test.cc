@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who looks again opens what has changed, and nothing that has is missed.
-#include "common/base/node_record_files.h"
+#include "common/job/node_record_files.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

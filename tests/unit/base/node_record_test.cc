@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "common/base/node_record.h"
+#include "common/job/node_record.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
 #include "common/base/file.h"
-#include "common/base/node_record_files.h"
+#include "common/job/node_record_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl {

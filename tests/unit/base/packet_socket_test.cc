@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a process sent before it ended arrives, whatever it had left unread itself: an agent that
 // ends its node tells the holder and is gone, and the holder may just have answered it.
-#include "common/base/packet_socket.h"
+#include "common/net/packet_socket.h"
 
 #include <gtest/gtest.h>
 

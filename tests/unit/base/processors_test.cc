@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "common/base/processors.h"
+#include "common/process/processors.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

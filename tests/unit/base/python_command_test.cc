@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "common/base/python_command.h"
+#include "common/process/python_command.h"
 
 #include <gtest/gtest.h>
 

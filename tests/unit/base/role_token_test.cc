@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whose a token is, and that nobody makes one of another.
-#include "common/base/role_token.h"
+#include "common/net/role_token.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "common/base/snapshot_peers.h"
+#include "common/job/snapshot_peers.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a job takes from the shell that submitted it, and who may read it.
-#include "common/base/submitted_environment.h"
+#include "common/job/submitted_environment.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

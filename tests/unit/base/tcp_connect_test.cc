@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Connections with a deadline: to a listener, to a port where nobody listens, and to one whose
 // queue is full, which answers nothing.
-#include "common/base/tcp_connect.h"
+#include "common/net/tcp_connect.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 #include <cerrno>
 
-#include "common/base/wait_for_fd.h"
+#include "common/net/wait_for_fd.h"
 #include "tests/support/loopback_port.h"
 
 namespace hpctl {

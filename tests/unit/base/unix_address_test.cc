@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "common/base/unix_address.h"
+#include "common/net/unix_address.h"
 
 #include <gtest/gtest.h>
 

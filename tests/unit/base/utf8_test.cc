@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "common/base/json_text.h"
-#include "common/base/paths.h"
 #include "common/base/printable.h"
+#include "common/job/paths.h"
 #include "tests/support/scoped_variable.h"
 
 namespace hpctl {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages on a worker's control socket: every one survives the trip, nothing else does.
-#include "common/base/worker_control.h"
+#include "common/worker/worker_control.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/lineage.h"
+#include "common/job/lineage.h"
 #include "trainer/checkpoint/commit.h"
 #include "trainer/checkpoint/shard_writer.h"
 

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "common/base/directory_owner.h"
 #include "common/base/file.h"
 #include "common/base/host.h"
 #include "common/base/json.h"
-#include "common/base/lineage.h"
+#include "common/job/directory_owner.h"
+#include "common/job/lineage.h"
 #include "tests/support/command_run.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/checkpoint/synthetic_state.h"

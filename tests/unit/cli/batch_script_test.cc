@@ -9,9 +9,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "common/base/container_options.h"
 #include "common/base/file.h"
-#include "common/base/srun_environment.h"
+#include "common/job/container_options.h"
+#include "common/job/srun_environment.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/support/temporary_directory.h"
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "common/base/file.h"
-#include "common/rpc/job_yaml.h"
+#include "common/jobfile/job_yaml.h"
 #include "hpctl/chaos_plan.h"
 
 namespace hpctl {

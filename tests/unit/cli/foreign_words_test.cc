@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names that other programs use are answered with ours, and ours are there.
-#include "common/rpc/foreign_words.h"
+#include "common/jobfile/foreign_words.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-#include "common/rpc/job_yaml_keys.h"
+#include "common/jobfile/job_yaml_keys.h"
 #include "tests/unit/cli/job_yaml_text.h"
 
 namespace hpctl {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/rpc/job_yaml.h"
+#include "common/jobfile/job_yaml.h"
 #include "tests/unit/cli/job_yaml_text.h"
 
 namespace hpctl {

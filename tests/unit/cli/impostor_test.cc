@@ -13,9 +13,9 @@
 #include <list>
 #include <thread>
 
-#include "common/base/endpoint.h"
-#include "common/base/job_files.h"
-#include "common/base/tls_identity.h"
+#include "common/job/endpoint.h"
+#include "common/job/job_files.h"
+#include "common/net/tls_identity.h"
 #include "hpctl/exit_codes.h"
 #include "tests/support/loopback_port.h"
 #include "tests/unit/cli/slurm_submit.h"

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "common/base/clock.h"
-#include "common/base/directory_owner.h"
 #include "common/base/file.h"
+#include "common/job/directory_owner.h"
 #include "controller/publish/status_files.h"
 #include "hpctl/exit_codes.h"
 #include "tests/support/command_run.h"

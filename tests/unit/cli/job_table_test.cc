@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lists of jobs: what is shown, in which order, and what there is room for.
 #include "hpctl/job_table.h"
-#include "common/base/time_account.h"
+#include "common/job/time_account.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

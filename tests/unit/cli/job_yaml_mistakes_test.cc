@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/base/rng.h"
-#include "common/rpc/job_yaml.h"
+#include "common/jobfile/job_yaml.h"
 #include "tests/unit/cli/job_yaml_text.h"
 
 namespace hpctl {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "common/rpc/job_yaml.h"
+#include "common/jobfile/job_yaml.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <cstdlib>
 
 #include "common/base/file.h"
-#include "common/rpc/job_yaml_keys.h"
+#include "common/jobfile/job_yaml_keys.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/cli/job_yaml_text.h"
 

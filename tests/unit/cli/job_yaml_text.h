@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "common/rpc/job_yaml.h"
+#include "common/jobfile/job_yaml.h"
 
 namespace hpctl::test {
 

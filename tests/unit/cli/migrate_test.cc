@@ -14,7 +14,7 @@
 
 #include "common/base/file.h"
 #include "common/base/json.h"
-#include "common/rpc/job_yaml.h"
+#include "common/jobfile/job_yaml.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/migrate/read_input.h"
 #include "tests/support/command_run.h"

@@ -10,7 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/json.h"
-#include "common/base/node_record.h"
+#include "common/job/node_record.h"
 #include "hpctl/exit_codes.h"
 #include "tests/support/command_run.h"
 #include "tests/unit/cli/scripted_controller.h"

@@ -9,7 +9,7 @@
 #include <ctime>
 
 #include "common/base/file.h"
-#include "common/base/job_spec.h"
+#include "common/job/job_spec.h"
 #include "controller/publish/status_files.h"
 #include "tests/unit/cli/job_yaml_text.h"
 #include "tests/unit/cli/scripted_controller.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "common/base/file.h"
-#include "common/base/paths.h"
+#include "common/job/paths.h"
 #include "proto/hpctl/v1/hpctl.grpc.pb.h"
 #include "tests/support/temporary_directory.h"
 

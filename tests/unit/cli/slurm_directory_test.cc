@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/base/directory_owner.h"
+#include "common/job/directory_owner.h"
 #include "hpctl/exit_codes.h"
 #include "tests/unit/cli/slurm_submit.h"
 

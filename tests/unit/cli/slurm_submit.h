@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "common/base/json.h"
-#include "common/base/slurm_messages_json.h"
+#include "common/slurm/slurm_messages_json.h"
 #include "controller/publish/status_files.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/unit/cli/scripted_controller.h"

@@ -7,11 +7,11 @@
 
 #include <filesystem>
 
-#include "common/base/exclusion.h"
-#include "common/base/job_spec.h"
 #include "common/base/json.h"
-#include "common/base/lineage.h"
-#include "common/base/start_failure.h"
+#include "common/job/exclusion.h"
+#include "common/job/job_spec.h"
+#include "common/job/lineage.h"
+#include "common/job/start_failure.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/slurm_record.h"
 #include "tests/unit/cli/slurm_submit.h"

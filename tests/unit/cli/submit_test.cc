@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "common/base/job_spec.h"
 #include "common/base/json.h"
+#include "common/job/job_spec.h"
 #include "hpctl/exit_codes.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/unit/checkpoint/synthetic_state.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "common/rpc/yaml_value.h"
+#include "common/jobfile/yaml_value.h"
 
 #include <gtest/gtest.h>
 
-#include "common/rpc/nearest_word.h"
+#include "common/jobfile/nearest_word.h"
 
 namespace hpctl {
 namespace {

@@ -5,7 +5,7 @@
 #include <condition_variable>
 #include <future>
 
-#include "common/base/role_token.h"
+#include "common/net/role_token.h"
 #include "tests/support/raw_call.h"
 #include "tests/unit/controller/called_controller.h"
 

@@ -11,9 +11,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "common/base/exclusion.h"
 #include "common/base/file.h"
 #include "common/base/json.h"
+#include "common/job/exclusion.h"
 #include "controller/leadership/requeue_carryover.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/checkpoint/synthetic_state.h"

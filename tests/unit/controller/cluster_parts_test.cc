@@ -15,7 +15,6 @@
 #include "common/base/file.h"
 #include "common/rpc/cluster_client.h"
 #include "common/rpc/cluster_conf.h"
-#include "controller/cluster/child_protocol.h"
 #include "controller/cluster/ended_jobs.h"
 #include "controller/cluster/heard_jobs.h"
 #include "controller/cluster/identity.h"
@@ -23,6 +22,7 @@
 #include "controller/cluster/life_policy.h"
 #include "controller/cluster/people.h"
 #include "controller/cluster/service.h"
+#include "controller/leadership/child_protocol.h"
 #include "tests/support/hand_clock.h"
 #include "tests/support/temporary_directory.h"
 

@@ -19,7 +19,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
-#include "common/base/socket_address.h"
+#include "common/net/socket_address.h"
 #include "common/rpc/cluster_trust.h"
 #include "controller/access/reloading_credentials.h"
 #include "controller/access/tcp_access.h"

@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "common/base/file.h"
-#include "common/base/host_port.h"
 #include "common/base/json.h"
+#include "common/net/host_port.h"
 #include "common/rpc/controller_process.h"
 #include "common/rpc/status.h"
 #include "controller/publish/status_files.h"

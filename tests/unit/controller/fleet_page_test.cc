@@ -9,8 +9,8 @@
 
 #include <regex>
 
-#include "common/base/host_port.h"
 #include "common/base/json.h"
+#include "common/net/host_port.h"
 #include "common/rpc/job_summary_wire.h"
 #include "tests/support/hand_clock.h"
 #include "tests/support/http_get.h"

@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "agent/probe_port.h"
+#include "agent/holder/probe_port.h"
 #include "tests/support/loopback_port.h"
 
 namespace hpctl {

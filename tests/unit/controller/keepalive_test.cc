@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "common/base/job_files.h"
-#include "common/base/socket_address.h"
+#include "common/job/job_files.h"
+#include "common/net/socket_address.h"
 #include "common/rpc/job_channel.h"
 #include "tests/fault/job_cluster.h"
 

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "common/base/worker_abi.h"
+#include "common/worker/worker_abi.h"
 #include "controller/agents/liveness.h"
 #include "controller/agents/progress.h"
 #include "tests/unit/controller/progress_reports.h"

@@ -14,10 +14,10 @@
 #include <ctime>
 #include <vector>
 
-#include "common/base/controller_beat.h"
-#include "common/base/endpoint.h"
 #include "common/base/file.h"
-#include "common/base/job_files.h"
+#include "common/job/controller_beat.h"
+#include "common/job/endpoint.h"
+#include "common/job/job_files.h"
 #include "controller/publish/fleet_metrics.h"
 #include "controller/publish/loss_counter.h"
 #include "controller/publish/scrape_targets.h"

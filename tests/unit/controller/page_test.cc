@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/host_port.h"
+#include "common/net/host_port.h"
 #include "controller/page/page_access.h"
 #include "controller/page/page_history.h"
 #include "controller/page/page_server.h"

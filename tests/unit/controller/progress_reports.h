@@ -2,7 +2,7 @@
 // A job and what its ranks report, for tests of ProgressTable.
 #pragma once
 
-#include "common/base/worker_abi.h"
+#include "common/worker/worker_abi.h"
 #include "controller/agents/progress.h"
 
 namespace hpctl {

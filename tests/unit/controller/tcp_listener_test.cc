@@ -10,7 +10,7 @@
 #include <condition_variable>
 #include <vector>
 
-#include "common/base/socket_address.h"
+#include "common/net/socket_address.h"
 
 namespace hpctl {
 namespace {

@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "common/base/workload.h"
+#include "common/worker/workload.h"
 #include "controller/agents/agent_report.h"
 #include "controller/engine/checkpoint_dir_actions.h"
 #include "tests/support/temporary_directory.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "common/base/check.h"
-#include "common/base/snapshot_peers.h"
+#include "common/job/snapshot_peers.h"
 #include "controller/core/codec.h"
 #include "controller/core/plan.h"
 #include "controller/core/reconcile.h"

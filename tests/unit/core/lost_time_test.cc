@@ -2,7 +2,7 @@
 // Where a job's time goes: every millisecond of its life in one part, by the clock of the test.
 #include <gtest/gtest.h>
 
-#include "common/base/time_account.h"
+#include "common/job/time_account.h"
 #include "tests/unit/core/fake_shell.h"
 
 namespace hpctl::core {

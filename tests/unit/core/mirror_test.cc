@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/base/worker_abi.h"
+#include "common/worker/worker_abi.h"
 #include "tests/unit/core/mirrored_job.h"
 
 namespace hpctl::core {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/base/json.h"
-#include "common/base/worker_abi.h"
+#include "common/worker/worker_abi.h"
 #include "controller/core/codec.h"
 #include "tests/unit/core/fake_shell.h"
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/worker_abi.h"
+#include "common/worker/worker_abi.h"
 #include "controller/core/explain.h"
 #include "tests/unit/core/fake_shell.h"
 

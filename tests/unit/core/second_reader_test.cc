@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/worker_abi.h"
+#include "common/worker/worker_abi.h"
 #include "tests/unit/core/fake_shell.h"
 
 namespace hpctl::core {

@@ -14,8 +14,8 @@
 
 #include "common/base/check.h"
 #include "common/base/file.h"
-#include "common/base/frame.h"
-#include "common/base/slurm_messages_json.h"
+#include "common/net/frame.h"
+#include "common/slurm/slurm_messages_json.h"
 
 namespace hpctl {
 namespace {

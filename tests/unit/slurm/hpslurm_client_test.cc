@@ -12,8 +12,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
-#include "common/base/frame.h"
-#include "common/rpc/hpslurm.h"
+#include "common/net/frame.h"
+#include "common/slurm/hpslurm.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl {

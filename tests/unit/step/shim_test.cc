@@ -8,7 +8,7 @@
 
 #include "agent/shim/controller_connection.h"
 #include "agent/shim/launcher_environment.h"
-#include "common/base/step_protocol.h"
+#include "common/worker/step_protocol.h"
 #include "tests/support/loopback_port.h"
 
 namespace hpctl::shim {

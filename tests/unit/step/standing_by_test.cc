@@ -15,7 +15,7 @@
 #include "agent/shim/task_standby.h"
 #include "common/base/file.h"
 #include "common/base/json.h"
-#include "common/base/pidfd.h"
+#include "common/process/pidfd.h"
 #include "tests/support/processes.h"
 #include "tests/support/promise.h"
 #include "tests/unit/step/supervision_fixture.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "common/base/step_protocol.h"
+#include "common/worker/step_protocol.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <functional>
 #include <optional>
 
-#include "common/base/frame_stream.h"
+#include "common/net/frame_stream.h"
 
 namespace hpctl::step {
 namespace {

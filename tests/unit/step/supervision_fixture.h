@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "agent/shim/supervision.h"
-#include "common/base/step_protocol.h"
+#include "common/worker/step_protocol.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl::shim {

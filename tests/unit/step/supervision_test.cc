@@ -13,8 +13,8 @@
 #include <variant>
 
 #include "common/base/file.h"
-#include "common/base/process_stat.h"
-#include "common/base/step_protocol.h"
+#include "common/process/process_stat.h"
+#include "common/worker/step_protocol.h"
 #include "tests/support/processes.h"
 #include "tests/unit/step/supervision_fixture.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/architecture.h"
+#include "common/job/architecture.h"
 #include "trainer/arch/hf_config.h"
 #include "trainer/arch/initial_values.h"
 #include "trainer/arch/lora.h"

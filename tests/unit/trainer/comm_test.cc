@@ -18,8 +18,8 @@
 #include <thread>
 #include <tuple>
 
-#include "common/base/injected_fault.h"
-#include "common/base/process_stat.h"
+#include "common/process/process_stat.h"
+#include "common/worker/injected_fault.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/comm_world.h"
 #include "trainer/comm/communicator.h"

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/base/cuda_api.h"
+#include "common/gpu/cuda_api.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/comm_world.h"
 #include "trainer/comm/nccl_communicator.h"

@@ -12,11 +12,11 @@
 #include <cstdlib>
 #include <limits>
 
-#include "common/base/lineage.h"
+#include "common/job/lineage.h"
 #include "tests/support/promise.h"
 #include "tests/unit/trainer/torch_on_host.h"
 #include "trainer/arch/fused_rows.h"
-#include "trainer/parallel/bf16_rounding.h"
+#include "trainer/kernels/bf16_rounding.h"
 
 namespace hpctl {
 namespace {

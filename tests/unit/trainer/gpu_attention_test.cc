@@ -8,7 +8,7 @@
 
 #include <cmath>
 
-#include "common/base/job_spec.h"
+#include "common/job/job_spec.h"
 #include "trainer/arch/model.h"
 #include "trainer/device/torch_device.h"
 

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "common/layout/memory_savings.h"
+#include "common/layout/mesh.h"
 #include "tests/unit/trainer/planned_job.h"
 #include "trainer/arch/lora.h"
 #include "trainer/arch/registry.h"
-#include "trainer/parallel/memory_savings.h"
-#include "trainer/parallel/mesh.h"
 #include "trainer/plan/fit.h"
 #include "trainer/plan/speed_plan.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mesh of ranks with any dimensions: who is whose neighbour, who reads what, and what the
 // engine refuses.
-#include "trainer/parallel/mesh.h"
+#include "common/layout/mesh.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

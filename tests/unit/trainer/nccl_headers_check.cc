@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <type_traits>
 
-#include "common/base/cuda_api.h"
-#include "common/base/nccl_api.h"
+#include "common/gpu/cuda_api.h"
+#include "common/gpu/nccl_api.h"
 
 namespace hpctl {
 

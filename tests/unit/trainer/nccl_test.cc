@@ -16,7 +16,7 @@
 #include <future>
 #include <thread>
 
-#include "common/base/nccl_api.h"
+#include "common/gpu/nccl_api.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/comm_world.h"
 

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "trainer/data/batch_ramp.h"
+#include "trainer/kernels/bf16_rounding.h"
 #include "trainer/kernels/random_rounding.h"
 #include "trainer/optim/adamw.h"
 #include "trainer/optim/grad_norm.h"
 #include "trainer/optim/loss_scaler.h"
 #include "trainer/optim/schedule.h"
-#include "trainer/parallel/bf16_rounding.h"
 
 namespace hpctl {
 namespace {

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "common/layout/block_layout.h"
 #include "trainer/arch/initial_values.h"
 #include "trainer/arch/registry.h"
 #include "trainer/arch/rotary.h"
-#include "trainer/parallel/block_layout.h"
 
 namespace hpctl {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/base/train_spec.h"
+#include "common/job/train_spec.h"
 #include "trainer/arch/registry.h"
 #include "trainer/plan/memory_plan.h"
 

@@ -14,8 +14,8 @@
 #include <memory>
 #include <vector>
 
-#include "common/base/job_spec_json.h"
 #include "common/base/json.h"
+#include "common/job/job_spec_json.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/data/answer_data.h"
 #include "tests/unit/trainer/reference_process.h"

@@ -9,7 +9,7 @@
 #include <map>
 #include <string>
 
-#include "common/base/job_spec.h"
+#include "common/job/job_spec.h"
 #include "trainer/compat/torch_compat.h"
 
 namespace hpctl::testing {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/job_spec.h"
+#include "common/job/job_spec.h"
 #include "trainer/compat/torch_compat.h"
 #include "trainer/parallel/fsdp.h"
 

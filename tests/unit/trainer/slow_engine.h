@@ -15,7 +15,7 @@
 
 #include "common/base/check.h"
 #include "common/base/fd.h"
-#include "common/base/process_stat.h"
+#include "common/process/process_stat.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/worker_process.h"
 #include "trainer/process/engine.h"

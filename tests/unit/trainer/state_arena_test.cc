@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 
 #include "common/base/fd.h"
-#include "common/base/job_spec.h"
 #include "common/base/plausible.h"
+#include "common/job/job_spec.h"
 #include "trainer/arch/registry.h"
 #include "trainer/state/position.h"
 

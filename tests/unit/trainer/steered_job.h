@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/arena_header.h"
 #include "common/base/file.h"
-#include "common/base/snapshot_peers.h"
+#include "common/job/snapshot_peers.h"
+#include "common/worker/arena_header.h"
 #include "tests/support/promise.h"
 #include "tests/unit/trainer/worker_job.h"
 #include "trainer/checkpoint/ledger_check.h"

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "common/base/check.h"
-#include "common/base/cuda_api.h"
+#include "common/gpu/cuda_api.h"
 #include "tests/unit/trainer/host_waits.h"
 #include "tests/unit/trainer/stub_kernels.h"
 #include "tests/unit/trainer/worker_job.h"

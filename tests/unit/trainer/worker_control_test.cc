@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/arena_header.h"
-#include "common/base/bad_step.h"
+#include "common/job/bad_step.h"
+#include "common/worker/arena_header.h"
 #include "tests/support/promise.h"
 #include "tests/unit/trainer/slow_engine.h"
 #include "tests/unit/trainer/steered_job.h"

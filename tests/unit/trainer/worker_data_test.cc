@@ -11,7 +11,7 @@
 
 #include "common/base/fd.h"
 #include "common/base/file.h"
-#include "common/base/lineage.h"
+#include "common/job/lineage.h"
 #include "tests/support/promise.h"
 #include "tests/unit/data/answer_data.h"
 #include "tests/unit/trainer/worker_job.h"

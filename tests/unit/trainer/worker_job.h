@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/base/json.h"
-#include "common/base/lineage.h"
+#include "common/job/lineage.h"
 #include "tests/support/promise.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/worker_process.h"

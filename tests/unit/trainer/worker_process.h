@@ -23,10 +23,10 @@
 
 #include "common/base/check.h"
 #include "common/base/fd.h"
-#include "common/base/packet_socket.h"
-#include "common/base/worker_abi.h"
-#include "common/base/worker_control.h"
-#include "common/base/workload.h"
+#include "common/net/packet_socket.h"
+#include "common/worker/worker_abi.h"
+#include "common/worker/worker_control.h"
+#include "common/worker/workload.h"
 
 namespace hpctl::testing {
 

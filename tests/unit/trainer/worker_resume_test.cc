@@ -9,7 +9,7 @@
 
 #include "common/base/file.h"
 #include "common/base/json.h"
-#include "common/base/lineage.h"
+#include "common/job/lineage.h"
 #include "tests/support/promise.h"
 #include "tests/unit/trainer/worker_job.h"
 #include "trainer/checkpoint/ledger_check.h"

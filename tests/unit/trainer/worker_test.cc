@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/arena_header.h"
 #include "common/base/file.h"
 #include "common/base/json.h"
+#include "common/worker/arena_header.h"
 #include "tests/support/promise.h"
 #include "tests/unit/trainer/worker_job.h"
 #include "trainer/arch/registry.h"

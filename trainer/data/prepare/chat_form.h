@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "common/base/train_spec.h"
+#include "common/job/train_spec.h"
 #include "trainer/data/tokenize/tokenizer.h"
 
 namespace hpctl {

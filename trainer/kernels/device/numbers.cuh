@@ -25,7 +25,7 @@ inline float widened(Bf16 x) { return __uint_as_float(static_cast<unsigned>(x.bi
 inline float widened(Fp16 x) { return float_of_half(x.bits); }
 
 inline void put(float& to, float x) { to = x; }
-// As trainer/parallel/bf16_rounding.h.
+// As trainer/kernels/bf16_rounding.h.
 inline void put(Bf16& to, float x) {
   const unsigned bits = __float_as_uint(x);
   const unsigned nearest = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/holder/progress_view.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+#include <utility>
+
+#include "common/base/plausible.h"
+#include "common/base/printable.h"
+
+namespace hpctl {
+namespace {
+
+float float_of(const std::atomic<uint32_t>& bits) {
+  return std::bit_cast<float>(bits.load(std::memory_order_relaxed));
+}
+
+template <typename Enum>
+bool is_one_of(Enum value, Enum first, Enum last) {
+  return value >= first && value <= last;
+}
+
+bool is_plausible(const BadStep& bad_step) {
+  return std::max({bad_step.step, bad_step.resumed_step, bad_step.samples}) <= kMaxStep &&
+         is_one_of(bad_step.finding, BadStepFinding::kNotFinite, BadStepFinding::kGradientSpike) &&
+         is_one_of(bad_step.verdict, BadStepVerdict::kNotRepeated, BadStepVerdict::kOtherResult) &&
+         is_one_of(bad_step.outcome, BadStepOutcome::kSkipped, BadStepOutcome::kGaveUp);
+}
+
+bool is_plausible(const agent::ProgressSample& sample) {
+  return sample.phase <= static_cast<uint32_t>(WorkerPhase::kFinished) &&
+         std::max({sample.step, sample.checkpoint_step, sample.collective, sample.tokens,
+                   sample.figures.snapshot_step}) <= kMaxStep &&
+         std::max({sample.step_ns, sample.figures.data_waits_ns, sample.figures.save_waits_ns}) <=
+             kMaxDurationNs &&
+         std::max(sample.start_unix_ns, sample.first_step_unix_ns) <= kMaxUnixNs;
+}
+
+// Each counter is read alone: a collective that ends in between makes the difference smaller.
+uint32_t open_collectives(const CollectiveCounts& groups) {
+  uint64_t open = 0;
+  for (const CollectiveCount& group : groups) {
+    const uint64_t begun = group.begun.load(std::memory_order_relaxed);
+    const uint64_t completed = group.completed.load(std::memory_order_relaxed);
+    if (begun > completed) open += begun - completed;
+  }
+  return static_cast<uint32_t>(std::min<uint64_t>(open, UINT32_MAX));
+}
+
+// nullopt = it does not hold number `number`, no longer, or not what a trainer writes.
+std::optional<BadStep> read_slot(const BadStepSlot& slot, uint64_t number) {
+  if (slot.number.load(std::memory_order_acquire) != number) return std::nullopt;
+  BadStep bad_step;
+  bad_step.number = number;
+  bad_step.step = slot.step.load(std::memory_order_relaxed);
+  bad_step.resumed_step = slot.resumed_step.load(std::memory_order_relaxed);
+  bad_step.samples = slot.samples.load(std::memory_order_relaxed);
+  bad_step.finding = static_cast<BadStepFinding>(slot.finding.load(std::memory_order_relaxed));
+  bad_step.verdict = static_cast<BadStepVerdict>(slot.verdict.load(std::memory_order_relaxed));
+  bad_step.outcome = static_cast<BadStepOutcome>(slot.outcome.load(std::memory_order_relaxed));
+  bad_step.blamed_rank = slot.blamed_rank.load(std::memory_order_relaxed);
+  const size_t length =
+      std::min<size_t>(slot.reason_length.load(std::memory_order_relaxed), kBadStepReasonBytes);
+  bad_step.reason = printable_line(std::string(slot.reason, length), kBadStepReasonBytes);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (slot.number.load(std::memory_order_relaxed) != number) return std::nullopt;
+  if (!is_plausible(bad_step)) return std::nullopt;
+  return bad_step;
+}
+
+}  // namespace
+
+ProgressView::ProgressView(int memfd) {
+  void* address = ::mmap(nullptr, kProgressPageBytes, PROT_READ, MAP_SHARED, memfd, 0);
+  if (address != MAP_FAILED) page_ = static_cast<const ProgressPage*>(address);
+}
+
+ProgressView::~ProgressView() {
+  if (page_ != nullptr) ::munmap(const_cast<ProgressPage*>(page_), kProgressPageBytes);
+}
+
+bool ProgressView::written() const {
+  return page_ != nullptr && page_->magic.load(std::memory_order_acquire) == kProgressMagic &&
+         page_->version.load(std::memory_order_relaxed) == kProgressVersion;
+}
+
+agent::ProgressSample ProgressView::sample() const {
+  agent::ProgressSample sample;
+  sample.mapped = written();
+  if (!sample.mapped) return sample;
+  sample.step = page_->step.load(std::memory_order_acquire);  // first: it is stored last
+  sample.phase = page_->phase.load(std::memory_order_relaxed);
+  sample.loss = std::bit_cast<float>(page_->loss_bits.load(std::memory_order_relaxed));
+  sample.grad_norm = std::bit_cast<float>(page_->grad_norm_bits.load(std::memory_order_relaxed));
+  sample.collective = page_->collective.load(std::memory_order_relaxed);
+  sample.open_collectives = open_collectives(page_->collectives);
+  sample.computing = page_->computing.load(std::memory_order_relaxed) == 1;
+  sample.tokens = page_->tokens.load(std::memory_order_relaxed);
+  sample.step_ns = page_->step_ns.load(std::memory_order_relaxed);
+  sample.checkpoint_step = page_->checkpoint_step.load(std::memory_order_relaxed);
+  sample.start_unix_ns = page_->start_unix_ns.load(std::memory_order_relaxed);
+  sample.first_step_unix_ns = page_->first_step_unix_ns.load(std::memory_order_relaxed);
+  StepFigures& figures = sample.figures;
+  figures.learning_rate = float_of(page_->learning_rate_bits);
+  figures.flops = float_of(page_->flops_bits);
+  figures.flops_causal = float_of(page_->flops_causal_bits);
+  figures.mfu = float_of(page_->mfu_bits);
+  figures.mfu_causal = float_of(page_->mfu_causal_bits);
+  figures.peak_memory_bytes = page_->peak_memory_bytes.load(std::memory_order_relaxed);
+  figures.compute_ns = page_->compute_ns.load(std::memory_order_relaxed);
+  figures.data_wait_ns = page_->data_wait_ns.load(std::memory_order_relaxed);
+  figures.communication_ns = page_->communication_ns.load(std::memory_order_relaxed);
+  figures.communication_wait_ns = page_->communication_wait_ns.load(std::memory_order_relaxed);
+  figures.saves_without_room = page_->saves_without_room.load(std::memory_order_relaxed);
+  figures.data_waits_ns = page_->data_waits_ns.load(std::memory_order_relaxed);
+  figures.save_waits_ns = page_->save_waits_ns.load(std::memory_order_relaxed);
+  figures.snapshot_step = page_->snapshot_step.load(std::memory_order_relaxed);
+  figures.saves_out_of_space = page_->saves_out_of_space.load(std::memory_order_relaxed);
+  figures.storage_failures = page_->storage_failures.load(std::memory_order_relaxed);
+  sample.damaged = page_->bad_steps.load(std::memory_order_relaxed) > kMaxStep;
+  if (is_plausible(sample)) return sample;
+  agent::ProgressSample damaged;
+  damaged.damaged = true;
+  return damaged;
+}
+
+std::vector<BadStep> ProgressView::bad_steps() const {
+  std::vector<BadStep> steps;
+  if (!written()) return steps;
+  const uint64_t newest = page_->bad_steps.load(std::memory_order_acquire);
+  if (newest > kMaxStep) return steps;
+  const uint64_t held = std::min<uint64_t>(newest, kBadStepSlots);
+  for (uint64_t number = newest - held + 1; number <= newest; ++number) {
+    if (auto bad_step = read_slot(page_->bad_step[(number - 1) % kBadStepSlots], number)) {
+      steps.push_back(std::move(*bad_step));
+    }
+  }
+  return steps;
+}
+
+FileFault ProgressView::file_fault() const {
+  if (!written()) return {};
+  const uint32_t length =
+      std::min(page_->fault_file_length.load(std::memory_order_acquire), kFaultFileBytes);
+  return {printable_line(std::string(page_->fault_file, length), kFaultFileBytes),
+          page_->fault_offset.load(std::memory_order_relaxed),
+          page_->fault_bytes.load(std::memory_order_relaxed),
+          page_->fault_error.load(std::memory_order_relaxed)};
+}
+
+std::string ProgressView::message() const {
+  if (!written()) return "";
+  const uint32_t length =
+      std::min(page_->message_length.load(std::memory_order_acquire), kProgressMessageBytes);
+  return printable_line(std::string(page_->message, length), kProgressMessageBytes);
+}
+
+}  // namespace hpctl

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/layout/mesh.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace hpctl {
+
+namespace {
+
+bool is_among(MeshDims dims, const MeshDimension& dimension) {
+  return std::find(dims.begin(), dims.end(), dimension.name) != dims.end();
+}
+
+}  // namespace
+
+Mesh::Mesh(std::vector<MeshDimension> dimensions) : dimensions_(std::move(dimensions)) {
+  std::set<std::string_view> names;
+  for (const MeshDimension& dimension : dimensions_) {
+    HP_CHECK(dimension.degree >= 1 && names.insert(dimension.name).second);
+    HP_CHECK(dimension.degree <= std::numeric_limits<int32_t>::max() / world_size_);
+    world_size_ *= dimension.degree;
+  }
+}
+
+Mesh::Mesh(int32_t dp_replicate, int32_t dp_shard)
+    : Mesh({{std::string(MeshDim::kPp), 1},
+            {std::string(MeshDim::kDpReplicate), dp_replicate},
+            {std::string(MeshDim::kDpShard), dp_shard},
+            {std::string(MeshDim::kCp), 1},
+            {std::string(MeshDim::kTp), 1}}) {}
+
+int32_t Mesh::degree(MeshDims dims) const {
+  int32_t product = 1;
+  for (const MeshDimension& d : dimensions_) product *= is_among(dims, d) ? d.degree : 1;
+  return product;
+}
+
+int32_t Mesh::coordinate(int32_t rank, MeshDims dims) const {
+  HP_CHECK(rank >= 0 && rank < world_size_);
+  int32_t stride = world_size_;  // ranks between neighbours
+  int32_t place = 0;
+  for (const MeshDimension& d : dimensions_) {
+    stride /= d.degree;
+    if (is_among(dims, d)) place = place * d.degree + rank / stride % d.degree;
+  }
+  return place;
+}
+
+std::vector<int32_t> Mesh::group(int32_t rank, MeshDims dims) const {
+  HP_CHECK(rank >= 0 && rank < world_size_);
+  std::vector<int32_t> members = {0};
+  int32_t stride = world_size_;
+  for (const MeshDimension& d : dimensions_) {
+    stride /= d.degree;
+    std::vector<int32_t> longer;
+    for (const int32_t member : members) {
+      const bool varies = is_among(dims, d);
+      for (int32_t c = 0; c < (varies ? d.degree : 1); ++c) {
+        longer.push_back(member + (varies ? c : rank / stride % d.degree) * stride);
+      }
+    }
+    members = std::move(longer);
+  }
+  return members;
+}
+
+DataRank Mesh::data_rank(int32_t rank) const {
+  std::vector<std::string_view> others;
+  for (const MeshDimension& d : dimensions_) {
+    if (!is_among(kDataDims, d)) others.push_back(d.name);
+  }
+  return {.index = coordinate(rank, kDataDims),
+          .count = degree(kDataDims),
+          .counts = coordinate(rank, others) == 0};
+}
+
+Outcome check_engine_mesh(const Mesh& mesh) {
+  for (const MeshDimension& d : mesh.dimensions()) {
+    if (d.degree == 1 || is_among(kDataDims, d)) continue;
+    return Error{ErrorCode::kFailedPrecondition,
+                 "the mesh has " + d.name + " of degree " + std::to_string(d.degree) +
+                     ": this version trains with data parallelism alone (dp_replicate and "
+                     "dp_shard); give " +
+                     d.name + " the degree 1"};
+  }
+  return Ok{};
+}
+
+Result<Sharding> sharding_of(const TrainSpec& train, int32_t world_size) {
+  const Strategy strategy = train.strategy;
+  int32_t shards = world_size;
+  if (strategy == Strategy::kNoShard) shards = 1;
+  if (strategy == Strategy::kHybrid) {
+    if (train.shard_group < 1 || world_size % train.shard_group != 0) {
+      return Error{ErrorCode::kInvalidArgument,
+                   "parallelism.shard_group: expected a divisor of the number of workers (" +
+                       std::to_string(world_size) + "), found " +
+                       std::to_string(train.shard_group)};
+    }
+    shards = static_cast<int32_t>(train.shard_group);
+  }
+  Sharding sharding;
+  sharding.mesh = Mesh(world_size / shards, shards);
+  sharding.keep_parameters = train.reshard_after_forward == Reshard::kNever ||
+                             strategy == Strategy::kNoShard || strategy == Strategy::kOptimizer ||
+                             strategy == Strategy::kShardGradOp;
+  // A shard that is the whole block needs no second place for its gradient.
+  sharding.whole_gradients = strategy == Strategy::kOptimizer || shards == 1;
+  return sharding;
+}
+
+std::string describe_sharding(const TrainSpec& train) {
+  if (train.strategy != Strategy::kHybrid) return to_word(train.strategy);
+  return "hybrid of " + std::to_string(train.shard_group);
+}
+
+}  // namespace hpctl

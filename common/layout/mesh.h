@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranks of a job as a grid, so that every kind of parallelism is a dimension of it.
+//
+// A mesh has any number of dimensions, each with a name and a degree, from the slowest to the
+// fastest: rank = ((c0 * degree1 + c1) * degree2 + c2) ... of the coordinates c. The trainer's
+// dimensions have TorchTitan's names and order: pipeline stages, replicas, shards, parts of a
+// sequence (context), parts of a layer (tensor). Neighbours in rank are then neighbours in the
+// dimension that communicates most, and a node's ranks, which are consecutive, form a shard group
+// before anything else.
+//
+// Several dimensions count as one if data are divided over all of them: the coordinate in a set is
+// the place in their own order, whatever lies between them. A dimension that a mesh does not have
+// has the degree 1.
+//
+// The engine trains with dp_replicate and dp_shard (check_engine_mesh()); data, evaluation and
+// communicators work with any mesh.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/job/train_spec.h"
+
+namespace hpctl {
+
+struct MeshDim {
+  static constexpr std::string_view kPp = "pp";
+  static constexpr std::string_view kDpReplicate = "dp_replicate";
+  static constexpr std::string_view kDpShard = "dp_shard";
+  static constexpr std::string_view kCp = "cp";
+  static constexpr std::string_view kTp = "tp";
+};
+
+// A set of dimensions, in any order.
+using MeshDims = std::span<const std::string_view>;
+// Over which the samples of a step are divided.
+inline constexpr std::array kDataDims = {MeshDim::kDpReplicate, MeshDim::kDpShard};
+// Over which parameters, gradients and optimizer state are: parts of a sequence need whole
+// parameters as much as other sequences do.
+inline constexpr std::array kShardDims = {MeshDim::kDpShard, MeshDim::kCp};
+
+struct MeshDimension {
+  std::string name;
+  int32_t degree = 1;
+  bool operator==(const MeshDimension&) const = default;
+};
+
+// The samples that a rank works on.
+struct DataRank {
+  int32_t index = 0;  // coordinate in kDataDims: ranks with the same one read the same samples
+  int32_t count = 1;  // of such coordinates
+  // The first of those ranks: where something is counted once for each sample, it is this one's.
+  bool counts = true;
+  bool operator==(const DataRank&) const = default;
+};
+
+class Mesh {
+ public:
+  Mesh() = default;  // one rank
+  // From the slowest to the fastest. Degrees >= 1, no name twice, no more than 2^31 - 1 ranks.
+  explicit Mesh(std::vector<MeshDimension> dimensions);
+  // Of data parallelism alone: the others of MeshDim have the degree 1.
+  Mesh(int32_t dp_replicate, int32_t dp_shard);
+
+  const std::vector<MeshDimension>& dimensions() const { return dimensions_; }
+  int32_t world_size() const { return world_size_; }
+  int32_t degree(std::string_view dim) const { return degree(MeshDims(&dim, 1)); }
+  int32_t degree(MeshDims dims) const;
+  int32_t coordinate(int32_t rank, std::string_view dim) const {
+    return coordinate(rank, MeshDims(&dim, 1));
+  }
+  int32_t coordinate(int32_t rank, MeshDims dims) const;
+  // The ranks that differ from `rank` in `dims` alone, ascending by coordinate; it is one of them.
+  std::vector<int32_t> group(int32_t rank, std::string_view dim) const {
+    return group(rank, MeshDims(&dim, 1));
+  }
+  std::vector<int32_t> group(int32_t rank, MeshDims dims) const;
+  DataRank data_rank(int32_t rank) const;
+
+ private:
+  std::vector<MeshDimension> dimensions_;
+  int32_t world_size_ = 1;
+};
+
+// kFailedPrecondition, with the dimension, where the mesh has more than the engine trains with.
+Outcome check_engine_mesh(const Mesh& mesh);
+
+// The effect of a strategy on the memory and the messages of a rank. Optimizer state is always
+// sharded over dp_shard.
+//
+//   strategy        dp_shard   whole parameters kept        whole gradients kept
+//   full            W          while a block computes       while a block computes
+//   shard_grad_op   W          all blocks, all the step     while a block computes
+//   optimizer       W          all blocks, all the step     all blocks, all the step
+//   no_shard        1          all blocks, always           all blocks, all the step
+//   hybrid          group      while a block computes       while a block computes
+//
+// (ZeRO-3, ZeRO-2, ZeRO-1, DDP and HSDP. reshard_after_forward = never keeps the parameters of full
+// and hybrid as in shard_grad_op. Parameters of a frozen model then stay from step to step.) Whole
+// gradients are reduced once a step, others once per micro-batch
+// (docs/decisions/1001-strategies.md).
+struct Sharding {
+  Mesh mesh;
+  bool keep_parameters = false;
+  bool whole_gradients = false;
+};
+
+// kInvalidArgument when the world is no multiple of hybrid's shard_group, which the controller has
+// replaced by the workers of a node if it was 0.
+Result<Sharding> sharding_of(const TrainSpec& train, int32_t world_size);
+
+// The label on which bit-exactness depends, for the environment of a checkpoint: "full", "hybrid of
+// 8".
+std::string describe_sharding(const TrainSpec& train);
+
+}  // namespace hpctl
