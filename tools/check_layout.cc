@@ -64,7 +64,7 @@ const std::vector<Rule>& rules() {
       {"common/recorder/", {"common/recorder/", "common/base/"}, join(kWire, kTorch)},
       {"common/watch/", {"common/watch/", "common/job/", "common/base/"}, join(kWire, kTorch)},
       {"controller/core/",
-       {"controller/core/", "common/job/", "common/worker/", "common/base/"},
+       {"controller/core/", "common/job/", "common/layout/", "common/worker/", "common/base/"},
        join(kWire, kTorch)},
       {"controller/step/",
        {"controller/step/", "controller/agents/progress.h", "controller/core/", "common/base/",

@@ -91,32 +91,4 @@ Outcome check_engine_mesh(const Mesh& mesh) {
   return Ok{};
 }
 
-Result<Sharding> sharding_of(const TrainSpec& train, int32_t world_size) {
-  const Strategy strategy = train.strategy;
-  int32_t shards = world_size;
-  if (strategy == Strategy::kNoShard) shards = 1;
-  if (strategy == Strategy::kHybrid) {
-    if (train.shard_group < 1 || world_size % train.shard_group != 0) {
-      return Error{ErrorCode::kInvalidArgument,
-                   "parallelism.shard_group: expected a divisor of the number of workers (" +
-                       std::to_string(world_size) + "), found " +
-                       std::to_string(train.shard_group)};
-    }
-    shards = static_cast<int32_t>(train.shard_group);
-  }
-  Sharding sharding;
-  sharding.mesh = Mesh(world_size / shards, shards);
-  sharding.keep_parameters = train.reshard_after_forward == Reshard::kNever ||
-                             strategy == Strategy::kNoShard || strategy == Strategy::kOptimizer ||
-                             strategy == Strategy::kShardGradOp;
-  // A shard that is the whole block needs no second place for its gradient.
-  sharding.whole_gradients = strategy == Strategy::kOptimizer || shards == 1;
-  return sharding;
-}
-
-std::string describe_sharding(const TrainSpec& train) {
-  if (train.strategy != Strategy::kHybrid) return to_word(train.strategy);
-  return "hybrid of " + std::to_string(train.shard_group);
-}
-
 }  // namespace hpctl

@@ -91,32 +91,4 @@ class Mesh {
 // kFailedPrecondition, with the dimension, where the mesh has more than the engine trains with.
 Outcome check_engine_mesh(const Mesh& mesh);
 
-// The effect of a strategy on the memory and the messages of a rank. Optimizer state is always
-// sharded over dp_shard.
-//
-//   strategy        dp_shard   whole parameters kept        whole gradients kept
-//   full            W          while a block computes       while a block computes
-//   shard_grad_op   W          all blocks, all the step     while a block computes
-//   optimizer       W          all blocks, all the step     all blocks, all the step
-//   no_shard        1          all blocks, always           all blocks, all the step
-//   hybrid          group      while a block computes       while a block computes
-//
-// (ZeRO-3, ZeRO-2, ZeRO-1, DDP and HSDP. reshard_after_forward = never keeps the parameters of full
-// and hybrid as in shard_grad_op. Parameters of a frozen model then stay from step to step.) Whole
-// gradients are reduced once a step, others once per micro-batch
-// (docs/decisions/1001-strategies.md).
-struct Sharding {
-  Mesh mesh;
-  bool keep_parameters = false;
-  bool whole_gradients = false;
-};
-
-// kInvalidArgument when the world is no multiple of hybrid's shard_group, which the controller has
-// replaced by the workers of a node if it was 0.
-Result<Sharding> sharding_of(const TrainSpec& train, int32_t world_size);
-
-// The label on which bit-exactness depends, for the environment of a checkpoint: "full", "hybrid of
-// 8".
-std::string describe_sharding(const TrainSpec& train);
-
 }  // namespace hpctl

@@ -16,6 +16,7 @@
 #include <tuple>
 
 #include "common/job/snapshot_peers.h"
+#include "common/layout/sharding.h"
 #include "controller/core/plan.h"
 #include "controller/core/rules.h"
 
@@ -138,11 +139,7 @@ bool is_whole(const Arenas& arenas, const DividedState& state) {
 }  // namespace
 
 int32_t parts_of_state(const Job& job) {
-  const TrainSpec& train = *job.spec.train;
-  if (train.strategy == Strategy::kNoShard) return 1;
-  if (train.strategy != Strategy::kHybrid) return job.world_size();
-  return train.shard_group > 0 ? static_cast<int32_t>(train.shard_group)
-                               : job.spec.workers_per_node;
+  return state_parts(*job.spec.train, job.world_size(), job.spec.workers_per_node);
 }
 
 std::optional<Facts::Origin> find_in_memory(Transition& t, const Job& job) {

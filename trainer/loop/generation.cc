@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/layout/sharding.h"
 #include "trainer/arch/lora.h"
 #include "trainer/arch/wide_products.h"
 #include "trainer/checkpoint/lora_base.h"

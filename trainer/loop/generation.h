@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/layout/sharding.h"
 #include "common/worker/workload.h"
 #include "trainer/comm/mesh_communicators.h"
 #include "trainer/data/ledger.h"

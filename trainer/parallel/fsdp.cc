@@ -6,6 +6,7 @@
 
 #include "common/base/check.h"
 #include "common/layout/memory_savings.h"
+#include "common/layout/sharding.h"
 #include "trainer/arch/registry.h"
 #include "trainer/arch/wide_products.h"
 

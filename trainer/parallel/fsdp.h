@@ -37,7 +37,7 @@
 #include <vector>
 
 #include "common/layout/block_layout.h"
-#include "common/layout/mesh.h"
+#include "common/layout/sharding.h"
 #include "trainer/arch/model.h"
 #include "trainer/comm/mesh_communicators.h"
 #include "trainer/parallel/buffer_pool.h"

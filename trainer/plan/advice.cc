@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/layout/memory_savings.h"
+#include "common/layout/sharding.h"
 #include "trainer/plan/plan_text.h"
 #include "trainer/plan/speed_plan.h"
 

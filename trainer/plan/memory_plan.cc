@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "common/layout/memory_savings.h"
+#include "common/layout/sharding.h"
 #include "trainer/arch/registry.h"
 
 namespace hpctl {
@@ -282,30 +283,14 @@ double param_bytes(const TrainSpec& train) {
 }
 
 int32_t shard_count(const PlanSetting& setting) {
-  const TrainSpec& train = setting.train;
-  if (train.strategy == Strategy::kNoShard) return 1;
-  if (train.strategy != Strategy::kHybrid) return setting.world_size();
-  const int64_t group = train.shard_group > 0 ? train.shard_group : setting.workers_per_node;
-  return static_cast<int32_t>(std::min<int64_t>(group, setting.world_size()));
+  const int32_t world_size = setting.world_size();
+  // Of a group that is larger than the job, all workers.
+  return std::min(state_parts(setting.train, world_size, setting.workers_per_node), world_size);
 }
 
 bool keeps_copies(const PlanSetting& setting) {
   return setting.snapshots && !setting.gpu && setting.nodes > 1 &&
          shard_count(setting) == setting.world_size();
-}
-
-bool keeps_parameters(const TrainSpec& train) {
-  return train.strategy == Strategy::kNoShard || train.strategy == Strategy::kOptimizer ||
-         train.strategy == Strategy::kShardGradOp || train.reshard_after_forward == Reshard::kNever;
-}
-
-bool keeps_gradients(const TrainSpec& train) {
-  return train.strategy == Strategy::kNoShard || train.strategy == Strategy::kOptimizer;
-}
-
-bool keeps_rounded_weights(const TrainSpec& train, int32_t shards) {
-  return train.precision == Precision::kBf16 && train.optimizer.master == StateType::kFp32 &&
-         !offloads_optimizer(train) && (shards == 1 || !keeps_parameters(train));
 }
 
 MemoryPlan plan_memory(const PlanSetting& setting, const std::vector<Block>& blocks) {

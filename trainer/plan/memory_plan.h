@@ -69,13 +69,6 @@ int32_t shard_count(const PlanSetting& setting);
 // Each worker has one more slot of its own and two for a peer's copies: no other rank has the same
 // part, and the state is in host memory.
 bool keeps_copies(const PlanSetting& setting);
-// Returns whether gathered parameters, and unsharded gradients, of all blocks stay for the whole
-// step; parameters of a frozen model then for all steps.
-bool keeps_parameters(const TrainSpec& train);
-bool keeps_gradients(const TrainSpec& train);
-// Returns whether a GPU keeps its shard of the weights in bf16 beside fp32 parameters: gathers
-// round nothing then. Otherwise each block is gathered once a step from several shards.
-bool keeps_rounded_weights(const TrainSpec& train, int32_t shards);
 
 // On all nodes. `blocks`: what is trained (arch/lora.h).
 MemoryPlan plan_memory(const PlanSetting& setting, const std::vector<Block>& blocks);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "common/layout/memory_savings.h"
+#include "common/layout/sharding.h"
 #include "trainer/arch/registry.h"
 
 namespace hpctl {

@@ -6,7 +6,7 @@
 #include "common/base/json.h"
 #include "common/base/json_text.h"
 #include "common/job/job_spec_json.h"
-#include "common/layout/mesh.h"
+#include "common/layout/sharding.h"
 
 namespace hpctl {
 namespace {

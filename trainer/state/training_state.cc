@@ -13,6 +13,7 @@
 #include "common/base/log.h"
 #include "common/job/snapshot_peers.h"
 #include "common/layout/memory_savings.h"
+#include "common/layout/sharding.h"
 #include "common/process/processors.h"
 #include "common/worker/seal_packet.h"
 #include "trainer/arch/initial_values.h"

@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "common/layout/sharding.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/trainer/reference/golden_training.h"
 #include "trainer/arch/model.h"

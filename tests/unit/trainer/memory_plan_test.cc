@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/layout/memory_savings.h"
-#include "common/layout/mesh.h"
+#include "common/layout/sharding.h"
 #include "tests/unit/trainer/planned_job.h"
 #include "trainer/arch/lora.h"
 #include "trainer/arch/registry.h"

@@ -2,6 +2,7 @@
 // The mesh of ranks with any dimensions: who is whose neighbour, who reads what, and what the
 // engine refuses.
 #include "common/layout/mesh.h"
+#include "common/layout/sharding.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

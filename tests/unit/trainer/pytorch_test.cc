@@ -16,6 +16,7 @@
 
 #include "common/base/json.h"
 #include "common/job/job_spec_json.h"
+#include "common/layout/sharding.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/data/answer_data.h"
 #include "tests/unit/trainer/reference_process.h"

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "common/base/check.h"
+#include "common/layout/sharding.h"
 #include "tests/support/temporary_directory.h"
 #include "trainer/arch/initial_values.h"
 #include "trainer/arch/lora.h"
