@@ -146,7 +146,9 @@ const std::vector<Rule>& rules() {
         "trainer/data/", "trainer/checkpoint/", "trainer/plan/", "trainer/arch/registry.h",
         "trainer/arch/lora.h"},
        kTorch},
-      {"hpctl/migrate/", {"hpctl/migrate/", "common/base/", "common/rpc/"}, kTorch},
+      {"hpctl/migrate/",
+       {"hpctl/migrate/", "common/base/", "common/job/", "common/jobfile/"},
+       kTorch},
       {"slurm-plugins/",
        {"slurm-plugins/", "common/base/", "common/net/", "common/process/", "common/slurm/"},
        join(kWire, kTorch)},
@@ -307,8 +309,10 @@ size_t columns(const std::string& line) {
 }
 
 void check_form(const std::string& file, const std::vector<std::string>& lines) {
-  const size_t limit = file.size() > 7 && file.substr(file.size() - 7) == "main.cc" ? 120 : 600;
-  if (lines.size() > limit) report(file, limit, "longer than " + std::to_string(limit) + " lines");
+  constexpr size_t kMostLines = 600;
+  if (lines.size() > kMostLines) {
+    report(file, kMostLines, "longer than " + std::to_string(kMostLines) + " lines");
+  }
   bool licensed = false;
   for (size_t i = 0; i < lines.size() && i < 3; ++i) {
     licensed =

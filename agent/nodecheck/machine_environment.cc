@@ -5,7 +5,8 @@
 #include <initializer_list>
 #include <string_view>
 
-#include "agent/core/hosts_file.h"
+#include "agent/nodecheck/core/hosts_file.h"
+#include "agent/nodecheck/probes/own_name.h"
 #include "common/base/file.h"
 #include "common/base/host.h"
 #include "common/net/node_address.h"
@@ -41,12 +42,6 @@ std::string text_of(const std::optional<Version>& version) {
 }
 
 }  // namespace
-
-std::string own_loopback_name() {
-  const auto hosts = read_file(system_path("/etc/hosts"), kMaxBytes);
-  const std::string address = hosts.ok() ? address_in_hosts(*hosts, host_name()) : "";
-  return is_loopback(address) ? address : "";
-}
 
 std::string meeting_interface() {
   if (own_loopback_name().empty()) return "";

@@ -17,9 +17,6 @@ struct MachineEnvironment {
 // From environment.json beside the programs, or in ../share/hpctl.
 MachineEnvironment machine_environment(const std::string& program_directory);
 
-// Where /etc/hosts gives this host's name a loopback address: that address; "" = it does not.
-std::string own_loopback_name();
-
 // The interface by which other nodes are to meet a program that would use that address
 // (GLOO_SOCKET_IFNAME); "" = programs find it by themselves, or there is none.
 std::string meeting_interface();

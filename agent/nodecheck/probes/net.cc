@@ -2,7 +2,7 @@
 // net: has the machine an address that other nodes can reach, and does the provider that libfabric
 // would choose carry a message.
 #include "agent/nodecheck/fabric/fabric.h"
-#include "agent/nodecheck/machine_environment.h"
+#include "agent/nodecheck/probes/own_name.h"
 #include "agent/nodecheck/probes/probe.h"
 #include "agent/nodecheck/probes/sysfs.h"
 #include "common/base/file.h"

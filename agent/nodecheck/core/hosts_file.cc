@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/core/hosts_file.h"
+#include "agent/nodecheck/core/hosts_file.h"
 
 #include <algorithm>
 

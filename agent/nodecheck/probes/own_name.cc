@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/nodecheck/probes/own_name.h"
+
+#include "agent/nodecheck/core/hosts_file.h"
+#include "common/base/file.h"
+#include "common/base/host.h"
+
+namespace hpctl::agent {
+namespace {
+
+constexpr size_t kMaxBytes = 1U << 20;
+
+}  // namespace
+
+std::string own_loopback_name() {
+  const auto hosts = read_file(system_path("/etc/hosts"), kMaxBytes);
+  const std::string address = hosts.ok() ? address_in_hosts(*hosts, host_name()) : "";
+  return is_loopback(address) ? address : "";
+}
+
+}  // namespace hpctl::agent
