@@ -66,7 +66,8 @@ int print_once(const Terminal& terminal, const std::optional<std::string>& word,
 // False: to quit.
 bool take_input(TopModel& model, const TopTerminal::Input& input, TopSize screen) {
   if (std::holds_alternative<TopTerminal::Closed>(input)) return false;
-  if (const auto* letter = std::get_if<char>(&input)) return model.type(*letter, SystemClock().wall_ms());
+  if (const auto* letter = std::get_if<char>(&input))
+    return model.type(*letter, SystemClock().wall_ms());
   if (const auto* key = std::get_if<TopKey>(&input)) {
     model.press(*key, screen, SystemClock().wall_ms());
   }

@@ -111,7 +111,7 @@ const std::vector<Rule>& rules() {
        {"hpctl/", "common/", "proto/", "controller/core/", "controller/leadership/ask_owner.h",
         "controller/leadership/local_submission.h", "controller/publish/status_files.h",
         "trainer/data/", "trainer/checkpoint/", "trainer/plan/", "trainer/arch/registry.h",
-        "trainer/arch/lora.h", "trainer/parallel/block_layout.h"},
+        "trainer/arch/hf_config.h", "trainer/arch/lora.h", "trainer/parallel/block_layout.h"},
        kTorch},
       {"slurm-plugins/", {"slurm-plugins/", "common/base/"}, join(kWire, kTorch)},
   };
