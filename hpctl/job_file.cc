@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/file.h"
+#include "hpctl/model_directory.h"
 
 namespace hpctl {
 namespace {
@@ -31,7 +32,7 @@ Result<std::string> working_directory() {
 JobYaml parse_here(const std::string& text, const std::vector<GivenValue>& given) {
   const auto directory = working_directory();
   if (!directory.ok()) return {std::nullopt, {{0, 0, "", directory.error().message}}};
-  return parse_job_yaml(text, *directory, given);
+  return parse_job_yaml(text, *directory, given, read_model_directory);
 }
 
 JobYaml read_standard_input(const std::vector<GivenValue>& given) {
@@ -75,7 +76,8 @@ Result<std::vector<GivenValue>> given_values(const Invocation& invocation) {
 std::optional<JobSpec> read_job_file(const Terminal& terminal, const std::string& path,
                                      const std::vector<GivenValue>& given) {
   const bool is_input = path == "-";
-  JobYaml parsed = is_input ? read_standard_input(given) : load_job_yaml(path, given);
+  JobYaml parsed =
+      is_input ? read_standard_input(given) : load_job_yaml(path, given, read_model_directory);
   if (!parsed.spec) {
     if (!is_input && is_foreign(path)) {
       terminal.err << "hpctl: " << printable(path) << " is no job file; `hpctl migrate "

@@ -30,10 +30,10 @@ struct TopSize {
 // One job as its controller, or its record, knows it.
 struct TopJob {
   JobView view;
-  std::vector<EventView> events;  // the newest, oldest first
-  std::string notice;             // what the answer is worth; "" = it is live
-  std::vector<std::string> logs;  // with TopPart::kLogs: last lines, each with its rank
-  std::vector<std::string> why;   // with TopPart::kWhy: the summary, then the chain of causes
+  std::vector<EventView> events;       // the newest, oldest first
+  std::string notice;                  // what the answer is worth; "" = it is live
+  std::vector<std::string> logs = {};  // with TopPart::kLogs: last lines, each with its rank
+  std::vector<std::string> why = {};   // with TopPart::kWhy: the summary, then the chain of causes
 };
 
 // What is shown of a job.

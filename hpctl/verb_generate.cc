@@ -31,7 +31,8 @@ Examples:
 Options:
   --tokenizer T    that of the training: byte, a SentencePiece model or a tokenizer.json
   --prompt TEXT    the text to go on with
-  --tokens N       at most N tokens (default 64); the tokenizer's end of a document ends it before
+  --tokens N       at most N tokens (default 64), within the length of a sequence of the training;
+                   the tokenizer's end of a document ends it before
   --temperature X  0: always the likeliest token (default); more: draw them, of a distribution that
                    is flatter with a larger X
   --seed N         draw the same tokens again (default 0)

@@ -97,7 +97,7 @@ nodes: 1
 workers_per_node: 1            # auto: one for each GPU
 workload:
   train:
-    model: {preset: llama3.2-1b}    # the dimensions of the imported model
+    model: {preset: llama3.2-1b}    # as imported; {from: MODEL_DIR} imports it at submit
     data:
       path: conversations.jsonl     # lines {"messages": [{"role", "content"}, ...]}
       format: chat                  # sft: lines {"prompt", "completion"}

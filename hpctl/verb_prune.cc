@@ -5,11 +5,13 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/file.h"
 #include "common/base/json.h"
 #include "common/base/json_text.h"
 #include "common/base/quantity.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/job_removal.h"
+#include "hpctl/model_directory.h"
 #include "hpctl/verbs.h"
 
 namespace hpctl {
@@ -19,7 +21,8 @@ namespace {
 constexpr const char* kHelp = R"(
 Removes every job of this HPCTL_HOME that ended longer ago than --keep says, as `hpctl rm` does: the
 record, the logs and the directory. Checkpoints stay. Jobs that live, or whose state is not known,
-are left alone.
+are left alone. Models in HPCTL_HOME/models (workload.train.model.from) that no job names any more,
+and that none was submitted with for as long, are removed as well.
 
 Examples:
   hpctl prune --keep 30d --dry-run
@@ -31,7 +34,8 @@ Options:
   --checkpoints  remove the checkpoints in the directories of the jobs, too, except those that a
                  later job went on from
   --json         {"dry_run", "jobs": [{"job", "name", "state", "ended_wall_ms", "checkpoints":
-                 directory of those that stay, or "", "error": why it was not removed, or ""}]}
+                 directory of those that stay, or "", "error": why it was not removed, or ""}],
+                 "models": directories of imported models}
 
 Exit codes: 0 done, also where there was no such job, 1 a job could not be removed, 2 wrong
 arguments, 3 neither a controller nor HPCTL_HOME answers
@@ -73,7 +77,18 @@ Result<Removal> remove(const JobSummary& job, bool with_checkpoints) {
   return is_refused ? remove_job(opened, CheckpointsOf::kKept) : removed;
 }
 
-void print_json(const Terminal& terminal, const std::vector<Pruned>& jobs, bool is_dry) {
+// Those that are, or would be, removed.
+Result<std::vector<std::string>> remove_models(int64_t keep_ms, bool is_dry) {
+  HP_TRY_ASSIGN(const HomePaths paths, home_from_environment());
+  HP_TRY_ASSIGN(const auto unused, find_unused_models(paths, SystemClock().wall_ms() - keep_ms));
+  for (const std::string& directory : unused) {
+    if (!is_dry) HP_TRY(remove_tree(directory));
+  }
+  return unused;
+}
+
+void print_json(const Terminal& terminal, const std::vector<Pruned>& jobs,
+                const std::vector<std::string>& models, bool is_dry) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Pruned& pruned : jobs) {
     list.push_back({{"job", pruned.job.job.value},
@@ -83,10 +98,13 @@ void print_json(const Terminal& terminal, const std::vector<Pruned>& jobs, bool 
                     {"checkpoints", pruned.kept},
                     {"error", pruned.error}});
   }
-  terminal.out << json_text(nlohmann::ordered_json{{"dry_run", is_dry}, {"jobs", list}}) << "\n";
+  terminal.out << json_text(nlohmann::ordered_json{
+                      {"dry_run", is_dry}, {"jobs", list}, {"models", models}})
+               << "\n";
 }
 
-void print(const Terminal& terminal, const std::vector<Pruned>& jobs, bool is_dry) {
+void print(const Terminal& terminal, const std::vector<Pruned>& jobs,
+           const std::vector<std::string>& models, bool is_dry) {
   for (const Pruned& pruned : jobs) {
     if (!pruned.error.empty()) {
       terminal.err << "hpctl: " << printable(pruned.error) << "\n";
@@ -99,6 +117,10 @@ void print(const Terminal& terminal, const std::vector<Pruned>& jobs, bool is_dr
                  << (pruned.kept.empty() ? std::string()
                                          : "; its checkpoints stay in " + printable(pruned.kept))
                  << "\n";
+  }
+  for (const std::string& directory : models) {
+    terminal.out << "model " << printable(directory) << ", which no job names"
+                 << (is_dry ? ", would be removed" : ", is removed") << "\n";
   }
   if (jobs.empty()) terminal.out << "no job ended so long ago\n";
 }
@@ -116,19 +138,22 @@ int run(Invocation& invocation) {
   bool failed = false;
   for (Pruned& pruned : *old) {
     if (is_dry) break;
-    const auto removed = remove(pruned.job, invocation.has("--checkpoints"));
-    if (removed.ok()) {
-      pruned.kept = removed->kept;
+    const auto done = remove(pruned.job, invocation.has("--checkpoints"));
+    if (done.ok()) {
+      pruned.kept = done->kept;
     } else {
-      pruned.error = removed.error().message;
+      pruned.error = done.error().message;
       failed = true;
     }
   }
+  const auto models = remove_models(*keep_ms, is_dry);
+  const std::vector<std::string> removed = models.ok() ? *models : std::vector<std::string>();
   if (invocation.json()) {
-    print_json(terminal, *old, is_dry);
+    print_json(terminal, *old, removed, is_dry);
   } else {
-    print(terminal, *old, is_dry);
+    print(terminal, *old, removed, is_dry);
   }
+  if (!models.ok()) return report(terminal, models.error());
   return failed ? kExitFailed : kExitOk;
 }
 

@@ -25,6 +25,7 @@
 #include "hpctl/home_access.h"
 #include "hpctl/job_file.h"
 #include "hpctl/literal_variables.h"
+#include "hpctl/model_directory.h"
 #include "hpctl/prepare_at_submit.h"
 #include "hpctl/rank_launcher.h"
 #include "hpctl/second_watcher.h"
@@ -407,6 +408,9 @@ int submit(const Invocation& invocation, JobSpec spec, const std::string& file) 
   }
   if (const auto prepared = prepare_text(spec, *paths, terminal); !prepared.ok()) {
     return report_mistake(terminal, prepared.error());
+  }
+  if (const auto imported = import_model(spec, *paths, terminal); !imported.ok()) {
+    return report_mistake(terminal, imported.error());
   }
   const auto checked =
       local ? check_before_submit(spec, *paths) : check_before_slurm_submit(spec, *paths, file);

@@ -144,7 +144,7 @@ const std::vector<Rule>& rules() {
        {"hpctl/", "common/", "proto/", "controller/core/", "controller/leadership/ask_owner.h",
         "controller/leadership/local_submission.h", "controller/publish/status_files.h",
         "trainer/data/", "trainer/checkpoint/", "trainer/plan/", "trainer/arch/registry.h",
-        "trainer/arch/lora.h"},
+        "trainer/arch/hf_config.h", "trainer/arch/lora.h"},
        kTorch},
       {"hpctl/migrate/",
        {"hpctl/migrate/", "common/base/", "common/job/", "common/jobfile/"},

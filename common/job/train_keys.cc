@@ -66,6 +66,11 @@ constexpr TrainKey kKeys[] = {
      "tiny-mistral, mistral-7b, mistral-7b-v0.3, mistral-nemo-12b, "
      "tiny-gpt, gpt3-1.7b, gpt3-3.6b, gpt3-7.5b, gpt3-18.4b, gpt3-39.1b, gpt3-76.1b, "
      "gpt3-145.6b, gpt3-310b"},
+    {.path = "workload.train.model.from",
+     .meaning = "Instead of a preset: the directory of a Hugging Face model. Its config.json gives "
+     "the dimensions, and the job begins with its weights, unless checkpoint.resume or a "
+     "checkpoint in checkpoint.dir says otherwise. `hpctl submit` imports them into "
+     "$HPCTL_HOME/models; `hpctl prune` removes what no job names.", .type = "path"},
     {.path = "workload.train.model.arch", .field = HP_WORD(model.arch), .initial = "of the preset",
      .meaning = "llama (without a preset): RMSNorm, rotary positions, grouped queries, SwiGLU, no "
      "biases. qwen2 (Qwen2 and 2.5): adds biases of queries, keys and values. qwen3: adds an "

@@ -248,6 +248,7 @@ struct AutoKeys {
 
 struct TrainSpec {
   ModelSpec model;
+  std::string model_from;  // a Hugging Face model that submit imports; "" = none, or it has
   LoraSpec lora;
   DataSpec data;
   ValidationSpec validation;

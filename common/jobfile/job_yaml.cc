@@ -22,6 +22,8 @@
 namespace hpctl {
 namespace {
 
+constexpr const char* kModelFrom = "workload.train.model.from";
+
 YAML::Mark start_of_file() { return YAML::Mark(); }
 
 // `outer` is `inner` or one of the sections around it.
@@ -31,7 +33,8 @@ bool contains_key(const std::string& outer, const std::string& inner) {
 
 class JobYamlReader {
  public:
-  explicit JobYamlReader(const std::string& directory) : directory_(directory) {}
+  JobYamlReader(const std::string& directory, const ReadModel& read_model)
+      : directory_(directory), read_model_(read_model) {}
 
   JobYaml read(const YAML::Node& root, const std::vector<GivenValue>& given) {
     if (!root.IsMap()) {
@@ -267,11 +270,28 @@ class JobYamlReader {
       read_train_field(*key.field, value, spec_);
     } else if (key.read != nullptr) {
       key.read(value, spec_);
+      if (path == kModelFrom) take_model(value);
       // `nodes: 2` in the file, and nodes.spares given.
       if (key.kind == KeyKind::kSection) read_section(YAML::Node(), path);
     } else {
       value.fail_expected("a section with keys");
     }
+  }
+
+  // The dimensions that follow in the file override these.
+  void take_model(YamlValue& value) {
+    const std::string& from = spec_.train->model_from;
+    if (from.empty()) return;
+    if (!spec_.train->model.preset.empty()) {
+      return value.fail("a preset and a directory both say which model it is; leave one out");
+    }
+    auto model =
+        read_model_
+            ? read_model_(from)
+            : Result<ModelSpec>(Error{ErrorCode::kInvalidArgument, "no model can be read here"});
+    if (!model.ok()) value.fail(model.error().message);
+    // After a mistake any dimensions will do: only the directory should be reported.
+    spec_.train->model = model.ok() ? *model : *model_preset("tiny");
   }
 
   bool follows_from_reported(const std::string& key) const {
@@ -350,6 +370,7 @@ class JobYamlReader {
   }
 
   const std::string& directory_;
+  const ReadModel& read_model_;
   JobSpec spec_;
   std::vector<JobYamlProblem> problems_;
   std::map<std::string, Entry> given_;   // by path
@@ -362,19 +383,20 @@ constexpr YamlKind kJobFile = {"a job file", "one job", "hpctl submit --help"};
 }  // namespace
 
 JobYaml parse_job_yaml(std::string_view text, const std::string& directory,
-                       const std::vector<GivenValue>& given) {
+                       const std::vector<GivenValue>& given, const ReadModel& read_model) {
   JobYaml result;
   const auto problem = read_yaml(text, kJobFile, [&](const YAML::Node& document) {
-    result = JobYamlReader(directory).read(document, given);
+    result = JobYamlReader(directory, read_model).read(document, given);
   });
   if (problem) result = {std::nullopt, {*problem}};
   return result;
 }
 
-JobYaml load_job_yaml(const std::string& path, const std::vector<GivenValue>& given) {
+JobYaml load_job_yaml(const std::string& path, const std::vector<GivenValue>& given,
+                      const ReadModel& read_model) {
   const YamlFile file = read_yaml_file(path, kJobFile);
   if (file.problem) return {std::nullopt, {*file.problem}};
-  return parse_job_yaml(file.text, file.directory, given);
+  return parse_job_yaml(file.text, file.directory, given, read_model);
 }
 
 std::string describe_problems(const std::string& file, const std::vector<JobYamlProblem>& problems,

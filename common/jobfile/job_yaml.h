@@ -4,11 +4,13 @@
 // reference for people; its tables are printed from the same key table that the reader uses.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/base/result.h"
 #include "common/job/job_spec.h"
 
 namespace hpctl {
@@ -36,12 +38,18 @@ struct JobYaml {
 // A job file is text that a person wrote; a larger one is refused unread.
 inline constexpr size_t kMaxJobYamlBytes = 256U << 10;
 
+// The dimensions of the model in a directory, for workload.train.model.from: what these are is not
+// this library's to know.
+using ReadModel = std::function<Result<ModelSpec>(const std::string& directory)>;
+
 // Relative paths in the file (data.path, checkpoint.dir, checkpoint.resume) count from `directory`,
 // the absolute directory of the file. `given` is checked as the file is; of two values for one key
 // the last counts, and a value of a key below another one's.
 JobYaml parse_job_yaml(std::string_view text, const std::string& directory,
-                       const std::vector<GivenValue>& given = {});
-JobYaml load_job_yaml(const std::string& path, const std::vector<GivenValue>& given = {});
+                       const std::vector<GivenValue>& given = {},
+                       const ReadModel& read_model = nullptr);
+JobYaml load_job_yaml(const std::string& path, const std::vector<GivenValue>& given = {},
+                      const ReadModel& read_model = nullptr);
 
 // Lines "FILE:LINE:COLUMN: KEY: MESSAGE\n", or "ORIGIN: KEY: MESSAGE\n"; beyond `limit` problems a
 // last line says how many more.

@@ -85,6 +85,8 @@ struct OwnForm {
 };
 constexpr OwnForm kOwnForms[] = {
     {"workload.train.model.preset", read_preset},
+    {"workload.train.model.from",
+     [](YamlValue& v, JobSpec& s) { v.read_path(s.train->model_from); }},
     {"workload.train.lora.base", [](YamlValue& v, JobSpec& s) { v.read_path(s.train->lora.base); }},
     {"workload.train.data.path", [](YamlValue& v, JobSpec& s) { v.read_path(s.train->data.path); }},
     {"workload.train.data.blend", read_blend},

@@ -40,6 +40,10 @@ constexpr OwnText kOwnTexts[] = {
      [](YAML::Emitter& out, const TrainSpec& t) {
        if (!t.model.preset.empty()) put(out, "preset", t.model.preset);
      }},
+    {"workload.train.model.from",
+     [](YAML::Emitter& out, const TrainSpec& t) {
+       if (!t.model_from.empty()) put(out, "from", t.model_from);
+     }},
     {"workload.train.model.max_positions",
      [](YAML::Emitter& out, const TrainSpec& t) {
        if (t.model.max_positions > 0) put(out, "max_positions", t.model.max_positions);

@@ -105,7 +105,13 @@ Result<std::string> generate(const json& request) {
                          "; use the tokenizer that it was trained with");
   }
   const size_t given = ids.size();
-  const size_t most = given + tokens;
+  const auto longest = static_cast<size_t>(manifest.data.seq_len);
+  if (given >= longest) {
+    return wrong_request("the prompt has " + std::to_string(given) +
+                         " tokens, and the sequences of the checkpoint have " +
+                         std::to_string(longest) + "; shorten it");
+  }
+  const size_t most = given + std::min(static_cast<size_t>(tokens), longest - given);
   HP_TRY_ASSIGN(const LoadedModel model,
                 open_model(checkpoint, manifest, static_cast<int64_t>(most)));
   while (ids.size() < most) {

@@ -6,9 +6,9 @@
 //     -> {"step", "loss", "perplexity", "sequences", "tokens"}; 0 sequences: all of PATH
 //   {"generate": {"checkpoint": DIR, "prompt": [ID, ...], "tokens": N, "temperature": X, "seed": N,
 //                 "vocabulary": N, "end": ID}}
-//     -> {"step", "ids"}: at most N tokens after the prompt; `end`, not among them, ends it. Ids
-//        from `vocabulary` on are not the tokenizer's, and never come. Temperature 0: always the
-//        likeliest token.
+//     -> {"step", "ids"}: at most N tokens after the prompt, and no more than a sequence of the
+//        training has together with it; `end`, not among them, ends it. Ids from `vocabulary` on
+//        are not the tokenizer's, and never come. Temperature 0: always the likeliest token.
 #pragma once
 
 #include <string>

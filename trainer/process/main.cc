@@ -19,6 +19,7 @@
 #include "trainer/process/engine_library.h"
 #include "trainer/process/pin_environment.h"
 #include "trainer/process/progress.h"
+#include "trainer/process/request.h"
 #include "trainer/process/workload_check.h"
 
 namespace hpctl {
@@ -50,21 +51,6 @@ int print_version() {
   const auto versions = engine_entry<EngineVersionFunction>(*library, kEngineVersionEntry);
   std::printf("hptrain %s, %s\n", HPCTL_VERSION, versions.ok() ? (*versions)() : "unknown engine");
   return 0;
-}
-
-// Prints the answer. The exit status.
-int answer(const std::string& request) {
-  pin_environment();
-  const auto library = load_engine();
-  if (!library.ok()) log_error(library.error().message);
-  if (!library.ok()) return 1;
-  const auto function = engine_entry<EngineRequestFunction>(*library, kEngineRequestEntry);
-  if (!function.ok()) log_error(function.error().message);
-  if (!function.ok()) return 1;
-  std::string text;
-  const int status = (*function)(request, text);
-  if (status == 0) std::printf("%s\n", text.c_str());
-  return status;
 }
 
 // Descriptor 3, or FILE for a manual start. nullopt: empty, this is a standby.
@@ -111,10 +97,7 @@ int main(int argc, char** argv) {
   const bool help = argc == 2 && (option == "--help" || option == "-h");
   if (help) return std::fputs(hpctl::kUsage, stdout) < 0 ? 1 : 0;
   if (argc == 2 && option == "--version") return hpctl::print_version();
-  if (argc == 3 && option == "--request") {
-    const int status = hpctl::answer(argv[2]);
-    _exit(std::fflush(stdout) == 0 ? status : 1);
-  }
+  if (argc == 3 && option == "--request") _exit(hpctl::print_answer(argv[2]));
   const bool by_hand = argc == 3 && option == "--workload";
   if (argc != 1 && !by_hand) {
     std::fprintf(stderr, "hptrain: unexpected argument; see hptrain --help\n");

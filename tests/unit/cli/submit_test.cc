@@ -16,6 +16,7 @@
 #include "tests/integration/local_cluster.h"
 #include "tests/unit/checkpoint/synthetic_state.h"
 #include "tests/unit/cli/scripted_controller.h"
+#include "trainer/arch/registry.h"
 
 namespace hpctl::testing {
 namespace {
@@ -314,6 +315,45 @@ TEST_F(Submit, MissingRoomForCheckpointsIsAWarning) {
   EXPECT_THAT(many.err, HasSubstr("hpctl: warning: " + home_.directory() + "/saved has "));
   EXPECT_THAT(many.err, HasSubstr(" free, and 1000001 checkpoints of "));
   EXPECT_EQ(controller.submits().size(), 2U);
+}
+
+TEST_F(Submit, AModelOfADirectoryIsImportedOnce) {
+  ScriptedController controller(home_.paths());
+  write(home_.directory() + "/text", "enough text for one sample");
+  const SyntheticSave save = {home_.directory() + "/saved", {40, 3}, 1, 1, 2, {}};
+  Manifest base = synthetic_manifest(save);
+  base.model = *model_preset("tiny");
+  base.blocks = model_layout(base.model);
+  ASSERT_TRUE(save_synthetic(save, base).ok());
+  const std::string model = home_.directory() + "/model";
+  const CommandResult exported = run_command(
+      {bin() + "/hpctl", "checkpoint", "export", save.checkpoint_dir + "/step-40.g3", model}, {});
+  ASSERT_EQ(exported.exit_code, kExitOk) << exported.err;
+
+  const std::string job =
+      "name: t\nworkload:\n  train:\n    model: {from: model}\n"
+      "    data: {path: text, seq_len: 8}\n    batch: {global: 1}\n    steps: 1\n";
+  const CommandResult first = submit(job);
+  EXPECT_EQ(first.exit_code, kExitOk) << first.err;
+  EXPECT_THAT(first.err, HasSubstr("model " + model + " is imported into "));
+  const CommandResult second = submit(job);
+  EXPECT_EQ(second.exit_code, kExitOk) << second.err;
+  EXPECT_THAT(second.err, Not(HasSubstr("is imported")));
+  ASSERT_EQ(controller.submits().size(), 2U);
+  for (const auto& request : controller.submits()) {
+    const auto spec = job_spec_from_json(request.spec_json());
+    ASSERT_TRUE(spec.ok()) << spec.error().message;
+    EXPECT_EQ(spec->train->model.dim, base.model.dim);
+    EXPECT_TRUE(spec->checkpoint.resume.starts_with(home_.paths().home() + "/models/"));
+    EXPECT_TRUE(std::filesystem::exists(spec->checkpoint.resume + "/manifest.json"));
+  }
+  EXPECT_THAT(submit(job, {"--local", "--dry-run"}).out, HasSubstr("from: " + model));
+  EXPECT_THAT(submit(job, {"--local", "--set", "workload.train.model.preset=tiny"}).err,
+              HasSubstr("a preset and a directory both say which model it is"));
+  std::filesystem::remove(model + "/config.json");
+  const CommandResult without = submit(job);
+  EXPECT_EQ(without.exit_code, kExitUsage);
+  EXPECT_THAT(without.err, HasSubstr("workload.train.model.from: "));
 }
 
 TEST_F(Submit, ACheckpointOfAnotherModelIsRefusedHere) {

@@ -325,6 +325,12 @@ TEST(TokenizerJson, WhatIsNotUnderstoodIsRefused) {
   EXPECT_THAT(changed("/model/type", "Unigram"), HasSubstr("Unigram"));
   EXPECT_THAT(changed("/model/byte_fallback", true), HasSubstr("byte_fallback"));
   EXPECT_THAT(changed("/model/unk_token", "a"), HasSubstr("unk_token"));
+  EXPECT_THAT(changed("/model/merges", nullptr), HasSubstr("merges is null; a list is needed"));
+  EXPECT_THAT(changed("/model/vocab/b", 0), HasSubstr("\"a\" and \"b\" have one id, 0"));
+  EXPECT_THAT(changed("/model/vocab/<x>", 8),
+              HasSubstr("\"<x>\" is 8 in vocab, and an added token with the id 9"));
+  EXPECT_THAT(changed("/added_tokens/1", {{"id", 8}, {"content", "<x>"}}),
+              HasSubstr("\"<x>\" has two ids, 9 and 8"));
   EXPECT_THAT(changed("/model/merges/0", "a c"), HasSubstr("\"a c\" needs a token"));
   EXPECT_THAT(changed("/model/merges/0", "a  b"), HasSubstr("is not two tokens"));
   EXPECT_EQ(changed("/model/merges/0", 5),

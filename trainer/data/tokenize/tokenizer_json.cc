@@ -17,8 +17,8 @@
 #include <array>
 #include <cctype>
 #include <limits>
+#include <map>
 #include <optional>
-#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -240,13 +240,39 @@ Outcome read_pre_tokenizer(const json& document, Parts& parts) {
   return byte_level ? Outcome(Ok{}) : wrong("pre_tokenizer: no ByteLevel");
 }
 
+// One id, one text: which of two texts a model has learnt, nobody could tell.
+class IdsInUse {
+ public:
+  Outcome take(int32_t id, const std::string& text) {
+    const auto [place, is_new] = texts_.emplace(id, text);
+    if (is_new || place->second == text) return Ok{};
+    return wrong("the tokens \"" + place->second + "\" and \"" + text + "\" have one id, " +
+                 std::to_string(id));
+  }
+
+ private:
+  std::unordered_map<int32_t, std::string> texts_;
+};
+
 Outcome read_vocabulary(const json& model, Parts& parts) {
-  std::set<std::string> added;
-  for (const AddedToken& token : parts.added) added.insert(token.text);
+  std::map<std::string, int32_t> added;
+  IdsInUse ids;
+  for (const AddedToken& token : parts.added) {
+    HP_TRY(ids.take(token.id, token.text));
+    const auto [known, is_new] = added.emplace(token.text, token.id);
+    if (is_new || known->second == token.id) continue;
+    return wrong("the added token \"" + token.text + "\" has two ids, " +
+                 std::to_string(known->second) + " and " + std::to_string(token.id));
+  }
   for (const auto& [text, value] : model.at("vocab").items()) {
     HP_TRY_ASSIGN(const int32_t id, id_of(value));
+    HP_TRY(ids.take(id, text));
     parts.vocabulary = std::max(parts.vocabulary, static_cast<uint64_t>(id) + 1);
-    if (added.contains(text)) continue;  // such a token need not spell bytes
+    if (const auto known = added.find(text); known != added.end()) {
+      if (known->second == id) continue;  // such a token need not spell bytes
+      return wrong("the token \"" + text + "\" is " + std::to_string(id) +
+                   " in vocab, and an added token with the id " + std::to_string(known->second));
+    }
     HP_TRY_ASSIGN(std::string bytes, bytes_of(text));
     if (!bytes.empty()) parts.tokens.emplace(std::move(bytes), id);
   }
@@ -267,6 +293,10 @@ Result<std::pair<std::string, std::string>> merge_of(const json& merge) {
 }
 
 Outcome read_merges(const json& model, Parts& parts) {
+  if (!model.at("merges").is_array()) {
+    return wrong("merges is " + std::string(model.at("merges").type_name()) +
+                 "; a list is needed, for without merges every byte would be a token");
+  }
   for (const json& merge : model.at("merges")) {
     HP_TRY_ASSIGN(const auto texts, merge_of(merge));
     HP_TRY_ASSIGN(const std::string left, bytes_of(texts.first));
