@@ -42,11 +42,13 @@ Result<bool> release_excluded(const std::string& job_dir, uint64_t life, const s
 Result<std::optional<std::string>> release_in_queue(const HomePaths& paths, JobId job,
                                                     const std::string& node) {
   const auto slurm = SlurmAnswers::of_process().job(job);
-  if (!slurm.ok() || slurm->state != "PENDING" || slurm->restart_count == 0) return std::nullopt;
+  if (!slurm.ok() || slurm->state != "PENDING" || slurm->restart_count == 0) {
+    return std::optional<std::string>();
+  }
   const uint64_t life = slurm->restart_count - 1;
   HP_TRY_ASSIGN(const bool quarantined, release_quarantined(paths.job(job), life, node));
   HP_TRY_ASSIGN(const bool excluded, release_excluded(paths.job(job), life, node));
-  if (!quarantined && !excluded) return std::nullopt;
+  if (!quarantined && !excluded) return std::optional<std::string>();
   std::string text = node + " of job " + to_string(job) +
                      " is released; the job, which is in Slurm's queue, may use it when it starts";
   std::vector<std::string> others = slurm->excluded_nodes;
@@ -54,7 +56,7 @@ Result<std::optional<std::string>> release_in_queue(const HomePaths& paths, JobI
     text += "; Slurm still excludes it: scontrol update JobId=" + to_string(job) +
             " ExcNodeList=" + join(others, ",");
   }
-  return text;
+  return std::optional<std::string>(std::move(text));
 }
 
 }  // namespace hpctl

@@ -11,7 +11,7 @@
 namespace hpctl {
 namespace {
 
-constexpr size_t kMaxBytes = 64U << 10;
+constexpr size_t kMostFailureBytes = 64U << 10;
 
 std::string path_in(const std::string& job_dir) { return job_dir + "/start-failure"; }
 
@@ -31,7 +31,7 @@ Outcome forget_start_failure(const std::string& job_dir) {
 }
 
 std::string read_start_failure(const std::string& job_dir) {
-  auto text = read_file(path_in(job_dir), kMaxBytes);
+  auto text = read_file(path_in(job_dir), kMostFailureBytes);
   if (!text.ok()) return "";
   while (text->ends_with("\n")) text->pop_back();
   return *text;

@@ -8,7 +8,7 @@ namespace hpctl {
 namespace {
 
 // Silent storage, and a silent owner, may answer the next attempt.
-core::ActionFailed failed(ActionId action, JobId job, const Error& error) {
+core::ActionFailed claim_failed(ActionId action, JobId job, const Error& error) {
   const bool permanent =
       error.code == ErrorCode::kFailedPrecondition || error.code == ErrorCode::kDataLoss;
   return {action, job, "", error.message, permanent};
@@ -62,13 +62,13 @@ ClaimOutcome claim_for(ActionId action, const core::Job& job, const ControllerMo
   if (has_begun) {
     self.job = job.id.value;  // by which older records know it
     if (const auto ours = check_begun(job, self); !ours.ok()) {
-      return {failed(action, job.id, ours.error()), ""};
+      return {claim_failed(action, job.id, ours.error()), ""};
     }
   }
   const auto claim = claim_directory(directory, self, [&](const JobIdentity& owner) {
     return ask_owner(owner, directory, mode.users_home());
   });
-  if (!claim.ok()) return {failed(action, job.id, claim.error()), ""};
+  if (!claim.ok()) return {claim_failed(action, job.id, claim.error()), ""};
   return {std::nullopt, has_begun ? "" : describe(directory, *claim)};
 }
 

@@ -97,6 +97,8 @@ TEST(Departure, RanksSaveWithTheWholeGraceBeforeASpareTakesThem) {
   ASSERT_EQ(stops.size(), 2U);
   for (const Action* stop : stops) EXPECT_TRUE(std::get<StopWorkers>(stop->body).graceful);
   shell.settle();
+  shell.pass(1'000);  // the command has not lasted a minute, so there is a back-off
+  shell.settle();
   EXPECT_EQ(shell.job(id).state, JobState::kRunning);
   EXPECT_EQ(shell.slot(id, 3).node, "n2");
   EXPECT_TRUE(shell.node(id, "n1").fault_times_ms.empty());
