@@ -8,12 +8,12 @@
 namespace hpctl::agent {
 namespace {
 
-constexpr size_t kMaxBytes = 1U << 20;
+constexpr size_t kMostBytesOfHosts = 1U << 20;
 
 }  // namespace
 
 std::string own_loopback_name() {
-  const auto hosts = read_file(system_path("/etc/hosts"), kMaxBytes);
+  const auto hosts = read_file(system_path("/etc/hosts"), kMostBytesOfHosts);
   const std::string address = hosts.ok() ? address_in_hosts(*hosts, host_name()) : "";
   return is_loopback(address) ? address : "";
 }
