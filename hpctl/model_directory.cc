@@ -22,7 +22,7 @@ namespace hpctl {
 namespace {
 
 constexpr size_t kMostConfigBytes = 1U << 20;
-constexpr size_t kHashDigits = 16;
+constexpr size_t kNameDigits = 16;
 constexpr const char* kImportedStep = "step-0.g0";
 
 std::string models_of(const HomePaths& paths) { return paths.home() + "/models"; }
@@ -55,7 +55,7 @@ Result<std::string> hash_of(const std::string& directory) {
     sha.update(name + " " + std::to_string(st.st_size) + " " + std::to_string(changed_ms(st)) +
                "\n");
   }
-  return sha.hex_digest().substr(0, kHashDigits);
+  return sha.hex_digest().substr(0, kNameDigits);
 }
 
 // Somebody else may be importing the same model now.
