@@ -409,10 +409,10 @@ void Cluster::save_last(Run& run) {
   run.last_progress_ms = agenda_.now();
   if (!can_save(run.job)) return fail_to_begin(run, kExitStorage);
   run.finished = true;
-  StoredCheckpoint stored;
-  stored.history = history_of(run);
-  stored.digest = run.digest;
-  if (!run.is_suspect) land(run, {run.step, run.generation}, std::move(stored), false);
+  Save save{{run.step, run.generation}, {}, false, run.rollbacks.size()};
+  save.stored.history = history_of(run);
+  save.stored.digest = run.digest;
+  if (!run.is_suspect) land(run, std::move(save));
   for (const int32_t rank : run.alive) {
     SimNode& node = node_of(run, rank);
     const uint64_t pid = node.workers.at(rank).pid;

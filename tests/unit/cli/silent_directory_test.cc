@@ -12,7 +12,7 @@
 #include <string>
 #include <utility>
 
-#include "common/net/node_address.h"
+#include "common/base/host.h"
 #include "controller/publish/status_files.h"
 #include "hpctl/directory_answer.h"
 #include "hpctl/exit_codes.h"

@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 
+#include "controller/core/explain.h"
 #include "tests/unit/core/fake_shell.h"
 
 namespace hpctl::core {
