@@ -239,7 +239,9 @@ void end_job(Transition& t, Job& job, JobState state, const std::string& reason)
     t.withdraw_all(job.id, ActionKind::kPruneCheckpoints);
     t.withdraw_all(job.id, ActionKind::kMirrorCheckpoint);
   }
-  t.note(end_entry(state), job, reason);
+  // The exits of a last generation explain nothing.
+  const Seq because = job.ending.reason.empty() ? t.seq() : job.fault_seq;
+  t.note_because(because, end_entry(state), job, reason);
   for (Node* node : t.nodes(job.id)) end_node(t, job, *node);
   if (state == JobState::kFinished) finish_verification(t, job);
 }

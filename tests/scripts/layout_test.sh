@@ -24,6 +24,6 @@ put agent/core/respawn.h '#include "agent/shim/task.h"'
 put agent/shim/task.h '#include "agent/holder/worker.h"'
 found=$(circles "$1")
 check_has "where it is" "agent/core/respawn.h:3: folders include each other in a circle" "$found"
-check_has "which folders" "agent/core -> agent/shim -> agent/holder/holder -> agent/core" "$found"
+check_has "which folders" "agent/core -> agent/shim -> agent/holder -> agent/core" "$found"
 check "each arrow of it" 3 "$(wc -l <<<"$found")"
 finish_checks

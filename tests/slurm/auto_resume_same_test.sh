@@ -69,8 +69,9 @@ on_tty() {
   script -qec "timeout --foreground 60 $step" /dev/null \
     </dev/null | tr -d '\r\0\004^@D\b'
 }
-check "--pty: same session, foreground" "$(on_tty 0)" "$(on_tty 1)"
+check "--pty: same session, foreground" "$(on_tty 0)" "$(on_tty 1 | grep -v ^hpctl:)"
 check_has "--pty is one" "foreground" "$(on_tty 1)"
+check_has "--pty is said to be without us" "--pty steps are not restarted" "$(on_tty 1)"
 
 # --- how it ends ------------------------------------------------------------------------------
 for ending in 'exit 0' 'exit 1' 'exit 93' 'exit 255' 'kill -KILL $$' 'kill -TERM $$' \

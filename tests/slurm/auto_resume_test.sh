@@ -36,7 +36,7 @@ count() { find "$work/lives" -name "$1" | wc -l; }
 check_has "a script" "exited with code 3; it starts again" "$(lives -n1 -- 0 1 'exit 3')"
 check "it was started again" 1 "$(count g2.0)"
 
-told=$(lives -N2 -n4 --ntasks-per-node=2 -- 3 2 'kill -KILL $$')
+told=$(echo some input | lives -N2 -n4 --ntasks-per-node=2 -- 3 2 'kill -KILL $$')
 check_has "2 nodes x 2 tasks" "task 3 on n2 died of SIGKILL; all 4 tasks start again" "$told"
 check_has "it finished" "exit 0" "$told"
 check "every task, each generation" "4 4 4 0" \

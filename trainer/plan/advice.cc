@@ -59,7 +59,8 @@ class Search {
  private:
   // Nearest first: the given one, then fewer and fewer things as they are.
   std::vector<PlanSetting> variants(const PlanSetting& given) const {
-    std::vector<PlanSetting> all = {given};
+    std::vector<PlanSetting> all;
+    add(all, given);  // an offload that the caller tries may not go with its other values
     std::vector<Strategy> strategies = {given.train.strategy};
     for (const Strategy strategy : strategies_) {
       PlanSetting s = given;

@@ -2,6 +2,7 @@
 // hpctl chaos in this process, against a scripted controller.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <csignal>
 
@@ -143,7 +144,7 @@ TEST_F(ChaosVerb, WhatIsNotSurvivedInTimeEndsTheRun) {
 TEST_F(ChaosVerb, AnInterruptEndsTheRunWithTheReportSoFar) {
   controller_.jobs = {attackable()};
   controller_.calls_before_hook = 3;
-  controller_.on_get_job = [] { ::raise(SIGINT); };
+  controller_.on_get_job = [] { ::kill(::getpid(), SIGINT); };
   const CommandRun run = run_hpctl({"chaos", "1", "--faults", "kill-worker", "--every", "1h"});
   EXPECT_EQ(run.status, kExitInterrupted);
   EXPECT_THAT(run.out, HasSubstr("0 faults of 1 injected, seed 1; interrupted"));

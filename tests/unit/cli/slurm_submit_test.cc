@@ -227,7 +227,7 @@ TEST_F(SlurmSubmit, AJobThatSlurmNeverStartsComesWithTheCommandThatHelps) {
   EXPECT_THAT(hpctl({"status", "100"}).out, HasSubstr("scontrol release 100"));
   EXPECT_THAT(hpctl({"watch", "100", "--once"}).out, HasSubstr("scontrol release 100"));
   slurm_says("PENDING", "BadConstraints");
-  EXPECT_THAT(hpctl({"status", "100"}).out, HasSubstr("scontrol update JobId=100 Features="));
+  EXPECT_THAT(hpctl({"status", "100"}).out, HasSubstr("scontrol update JobId=100"));
   slurm_says("PENDING", "QOSMaxNodePerJobLimit");
   EXPECT_THAT(hpctl({"status", "100"}).out, HasSubstr("sacctmgr show qos"));
 }

@@ -115,7 +115,9 @@ TEST(Controller, ServesMetricsWhereAskedAndElsewhereWhenThePortIsTaken) {
   LiveController other;
   other.start("", {"--metrics", address});
   ASSERT_FALSE(other.ended()) << test::last_line(other.paths().controller_log());
-  const auto targets = read_file(other.paths().home() + "/metrics-targets.json");
+  const std::string file = other.paths().home() + "/metrics-targets.json";
+  ASSERT_TRUE(test::eventually([&] { return is_accessible(file); }, 10'000));
+  const auto targets = read_file(file);
   ASSERT_TRUE(targets.ok());
   const std::string elsewhere = nlohmann::json::parse(*targets)[0]["targets"][0];
   EXPECT_NE(elsewhere, address);
@@ -123,7 +125,7 @@ TEST(Controller, ServesMetricsWhereAskedAndElsewhereWhenThePortIsTaken) {
   other.terminate();  // which waits until its log is written
   const auto log = read_file(other.paths().controller_log());
   EXPECT_NE(log->find(address + " is in use"), std::string::npos) << *log;
-  EXPECT_EQ(read_file(other.paths().home() + "/metrics-targets.json").value(), "[]\n");
+  EXPECT_EQ(read_file(file).value(), "[]\n");
 }
 
 TEST(Controller, ServesWithoutMetricsWhereTheirAddressIsNotOfThisMachine) {

@@ -69,7 +69,7 @@ class Feed : public ::testing::Test {
 // It would be taken for damage of the memory or the checkpoint that the generation started from.
 TEST_F(Feed, DamagedDataAreNotDamageOfTheState) {
   const std::string prefix = dir_ / "prepared";
-  std::ofstream(prefix + ".bin", std::ios::binary) << std::string(200, '\1');
+  std::ofstream(prefix + ".bin", std::ios::binary) << std::string(200, '\0');
   ASSERT_TRUE(write_index(prefix + ".idx", TokenType::kUint16, std::vector<int32_t>(10, 10)).ok());
   SampleReader reader = reader_of(prefix, DocumentMask::kBorders);
   std::filesystem::resize_file(prefix + ".idx", 40);
