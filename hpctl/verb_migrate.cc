@@ -111,8 +111,9 @@ void print_plan(const Terminal& terminal, JobSpec spec, std::optional<const GpuM
   if (device != nullptr) {
     const SpeedPlan speed = plan_speed(setting, blocks, *device);
     terminal.err << plan_text(" of %.0f on %s; a step takes %.3g to %.3g s, MFU %.0f to %.0f %%",
-                              gibibytes(device->memory_bytes), device->name, speed.step_low_s,
-                              speed.step_high_s, 100 * speed.mfu_low, 100 * speed.mfu_high);
+                              gibibytes(device->memory_bytes), std::string(device->name).c_str(),
+                              speed.step_low_s, speed.step_high_s, 100 * speed.mfu_low,
+                              100 * speed.mfu_high);
   }
   terminal.err << "\n";
   if (!misfit.empty()) terminal.err << "It does NOT fit: " << misfit << ".\n";

@@ -240,7 +240,7 @@ void end_job(Transition& t, Job& job, JobState state, const std::string& reason)
     t.withdraw_all(job.id, ActionKind::kMirrorCheckpoint);
   }
   // The exits of a last generation explain nothing.
-  const Seq because = job.ending.reason.empty() ? t.seq() : job.fault_seq;
+  const Seq because = job.ending.reason.empty() ? t.seq() : job.ending.seq;
   t.note_because(because, end_entry(state), job, reason);
   for (Node* node : t.nodes(job.id)) end_node(t, job, *node);
   if (state == JobState::kFinished) finish_verification(t, job);

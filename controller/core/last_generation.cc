@@ -37,6 +37,7 @@ void fail_for_good(Transition& t, Job& job, const std::string& reason) {
 void begin_ending(Transition& t, Job& job, JobState state, const std::string& reason) {
   job.ending.state = state;
   job.ending.reason = reason;
+  job.ending.seq = t.seq();
   job.saves_first = false;
   job.state = JobState::kRecovering;
   job.reason = reason + "; first the steps that only memory has are saved";

@@ -66,6 +66,7 @@ struct Ending {
   JobState state = JobState::kFailed;
   std::string reason;         // why, once its last generation has saved; "" = it does not end
   bool awaits_cause = false;  // only a consequence is known, and no restart is left for its cause
+  Seq seq;                    // event that showed why
 };
 
 // Why a recovery began; the newest few are kept for the diagnosis of a job that fails.
