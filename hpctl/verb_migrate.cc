@@ -198,7 +198,7 @@ int run(Invocation& invocation) {
 
 Verb migrate_verb() {
   return {"migrate",
-          "FILE... [--as train|command] [--gpu NAME] [--set KEY=VALUE] [-o OUT]",
+          "FILE... [--as FORM] [--gpu NAME] [--set KEY=VALUE] [-o OUT]",
           "make a job file from another program's configuration",
           migrate_parts::kHelp,
           0,

@@ -210,6 +210,7 @@ Outcome order_at(ControllerClient& client, JobId job, const Invocation& invocati
 
 // Jobs in Slurm's queue, which have no controller. How many of them had the node released.
 Result<size_t> release_in_queues(const HomePaths& paths, const Invocation& invocation) {
+  if (!directory_answers(paths.jobs())) return size_t{0};
   const auto source = open_source(paths);
   std::vector<JobId> jobs;
   if (invocation.has("--job")) {

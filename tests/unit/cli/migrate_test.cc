@@ -7,7 +7,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <map>
+#include <regex>
 #include <set>
 #include <string>
 #include <vector>
@@ -280,11 +282,21 @@ TEST_F(MigrateVerb, NumberThatNoFileSaysIsAskedFor) {
 }
 
 TEST_F(MigrateVerb, UnknownProgramStaysACommand) {
-  const JobSpec job = job_of({fixture("trainer.sbatch")});
+  // The environment must be where the file says, so this copy says where one is.
+  TemporaryDirectory directory;
+  const std::string venv = directory / "venv";
+  ASSERT_TRUE(make_directories(venv + "/bin").ok());
+  std::filesystem::create_symlink("/usr/bin/python3", venv + "/bin/python");
+  const auto script = read_file(fixture("trainer.sbatch"));
+  ASSERT_TRUE(script.ok());
+  const std::string file = directory / "trainer.sbatch";
+  ASSERT_TRUE(
+      write_file_atomic(file, std::regex_replace(*script, std::regex("/fsx/ada/venv"), venv)).ok());
+  const JobSpec job = job_of({file});
   EXPECT_EQ(job.name, "tune");
   EXPECT_EQ(job.nodes, 2);
   EXPECT_EQ(job.workers_per_node, 8);
-  EXPECT_EQ(job.environment.path, "/fsx/ada/venv");
+  EXPECT_EQ(job.environment.path, venv);
   EXPECT_THAT(job.hooks.pre, ElementsAre("mkdir -p /scratch/ada"));
   ASSERT_EQ(job.command.size(), 3U) << run_.out;
   EXPECT_EQ(job.command[0], "bash");
