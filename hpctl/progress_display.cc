@@ -116,7 +116,9 @@ void print_end(const Terminal& terminal, const JobView& job, const std::string& 
     out << "  because      "
         << wrap(printable(with_job_paths(job.reason, job.job)), terminal.width, 15) << "\n";
   }
-  for (const auto& [part, text] : last_evaluations(metrics_path)) {
+  std::vector<std::pair<std::string, std::string>> evaluations;
+  if (!metrics_path.empty()) evaluations = last_evaluations(metrics_path);
+  for (const auto& [part, text] : evaluations) {
     out << "  " << part << std::string(13 - part.size(), ' ') << text << "\n";
   }
   if (job.checkpoint_step > 0) {

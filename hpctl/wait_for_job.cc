@@ -125,15 +125,15 @@ Result<WaitResult> wait_for_job(const HomePaths& paths, std::unique_ptr<JobSourc
 }
 
 int report_end(const Invocation& invocation, const HomePaths& paths, const JobView& job) {
+  const bool has_files = directory_answers(paths.jobs());
   if (invocation.json()) {
     invocation.terminal.out << to_json_text(job) << "\n";
   } else {
     print_end(invocation.terminal, job, paths.job_logs(JobId{job.job}),
-              paths.job_metrics(JobId{job.job}));
+              has_files ? paths.job_metrics(JobId{job.job}) : "");
   }
   if (job.state == "FINISHED") return kExitOk;
-  const bool refused =
-      directory_answers(paths.jobs()) && read_refusal(paths, JobId{job.job}).status == kExitUsage;
+  const bool refused = has_files && read_refusal(paths, JobId{job.job}).status == kExitUsage;
   return job.state == "FAILED" && refused ? kExitUsage : kExitFailed;
 }
 
