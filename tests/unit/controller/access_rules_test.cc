@@ -40,26 +40,16 @@ TEST(AccessRules, EveryCallOfTheContractHasItsRow) {
 // a agent, r reader, o operator, O owner, l local; u, R, P and A at the cluster controller.
 TEST(AccessRules, AreTheseAndNoOthers) {
   const std::map<std::string, std::string> expected = {
-      {"Controller.Submit", "Ol"},
-      {"Controller.GetJob", "roOl"},
-      {"Controller.ListJobs", "roOl"},
-      {"Controller.Cancel", "Ol"},
-      {"Controller.WatchEvents", "roOl"},
-      {"Controller.Why", "roOl"},
-      {"Controller.ListNodes", "roOl"},
-      {"Controller.GetVersion", "roOl"},
-      {"Controller.QuarantineNode", "oOl"},
-      {"Controller.ReleaseNode", "oOl"},
-      {"Controller.RecoverNode", "oOl"},
-      {"Controller.Inject", "Ol"},
-      {"Controller.OpenPage", "Ol"},
-      {"Controller.RemoveJob", "Ol"},
-      {"AgentLink.Connect", "al"},
-      {"Cluster.Admit", "uRPA"},
-      {"Cluster.ListJobs", "uRPA"},
-      {"Cluster.OpenJob", "RPA"},
-      {"Cluster.JudgeNode", "PA"},
-      {"Cluster.OpenPage", "uRPA"},
+      {"Controller.Submit", "Ol"},          {"Controller.GetJob", "roOl"},
+      {"Controller.ListJobs", "roOl"},      {"Controller.Cancel", "Ol"},
+      {"Controller.WatchEvents", "roOl"},   {"Controller.Why", "roOl"},
+      {"Controller.ListNodes", "roOl"},     {"Controller.GetVersion", "roOl"},
+      {"Controller.QuarantineNode", "oOl"}, {"Controller.ReleaseNode", "oOl"},
+      {"Controller.RecoverNode", "oOl"},    {"Controller.Inject", "Ol"},
+      {"Controller.OpenPage", "Ol"},        {"Controller.RemoveJob", "Ol"},
+      {"AgentLink.Connect", "al"},          {"Cluster.Admit", "uRPA"},
+      {"Cluster.ListJobs", "uRPA"},         {"Cluster.OpenJob", "RPA"},
+      {"Cluster.JudgeNode", "PA"},          {"Cluster.OpenPage", "uRPA"},
   };
   const std::string roles = "aroOluRPA";
   std::map<std::string, std::string> found;
