@@ -5,6 +5,7 @@
 
 #include "agent/agent.h"
 #include "agent/nodecheck/machine_environment.h"
+#include "agent/nodecheck/probes/own_name.h"
 #include "common/base/log.h"
 
 namespace hpctl::agent {

@@ -5,11 +5,9 @@
 #include <initializer_list>
 #include <string_view>
 
-#include "agent/nodecheck/core/hosts_file.h"
 #include "agent/nodecheck/probes/own_name.h"
 #include "common/base/file.h"
 #include "common/base/host.h"
-#include "common/net/node_address.h"
 #include "common/slurm/hyperpod.h"
 
 namespace hpctl::agent {
@@ -42,12 +40,6 @@ std::string text_of(const std::optional<Version>& version) {
 }
 
 }  // namespace
-
-std::string meeting_interface() {
-  if (own_loopback_name().empty()) return "";
-  const std::string address = node_address();
-  return is_loopback(address) ? "" : interface_of(address);
-}
 
 InstalledStack stack_of(const std::string& installed_packages) {
   return {version_of(installed_packages, {"libfabric-aws", "libfabric"}),

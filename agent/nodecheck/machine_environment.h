@@ -17,10 +17,6 @@ struct MachineEnvironment {
 // From environment.json beside the programs, or in ../share/hpctl.
 MachineEnvironment machine_environment(const std::string& program_directory);
 
-// The interface by which other nodes are to meet a program that would use that address
-// (GLOO_SOCKET_IFNAME); "" = programs find it by themselves, or there is none.
-std::string meeting_interface();
-
 // By the list of packages that the EFA installer leaves: "libfabric-aws_1.22.0amzn1.0_amd64".
 InstalledStack stack_of(const std::string& installed_packages);
 

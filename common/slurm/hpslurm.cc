@@ -159,7 +159,7 @@ Result<JobId> SlurmClient::submit(const SlurmSubmission& submission) {
     }
     const auto answer = call("submit", submission);
     if (answer.ok()) {
-      const auto id = answer->contains("job") ? as<JobId>(answer->at("job"))
+      auto id = answer->contains("job") ? as<JobId>(answer->at("job"))
                                               : Error{ErrorCode::kInternal, "no job id"};
       if (!id.ok() || attempt == 0) return id;
       return keep_first(submission.comment, *id);

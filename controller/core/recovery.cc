@@ -266,7 +266,7 @@ void recover(Transition& t, Job& job, const Fault& fault, FaultKind kind) {
 
 // What would be done about the fault (recovery.observe).
 std::string what_would_be_done(Transition& t, const Job& job, const Fault& fault) {
-  const std::string all = "all ranks would be restarted";
+  std::string all = "all ranks would be restarted";
   if (fault.rank >= 0 || fault.hang || fault.start || fault.node.empty()) return all;
   return (has_spare(t, job) ? "a spare would take the ranks of " + fault.node
                             : fault.node + " would be launched again") +

@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 
+#include "common/worker/worker_abi.h"
 #include "controller/core/explain.h"
 #include "tests/unit/core/fake_shell.h"
 
