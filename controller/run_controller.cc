@@ -163,7 +163,7 @@ int run_job(const ControllerOptions& options, const UniqueFd& signals) {
       exit_code != kExitSuperseded && exit_code != kExitFault && exit_code != kExitRequeued;
   if (has_verdict) {
     // Slurm itself ends a job that it preempts.
-    if (!is_preempted(options.job_dir, restart_count())) controller.complete(exit_code);
+    if (!mode.is_preempted()) controller.complete(exit_code);
     controller.wait_for_last_look(signals.get(), options.run_as.empty()
                                                      ? LastLook::Readers::kScrapesOfFailure
                                                      : LastLook::Readers::kScrapesAndCluster);

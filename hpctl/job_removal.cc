@@ -11,9 +11,9 @@
 #include <string_view>
 
 #include "common/base/file.h"
-#include "common/job/directory_owner.h"
 #include "hpctl/directory_answer.h"
 #include "hpctl/home_access.h"
+#include "hpctl/other_owner.h"
 #include "hpctl/submit_directory.h"
 
 namespace hpctl {
@@ -69,14 +69,6 @@ Result<bool> has_checkpoints(const std::string& directory) {
                      [](const std::string& name) { return !is_among(name, kOfLineage); });
 }
 
-// A job that was resumed goes on in the directory of the first one.
-Result<std::string> find_other_owner(const OpenJob& job, const std::string& directory) {
-  HP_TRY_ASSIGN(const auto owner, read_directory_owner(directory));
-  const bool is_other = owner && !is_command(owner->owner) && !job.view.job_uuid.empty() &&
-                        owner->owner.uuid != job.view.job_uuid;
-  return is_other ? describe(owner->owner) : std::string();
-}
-
 Outcome remove_names(const std::string& directory, const std::set<std::string>& names) {
   for (const std::string& name : names) HP_TRY(remove_tree(directory + "/" + name));
   return Ok{};
@@ -114,14 +106,12 @@ Outcome forget(const OpenJob& job) {
 Result<OpenJob> open_removable(const std::string& word) {
   auto job = open_job(word);
   if (job.ok() || job.error().code != ErrorCode::kNotFound) return job;
-  const bool is_number = !word.empty() && word.size() <= 10 &&
-                         word.find_first_not_of("0123456789") == std::string::npos;
-  if (!is_number) return job;
+  const auto id = id_in(word);
+  if (!id) return job;
   HP_TRY_ASSIGN(const HomePaths paths, home_from_environment());
-  const JobId id{std::stoull(word)};
-  auto view = read_status(paths, id);
+  auto view = read_status(paths, *id);
   if (!view.ok()) return job;
-  return OpenJob{paths, id, open_record(paths, id), std::move(*view), ""};
+  return OpenJob{paths, *id, open_record(paths, *id), std::move(*view), ""};
 }
 
 Result<Removal> remove_job(const OpenJob& job, CheckpointsOf checkpoints) {
@@ -129,7 +119,7 @@ Result<Removal> remove_job(const OpenJob& job, CheckpointsOf checkpoints) {
   const std::string directory = directory_of(job);
   const std::string own = directory + "/" + kCheckpoints;
   HP_TRY_ASSIGN(const bool are_there, has_checkpoints(own));
-  HP_TRY_ASSIGN(const std::string other, find_other_owner(job, own));
+  HP_TRY_ASSIGN(const std::string other, find_other_owner(job.view, own));
   const bool removes = checkpoints == CheckpointsOf::kRemoved;
   if (removes && !other.empty()) {
     return refuse_removal(name_of(job) + ": its checkpoints in " + own + " belong to " + other +

@@ -11,10 +11,9 @@
 
 #include "common/base/checksum.h"
 #include "common/base/file.h"
+#include "common/job/job_spec.h"
 #include "common/job/lineage.h"
-#include "controller/publish/status_files.h"
 #include "hpctl/interrupt_flag.h"
-#include "hpctl/submit_directory.h"
 #include "trainer/arch/hf_config.h"
 #include "trainer/checkpoint/huggingface.h"
 
@@ -74,19 +73,20 @@ Outcome import_once(const std::string& from, const std::string& to, const Termin
 
 // Whether the job goes on from a checkpoint that is there.
 Result<bool> has_own_checkpoint(const CheckpointSpec& checkpoint) {
-  if (checkpoint.dir.empty() || !is_accessible(checkpoint.dir)) return false;
+  if (checkpoint.dir.empty()) return false;
   HP_TRY_ASSIGN(const auto newest, latest_valid_checkpoint(checkpoint.dir, {}));
   return newest.has_value();
 }
 
-// checkpoint.resume of every job of the home.
+// checkpoint.resume of every job of the home: of local ones, of Slurm's, and of those that are just
+// being submitted. Each has a directory of its own.
 Result<std::set<std::string>> resumed_paths(const HomePaths& paths) {
-  HP_TRY_ASSIGN(std::vector<JobId> jobs, jobs_with_status_files(paths));
-  const std::vector<JobId> queued = slurm_jobs(paths);
-  jobs.insert(jobs.end(), queued.begin(), queued.end());
+  HP_TRY_ASSIGN(const auto names, list_directory_if_there(paths.jobs()));
   std::set<std::string> resumed;
-  for (const JobId job : jobs) {
-    HP_TRY_ASSIGN(const JobSpec spec, submitted_spec(paths, job));
+  for (const std::string& name : names) {
+    HP_TRY_ASSIGN(const auto text, read_file_if_there(paths.jobs() + "/" + name + "/job.json"));
+    if (!text) continue;
+    HP_TRY_ASSIGN(const JobSpec spec, job_spec_from_json(*text));
     resumed.insert(spec.checkpoint.resume);
   }
   return resumed;

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "common/net/node_address.h"
+#include "common/base/host.h"
 #include "common/rpc/cluster_client.h"
 #include "common/rpc/cluster_conf.h"
 #include "common/rpc/job_channel.h"
@@ -28,13 +28,6 @@ Result<FoundJob> find_job(const HomePaths& paths, const std::string& word) {
     }
   }
   return find_job(*open_source(paths), word);
-}
-
-// The id that `word` is; nullopt if it is a name.
-std::optional<JobId> id_in(const std::string& word) {
-  const bool is_number = !word.empty() && word.size() <= 10 &&
-                         word.find_first_not_of("0123456789") == std::string::npos;
-  return is_number ? std::optional(JobId{std::stoull(word)}) : std::nullopt;
 }
 
 // A job of Slurm whose controller runs on this machine, which it knows as one of two names. The
@@ -105,6 +98,12 @@ std::optional<Result<RemoteJob>> open_appointed(const std::string& cluster, JobI
 }
 
 }  // namespace
+
+std::optional<JobId> id_in(const std::string& word) {
+  const bool is_number = !word.empty() && word.size() <= 10 &&
+                         word.find_first_not_of("0123456789") == std::string::npos;
+  return is_number ? std::optional(JobId{std::stoull(word)}) : std::nullopt;
+}
 
 Result<RemoteJob> open_elsewhere(const std::string& word, const Error& not_here) {
   const auto cluster = cluster_address();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "common/job/paths.h"
@@ -26,6 +27,9 @@ struct OpenJob {
   // well.
   std::string notice() const;
 };
+
+// The id that `word` is; nullopt if it is a name.
+std::optional<JobId> id_in(const std::string& word);
 
 // A job that this home does not have.
 struct RemoteJob {

@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "common/base/file.h"
-#include "common/job/directory_owner.h"
 #include "common/job/lineage.h"
 #include "hpctl/job_source.h"
+#include "hpctl/other_owner.h"
 #include "hpctl/submit_directory.h"
 
 namespace hpctl {
@@ -17,7 +17,7 @@ Error refuse_resume(const std::string& message) {
 }
 
 Result<std::optional<CheckpointRef>> find_newest(const std::string& directory) {
-  if (directory.empty() || !is_accessible(directory)) return std::optional<CheckpointRef>();
+  if (directory.empty()) return std::optional<CheckpointRef>();
   return latest_valid_checkpoint(directory, {});
 }
 
@@ -31,13 +31,11 @@ Outcome check_has_ended(const JobView& view) {
 
 Outcome check_has_checkpoints(const JobView& view) {
   if (view.checkpoint_dir.empty()) return Ok{};  // of a release that did not tell it
-  HP_TRY_ASSIGN(const auto owner, read_directory_owner(view.checkpoint_dir));
-  const bool is_other = owner && !is_command(owner->owner) && !view.job_uuid.empty() &&
-                        owner->owner.uuid != view.job_uuid;
-  if (!is_other) return Ok{};
+  HP_TRY_ASSIGN(const std::string other, find_other_owner(view, view.checkpoint_dir));
+  if (other.empty()) return Ok{};
   return refuse_resume("job " + std::to_string(view.job) + " " + view.name +
                        ": its checkpoint directory " + view.checkpoint_dir + " belongs to " +
-                       describe(owner->owner) + ", which went on there; resume that job");
+                       other + ", which went on there; resume that job");
 }
 
 }  // namespace

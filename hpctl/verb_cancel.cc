@@ -56,8 +56,7 @@ Result<std::string> cancel_without_files(const OpenJob& job) {
 // What else ends a job whose controller cannot be found because its directory is silent.
 Error with_scancel(Error error, const std::string& word) {
   const auto paths = home_from_environment();
-  const bool is_number = word.find_first_not_of("0123456789") == std::string::npos;
-  if (error.code != ErrorCode::kUnavailable || !is_number || !paths.ok()) return error;
+  if (error.code != ErrorCode::kUnavailable || !id_in(word) || !paths.ok()) return error;
   if (directory_answers(paths->jobs())) return error;
   error.message += ". If " + word + " is a job of Slurm, `scancel " + word + "` ends it";
   return error;

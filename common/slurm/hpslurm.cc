@@ -160,7 +160,7 @@ Result<JobId> SlurmClient::submit(const SlurmSubmission& submission) {
     const auto answer = call("submit", submission);
     if (answer.ok()) {
       auto id = answer->contains("job") ? as<JobId>(answer->at("job"))
-                                              : Error{ErrorCode::kInternal, "no job id"};
+                                        : Error{ErrorCode::kInternal, "no job id"};
       if (!id.ok() || attempt == 0) return id;
       return keep_first(submission.comment, *id);
     }

@@ -308,6 +308,7 @@ bool JobMode::is_superseded() {
 bool JobMode::is_ended_by_another() {
   const auto verdict = standing_verdict(paths_.home(), restart_count_);
   if (!verdict.ok() || !*verdict || ends_) return false;  // in this order
+  read_preemption();
   if (over(**verdict)) {
     log_warning("a controller before this one has ended the job with " + std::to_string(**verdict));
   }
@@ -333,8 +334,9 @@ void JobMode::job_ended(const core::Job& job, const JobView& view) {
   ends_ = true;
   verdict_ = verdict_of(job);
   note_preemption();
+  read_preemption();
   // A time limit is TIMEOUT, and of a preemption Slurm itself says how the job ended.
-  if (job.state == core::JobState::kCancelled && !is_preempted(paths_.home(), restart_count_)) {
+  if (job.state == core::JobState::kCancelled && !is_preempted_) {
     const auto noted = note_cancellation(paths_.home(), restart_count_);
     if (!noted.ok()) log_warning(noted.error().message + "; Slurm shows the job as FAILED");
   }
@@ -348,6 +350,16 @@ void JobMode::nodes_ended(JobId) { over(verdict_); }
 ToldToEnd JobMode::why_told_to_end() const {
   if (record_.scheduler != kSchedulerSlurm) return ToldToEnd::kSomebody;
   return ask_why_told_to_end(job_, document_.spec.slurm);
+}
+
+// The batch script's own process may have noted it. A note that cannot be read says nothing: the
+// job may be preempted, and then its batch script must not cancel it.
+void JobMode::read_preemption() {
+  if (is_preempted_) return;
+  const auto noted = hpctl::is_preempted(paths_.home(), restart_count_);
+  is_preempted_ = !noted.ok() || *noted;
+  preemption_was_noted_ = is_preempted_.load();
+  if (!noted.ok()) log_warning(noted.error().message + "; Slurm says how the job ended");
 }
 
 void JobMode::note_preemption() {

@@ -66,7 +66,11 @@ class JobMode final : public ControllerMode {
   ToldToEnd why_told_to_end() const;
   // Before the cancellation. The next look, or the end of the job if that comes first, writes what
   // the batch script reads then.
-  void note_told_to_end(ToldToEnd why) { is_preempted_ = why == ToldToEnd::kPreempted; }
+  void note_told_to_end(ToldToEnd why) {
+    if (why == ToldToEnd::kPreempted) is_preempted_ = true;
+  }
+  // Once the job has ended. Touches no file.
+  bool is_preempted() const { return is_preempted_; }
   // Looks whether another controller has taken over, or has ended the job. If not, and `heard` are
   // most of the job's nodes, it moves the beat, so that a node that is cut off does not take over
   // (common/job/controller_beat.h). One thread at a time; may block.
@@ -79,6 +83,7 @@ class JobMode final : public ControllerMode {
 
  private:
   void note_preemption();
+  void read_preemption();
   bool over(int exit_code);  // the first reason counts; false = this is another
   bool is_ended_by_another();
   void say_last_word(int verdict);

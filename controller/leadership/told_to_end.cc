@@ -42,9 +42,9 @@ Outcome note_cancellation(const std::string& job_dir, uint64_t restart_count) {
   return write_file_atomic(job_dir + "/cancelled", std::to_string(restart_count) + "\n");
 }
 
-bool is_preempted(const std::string& job_dir, uint64_t restart_count) {
-  const auto noted = read_file_if_there(preemption_path(job_dir), kMaxNumberBytes);
-  return noted.ok() && *noted && **noted == std::to_string(restart_count) + "\n";
+Result<bool> is_preempted(const std::string& job_dir, uint64_t restart_count) {
+  HP_TRY_ASSIGN(const auto noted, read_file_if_there(preemption_path(job_dir), kMaxNumberBytes));
+  return noted && *noted == std::to_string(restart_count) + "\n";
 }
 
 std::string last_words(ToldToEnd why, const JobSpec& spec, const std::string& own_dir) {

@@ -21,7 +21,7 @@ ToldToEnd ask_why_told_to_end(JobId job, const SlurmSpec& spec);
 // Slurm preempts the job: when its grace time is over, it requeues or cancels the job. The batch
 // script waits for that, because a script that ends first ends the job (`job_dir`/preempted).
 Outcome note_preemption(const std::string& job_dir, uint64_t restart_count);
-bool is_preempted(const std::string& job_dir, uint64_t restart_count);
+Result<bool> is_preempted(const std::string& job_dir, uint64_t restart_count);
 
 // A person cancelled the job: the batch script cancels its Slurm job (`job_dir`/cancelled), so that
 // Slurm's accounting says CANCELLED and not FAILED. Before the verdict.

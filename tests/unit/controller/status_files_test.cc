@@ -154,10 +154,13 @@ TEST(ToldToEnd, TheTimeLimitIsNotAPerson) {
 
 TEST(ToldToEnd, APreemptionIsOfOneStartOfTheJob) {
   const TemporaryDirectory directory;
-  EXPECT_FALSE(is_preempted(directory.path(), 0));
+  EXPECT_FALSE(is_preempted(directory.path(), 0).value());
   ASSERT_TRUE(note_preemption(directory.path(), 0).ok());
-  EXPECT_TRUE(is_preempted(directory.path(), 0));
-  EXPECT_FALSE(is_preempted(directory.path(), 1)) << "the next start";
+  EXPECT_TRUE(is_preempted(directory.path(), 0).value());
+  EXPECT_FALSE(is_preempted(directory.path(), 1).value()) << "the next start";
+  ASSERT_TRUE(remove_tree(directory / "preempted").ok());
+  ASSERT_TRUE(make_directories(directory / "preempted").ok());
+  EXPECT_FALSE(is_preempted(directory.path(), 0).ok()) << "a note that cannot be read is no answer";
   EXPECT_NE(last_words(ToldToEnd::kPreempted, {}, "").find("Slurm preempted the job"),
             std::string::npos);
 }
