@@ -147,9 +147,8 @@ class PlanReader {
                 "a step is completed once; use after or every with it");
     }
     if (planned.at_step && *planned.at_step < last_step_) {
-      yaml_.add(
-          entry.mark, path + ".at_step",
-          "an earlier step than that of a fault above; faults happen in the order of the list");
+      yaml_.add(entry.mark, path + ".at_step",
+                "an earlier step than a fault above has; faults happen in the order of the list");
     }
     last_step_ = std::max(last_step_, planned.at_step.value_or(0));
   }

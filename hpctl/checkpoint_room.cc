@@ -119,7 +119,7 @@ std::string describe_missing_room(const CheckpointRoom& room, const CheckpointSp
          ", and " + std::to_string(more) + (room.stored > 0 ? " more" : "") + " checkpoints of " +
          size_text(room.each) + " need " + size_text(room.needed()) + " (checkpoint.keep " +
          std::to_string(checkpoint.keep) + ", and one being written" +
-         (checkpoint.keep_every > 0 ? ", and those of checkpoint.keep_every" : "") +
+         (checkpoint.keep_every > 0 ? ", and the checkpoints of checkpoint.keep_every" : "") +
          "); free some space, keep fewer, or choose another " + room.key;
 }
 

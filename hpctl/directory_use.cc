@@ -35,7 +35,8 @@ Outcome check_anew(const CheckpointSpec& checkpoint, bool fresh) {
                  std::to_string(found.size()) + " checkpoints of earlier jobs, the newest " +
                  found.back().name() +
                  ", and no job would go on from them any more; set checkpoint.resume: latest to go "
-                 "on, choose another directory, or submit with --fresh to begin anew beside them");
+                 "on, choose another directory, or submit with --fresh to start from the beginning "
+                 "beside them");
 }
 
 Outcome check_mirror(const JobSpec& spec) {

@@ -60,9 +60,9 @@ Result<DeepCheck> parse(const Captured& said, const std::string& node) {
       if (verdict == "fail" && answer.worst.empty()) answer.worst = line;
     }
   } catch (const nlohmann::json::exception&) {
-    return Error{ErrorCode::kUnavailable,
-                 "the check of " + node + " did not come about (exit code " +
-                     std::to_string(said.exit_code) + "); nothing is recorded"};
+    return Error{ErrorCode::kUnavailable, "the check of " + node + " did not run (exit code " +
+                                              std::to_string(said.exit_code) +
+                                              "); nothing is recorded"};
   }
   return answer;
 }
@@ -111,7 +111,8 @@ int check_node(const HomePaths& paths, const Invocation& invocation, const NodeC
   } else {
     for (const std::string& line : answer->lines) terminal.out << line << "\n";
     terminal.out << order.node
-                 << (passed ? " passed a deep check: what was said against it does not count now\n"
+                 << (passed
+                         ? " passed a deep check: earlier evidence against it does not count now\n"
                      : failed ? " failed a deep check, which its lemon score shows\n"
                               : ": nothing could be checked\n");
   }

@@ -79,12 +79,11 @@ Outcome add_of_slurm_job(const HomePaths& paths, JobId job, AuditLines& all) {
   const auto names = list_directory(nodes);
   if (!names.ok()) {
     if (names.error().code == ErrorCode::kNotFound) return Ok{};
-    return Error{
-        names.error().code,
-        names.error().message +
-            "; the audit log of a job is its user's. What the cluster controller was asked "
-            "is in `hpctl audit -A " +
-            to_string(job) + "` on the head node"};
+    return Error{names.error().code,
+                 names.error().message +
+                     "; the audit log of a job is its user's. Requests to the cluster controller "
+                     "are in `hpctl audit -A " +
+                     to_string(job) + "` on the head node"};
   }
   for (const std::string& name : *names) {
     HP_TRY(add(HomePaths::of_job(paths.job(job), job, name).audit_log(), all));

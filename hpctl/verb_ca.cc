@@ -19,7 +19,7 @@ constexpr const char* kHelp = R"(
 The authority of a head node's cluster controller, on that machine, as the user that it runs as
 (root). Once there is one, HPCTL_CA=DIR in /etc/hpctl/hpcontroller.env has the service prove itself
 by certificates that it signs, each for a day; who has a copy of DIR/bundle.pem and the line
-HPCTL_CLUSTER_CA=FILE in /etc/hpctl/cluster.conf believes nobody else. No key leaves DIR.
+HPCTL_CLUSTER_CA=FILE in /etc/hpctl/cluster.conf trusts no other. No key leaves DIR.
 
   make    make it; where there is one, nothing is changed
   show    who signs, until when, and how far a rotation is

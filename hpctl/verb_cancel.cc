@@ -40,7 +40,7 @@ Result<std::string> cancel_on_slurm(const Terminal& terminal, const OpenJob& job
     const auto state = (*client)->cancel(job.id);
     if (state.ok() || state.error().code != ErrorCode::kUnavailable) return state;
   } else if (job.view.state != "PENDING") {
-    terminal.err << "hpctl: " << client.error().message << "; Slurm is asked to end the job\n";
+    terminal.err << "hpctl: " << client.error().message << "; asking Slurm to end the job\n";
   }
   SlurmClient slurm;
   HP_TRY(slurm.cancel(job.id));

@@ -27,7 +27,7 @@ directory (its newest valid checkpoint is meant, except by ls, rm and adopt), on
 directory in it, or a JOB: the newest valid checkpoint that this job saved or went on from, also
 where another job uses the directory by now.
 
-A chain is what one job saved, and the jobs before it that it continued. A job that begins anew in
+A chain is what one job saved, and the jobs before it that it continued. A job that starts again in
 the same directory (hpctl submit --fresh) begins another chain. Jobs with checkpoint.resume: latest
 continue the newest chain.
 
@@ -37,10 +37,10 @@ continue the newest chain.
           (interrupted, or being written now), damaged
   rm      remove a chain, or checkpoints by name: hpctl checkpoint rm DIR --chain N, or
           hpctl checkpoint rm DIR step-N.gG... Without --yes it only lists them. While the owner of
-          the directory lives, or cannot be asked, the checkpoints that it may need stay
+          the directory lives, or does not answer, the checkpoints that it may need stay
   adopt   make --chain N the newest chain, so that the next job with resume: latest continues it.
           It removes nothing; the former chain can be adopted again. Refused while the owner of the
-          directory lives, or cannot be asked
+          directory lives, or does not answer
   show    step, generation, world size and sample cursor of one
   verify  read every byte and compare the checksums
   digest  one line: SHA-256 over parameters, moments, step, sample cursor and skip list. Two runs
@@ -71,7 +71,7 @@ Options:
   --chain N     rm and adopt: the chain, as ls numbers it: by its newest generation
   --yes         rm: remove them
   --take-directory
-                rm (with --yes) and adopt: take the directory from an owner that cannot be asked,
+                rm (with --yes) and adopt: take the directory from an owner that does not answer,
                 such as a job of a home or cluster that is gone. If that job lives after all, it
                 ends at its next recovery. A job that lives is refused: cancel it
   --merge       export: adapters are added to the weights that they were trained beside

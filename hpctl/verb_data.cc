@@ -38,7 +38,7 @@ Options of prepare:
                   byte-level BPE (GPT-2, Llama 3)
   --out PREFIX    what to write
   --format F      text, the default; sft: objects with prompt and completion; chat: with messages
-                  (role, content). Of the latter two only answers are learnt (docs/data.md)
+                  (role, content). With sft and chat only answers are learnt (docs/data.md)
   --chat-template T  chat: chatml or llama3
   --json-key KEY  where an object has its text; default: text
   --workers N     threads; default: one per processor

@@ -27,7 +27,7 @@ Examples:
 Options:
   --data PREFIX  text prepared by `hpctl data prepare` with the model's tokenizer; for a model of
                  bytes a text file or a directory of text files
-  --seq-len N    tokens of a sequence (default: those of the checkpoint; 2048 at most for an
+  --seq-len N    tokens of a sequence (default: as in the checkpoint; 2048 at most for an
                  imported model)
   --sequences N  evaluate N sequences only (default: all)
   --json         {"step", "loss", "perplexity", "sequences", "tokens"}

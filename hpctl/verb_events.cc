@@ -29,7 +29,7 @@ Examples:
 
 Options:
   -f, --follow  stay and print new events until the job has ended
-  --since TIME  those of the last 30m, 2h, 1d, or since 2026-11-21T09:30:00Z, or 2026-11-21
+  --since TIME  from the last 30m, 2h, 1d, or since 2026-11-21T09:30:00Z, or 2026-11-21
   --type TYPE   only of these types, with commas between them
   --tail N      the last N of them
   --json        a line each: {"seq", "time", "type", "job", "generation", "node", "rank", "cause",

@@ -24,7 +24,7 @@ constexpr const char* kHelp = R"(
 Prints a link to the status page of the controller: all of the home's jobs, or of a Slurm job the
 one that it has. The link counts once, within ten minutes; the browser that follows it keeps the
 session for a day. The page shows what `hpctl ps`, status, why, events and goodput do, as it
-changes, and can change nothing. Of a local job, or without one, a controller is started where none
+changes, and can change nothing. For a local job, or without a JOB, it starts a controller if none
 runs.
 
 With -A a link to the page of the cluster controller (HPCTL_CLUSTER, or /etc/hpctl/cluster.conf),

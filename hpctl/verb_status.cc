@@ -28,8 +28,8 @@ how it goes, with the newest validation and the time left (ETA). Also answers af
 has gone, from its last record.
 
 States: PENDING STARTING RUNNING RECOVERING SUSPENDED STOPPING, and at the end FINISHED FAILED
-CANCELLED TIMEOUT. What `hpctl watch` finds of the job now has a line each ("finding").
-Faults, lost time and the time since it was submitted are those of the job's whole life. Lost is
+CANCELLED TIMEOUT. Each present finding of `hpctl watch` has a line ("finding").
+Faults, lost time and the time since its submission cover the job's whole life. Lost is
 the time from the last step completed before a fault until that step, or one beyond it, is completed
 after it.
 

@@ -69,7 +69,7 @@ Options:
              controller is started for HPCTL_HOME if none runs
   --wait     show progress until the job has ended; an absent slurmctld is waited for 10 minutes
              instead of 30 seconds
-  --dry-run  submit nothing; what the plan chooses for keys that are auto is told first
+  --dry-run  submit nothing; it first prints what the plan chooses for keys that are auto
   --set KEY=VALUE
              use VALUE, YAML as in a job file, in place of the file's value of KEY, such as
              nodes.count=4, env.set.NCCL_DEBUG=INFO or 'workload.command=[python3, train.py]';
@@ -83,9 +83,9 @@ Options:
              `hpctl chaos` does; the plan is checked before the job is submitted. --wait then
              follows the job to its end
   --take-directory
-             take checkpoint.dir from the job that owns it, although that job lives or cannot be
-             asked; the history of the job tells it
-  --fresh    begin anew (checkpoint.resume: none, or a path) in a directory that has checkpoints.
+             take checkpoint.dir from the job that owns it, although that job lives or does not
+             answer; the history of the job says so
+  --fresh    start from the beginning, or from a path (checkpoint.resume), beside checkpoints.
              They stay there, and no later job goes on from them
   --json     {"job", "name", "state"}; with --wait the job's last status as `hpctl status --json`;
              with --dry-run the resolved job, with what the plan chose in "chosen" and for Slurm
@@ -96,7 +96,7 @@ all nodes see. The job's directory, HPCTL_HOME/jobs/JOB, holds the batch script 
 Where HPCTL_CLUSTER=HOST:PORT,... (or that line in /etc/hpctl/cluster.conf) names cluster
 controllers, the first that answers runs the job's controller; where none does, or HPCTL_CLUSTER is
 empty, it runs on the job's first node. Where HPCTL_CLUSTER_CA=FILE (or that line) names a bundle of
-certificates, none is asked that does not prove itself by it.
+certificates, hpctl uses no controller without such a certificate.
 
 SBATCH_ACCOUNT, _CONSTRAINT, _GRES, _PARTITION, _QOS, _RESERVATION and _TIMELIMIT count where the
 job file leaves out the key of that name; other SBATCH_* variables that would change a job are

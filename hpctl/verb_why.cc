@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kHelp = R"(
 Explains the present state of a job: the events and decisions that led to it, oldest first, each
-with its reason; of a finished job also the faults that it survived. Of a hang it also says what
+with its reason; of a finished job also the faults that it survived. For a hang it also shows what
 PyTorch's flight recorders dumped, where the program's environment enables them. Also answers after
 the controller has gone.
 

@@ -469,7 +469,7 @@ void Holder::worker_changed(const Worker& worker) {
 void Holder::told_to_end(const std::string& why) {
   if (exit_code_ || !agent_socket_) return begin_end(0, kTerminationGraceMs, why);
   if (!told_to_end_.empty()) return;  // Slurm may signal twice
-  log_info(why + ": the controller is asked what to do");
+  log_info(why + ": waiting for the controller's decision");
   told_to_end_ = why;
   end_by_ms_ = clock_.monotonic_ms() + kOrderWithinMs;
   send(ToldToEnd{why});
@@ -546,7 +546,7 @@ int hold_node(const HolderOptions& options, LogWriter& logs) {
   }
   if (!lock->has_value()) {
     log_info("node " + options.node + " of job " + to_string(options.job) +
-             " already has a holder, or this one was asked to end before it began");
+             " already has a holder, or this one got a request to end before it began");
     return 0;
   }
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {

@@ -51,8 +51,8 @@ with its reason. Nothing is changed.
               finding, too
 
 Exit codes: 0 nothing failed (pass, warn, skipped), 1 something failed, 2 wrong usage, 3 something
-failed that a reboot may mend. Fit for Slurm's HealthCheckProgram, which has to set the node's state
-itself.
+failed that a reboot may repair. Fit for Slurm's HealthCheckProgram, which has to set the node's
+state itself.
 )";
 
 struct Probe {

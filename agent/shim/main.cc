@@ -64,8 +64,7 @@ int main(int argc, char** argv) {
   TaskSettings settings;
   const Outcome read = read_task_settings(settings);
   if (argc < 1 || settings.program.empty()) {
-    std::fputs("hpagent-shim is started by Slurm's plugin hpctl_auto_resume, not by hand\n",
-               stderr);
+    std::fputs("hpagent-shim is for Slurm's plugin hpctl_auto_resume, which starts it\n", stderr);
     return 2;
   }
   ProgramPlan plan;

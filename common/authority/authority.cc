@@ -38,7 +38,7 @@ Outcome check_owner(const std::string& path, bool secret) {
   return Error{ErrorCode::kPermissionDenied,
                path + " must belong to uid " + std::to_string(::geteuid()) + " and " +
                    (secret ? "have mode 0600: it holds the key of the cluster's authority"
-                           : "be writable by nobody else: the cluster's authority is there")};
+                           : "be writable by its owner only: the cluster's authority is there")};
 }
 
 std::string to_json(const AuthorityState& state) {

@@ -62,7 +62,7 @@ std::string describe_place(std::string_view text, size_t read) {
   // A line that ends inside a string is wrong at its end.
   before.remove_prefix(before.substr(0, before.size() - 1).find_last_of("\r\n") + 1);
   return "not JSON at byte " + byte + ", the last of `" + printable_line(before, kShownContext) +
-         "`; mend it there, or get the file again";
+         "`; correct it there, or get the file again";
 }
 
 }  // namespace

@@ -99,7 +99,7 @@ void read_signal(YamlValue& value, JobSpec& spec) {
   if (known && parsed.ec == std::errc() && parsed.ptr == end) return;
   value.fail_expected(
       "B:TERM@SECONDS (hpctl ends a job in order on SIGTERM to its batch script; "
-      "no other signal can be asked for)");
+      "no other signal is possible)");
 }
 
 void read_image(YamlValue& value, JobSpec& spec) {

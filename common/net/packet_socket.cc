@@ -30,7 +30,7 @@ Result<bool> send_packet(int fd, std::string_view bytes, int descriptor) {
     if (::sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return true;
     if (errno == EINTR) continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
-    Error error = errno_error("cannot send to the process at the other end");
+    Error error = errno_error("cannot send to the peer process");
     if (errno == EPIPE || errno == ECONNRESET) error.code = ErrorCode::kUnavailable;
     return error;
   }
@@ -100,8 +100,8 @@ Result<std::optional<Packet>> PacketSocket::receive() {
     n = ::recvmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   } while (n < 0 && (errno == EINTR || errno == ECONNRESET));
   if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::optional<Packet>();
-  if (n < 0) return errno_error("cannot read from the process at the other end");
-  if (n == 0) return Error{ErrorCode::kUnavailable, "the process at the other end is gone"};
+  if (n < 0) return errno_error("cannot read from the peer process");
+  if (n == 0) return Error{ErrorCode::kUnavailable, "the peer process is gone"};
   packet.bytes.resize(static_cast<size_t>(n));
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
        header = CMSG_NXTHDR(&message, header)) {

@@ -34,7 +34,7 @@ Result<TlsIdentity> make_tls_identity() {
   if (is_signed) identity = {to_pem(key.get()), to_pem(own)};
   if (!identity.private_key.empty() && !identity.certificate.empty()) return identity;
   return openssl_error(
-      "OpenSSL cannot make a key and a certificate for this controller; without them nobody may "
+      "OpenSSL cannot make a key and a certificate for this controller; without them no client may "
       "connect to it");
 }
 

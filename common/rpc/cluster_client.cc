@@ -37,7 +37,7 @@ Result<v1::ClusterJobs> open_answer(const v1::ClusterAnswer& answer, const std::
   if (!trusted || !jobs.ParseFromString(server.payload) || jobs.nonce() != nonce) {
     return Error{ErrorCode::kPermissionDenied,
                  whose + " is run by uid " + std::to_string(server.uid) +
-                     " or answers something else than was asked; it must be root's or your own"};
+                     " or does not answer the question; it must be root's or your own"};
   }
   return jobs;
 }

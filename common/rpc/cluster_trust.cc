@@ -165,7 +165,7 @@ std::optional<std::string> ClusterTrust::why_refused(const std::string& address,
   if (!shown->is_tls) {
     return " speaks no TLS, and " + path_ +
            " is to prove who it is: it has no authority (HPCTL_CA of the service), this is its "
-           "port for callers without a bundle, or somebody else is there";
+           "port for callers without a bundle, or another program has the port";
   }
   const bool is_date = shown->verdict == X509_V_ERR_CERT_HAS_EXPIRED ||
                        shown->verdict == X509_V_ERR_CERT_NOT_YET_VALID;
@@ -173,7 +173,7 @@ std::optional<std::string> ClusterTrust::why_refused(const std::string& address,
          X509_verify_cert_error_string(shown->verdict) + "; " +
          (is_date ? "the clocks of the two machines must agree, and the service must be able to "
                     "renew it: journalctl -u hpcontroller on the head node"
-                  : kCopy + path_ + ", unless somebody else is at that address");
+                  : kCopy + path_ + ", unless another machine has that address");
 }
 
 Result<ClusterTrust> cluster_trust(int64_t now_s) {

@@ -256,7 +256,7 @@ void JobWatch::add_restarts(const JobSnapshot& snapshot) {
             (left == 0 ? "the next fault fails it" : "few restarts are left") + std::string(": ") +
                 std::to_string(left) + " of " + std::to_string(margins.max_restarts) + " within " +
                 format_duration(margins.window_ms) + last,
-            events + "mend what the faults have in common");
+            events + "repair what the faults have in common");
     if (left == 0) found.severity = Severity::kCritical;
     found.since_ms = now_ms_ - margins.since_restart_ms;
   }
@@ -281,10 +281,10 @@ void JobWatch::add_nodes(const JobSnapshot& snapshot) {
     add(snapshot, FindingKind::kSparesExhausted,
         "no spare is left of " + std::to_string(margins.spares_wanted) +
             ": the next loss of a node waits for another",
-        nodes + "mend or release what is lost or in quarantine");
+        nodes + "repair or release the nodes that are lost or in quarantine");
   }
   add_each(snapshot, FindingKind::kNodeQuarantined, margins.quarantined, "is in quarantine",
-           nodes + "why; `hpctl nodes release` when it is mended");
+           nodes + "why; `hpctl nodes release` when it is repaired");
   add_each(snapshot, FindingKind::kNodeSlow, margins.slow, "holds all others up in every step",
            "`hpagent check` on it");
   add_each(snapshot, FindingKind::kNodeLemon, margins.lemons,

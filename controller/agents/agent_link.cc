@@ -123,7 +123,7 @@ void AgentLink::refuse(AgentSession& session, const std::string& problem) const 
   const AgentSession::Identity& who = session.identity();
   if (!who.boot_id.empty()) {
     log_warning("the agent of " + who.node.name + " of job " + to_string(who.node.job) +
-                " is not heard any more: " + problem);
+                " is not accepted any more: " + problem);
   }
   const grpc::Status status(grpc::StatusCode::INVALID_ARGUMENT, problem);
   gate_.refused_stream(session.caller(), Rpc::kConnect, who.node.job.value, status);

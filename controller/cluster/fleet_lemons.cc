@@ -21,7 +21,7 @@ Result<NodeClaims> read_claims(const std::string& path) {
   auto claims = NodeClaims::from_json(*text, path);
   if (claims.ok()) return claims;
   ::rename(path.c_str(), (path + ".damaged").c_str());
-  log_error("lemon scores of the cluster begin anew: " + claims.error().message +
+  log_error("lemon scores of the cluster start from zero: " + claims.error().message +
             "; it is kept as " + path + ".damaged");
   return NodeClaims();
 }
@@ -35,7 +35,7 @@ FleetLemons::FleetLemons(const std::string& state_dir, const Clock& clock)
     claims_ = std::move(*claims);
   } else {
     unread_ = claims.error();
-    log_error("lemon scores of the cluster begin anew, and none is kept: " + unread_->message +
+    log_error("lemon scores of the cluster start from zero, and none is kept: " + unread_->message +
               "; start the service again when the file can be read");
   }
 }

@@ -292,14 +292,14 @@ struct Describe {
                   (e.permanent ? " for good: " : ": ") + e.reason;
   }
   void operator()(const ControllerResumed& e) {
-    entry.cause = e.restarted ? "the controller started and loaded its state; nobody is late yet"
-                              : "the controller was stalled; nobody is late yet";
+    entry.cause = e.restarted ? "the controller started and loaded its state; no node is late yet"
+                              : "the controller was stalled; no node is late yet";
   }
   void operator()(const Tick&) {}
   void operator()(const SuspensionChanged& e) {
     place(e.job);
-    entry.cause = e.suspended ? "the scheduler suspends the job; nobody is late"
-                              : "the scheduler lets the job go on; everybody has its time anew";
+    entry.cause = e.suspended ? "the scheduler suspends the job; no node is late"
+                              : "the scheduler lets the job go on; every node gets its full time";
   }
   void operator()(const JobAdopted& e) {
     entry.job = e.job;
@@ -330,7 +330,7 @@ struct Describe {
     place(e.job);
     entry.cause = "ranks of generation " + to_string(e.generation) + " moved in the last " +
                   duration_text(e.within_ms) +
-                  ", so all its nodes train: those that have not registered have time anew";
+                  ", so all its nodes train: those that have not registered get their full time";
   }
   void operator()(const FaultInjected& e) {
     place(e.job, e.node);

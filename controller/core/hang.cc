@@ -126,11 +126,11 @@ class Blame {
   HangVerdict nobody() const {
     HangVerdict verdict;
     if (known_.empty()) {
-      verdict.evidence = "no rank tells anything of itself, nobody is blamed";
+      verdict.evidence = "no rank reports its state; no rank is blamed";
     } else if (ranks_.size() == 1) {
       verdict.evidence = "its only rank " + pace().reached(ranks_[0]);
     } else {
-      verdict.evidence = alike() + ": nothing tells them apart, nobody is blamed";
+      verdict.evidence = alike() + ": nothing distinguishes them; no rank is blamed";
     }
     if (std::all_of(ranks_.begin(), ranks_.end(), is_in_kernel)) {
       verdict.evidence += "; all wait uninterruptibly in the kernel (state D)";
@@ -211,7 +211,7 @@ HangVerdict judge_hang(JobSight job) {
                      " s after step " + std::to_string(job.step) + "; " + verdict.evidence;
   if (!old.empty()) {
     const Suspects unheard = select(old, [](const RankSight&) { return true; });
-    verdict.evidence += "; left out, as not heard of meanwhile: " + names_of(unheard);
+    verdict.evidence += "; left out, without a report since: " + names_of(unheard);
   }
   return verdict;
 }

@@ -47,7 +47,7 @@ void choose_remedy(const Transition& t, const Node& node, bool reboot, Quarantin
   why.reboot = reboot && !was_rebooted(t, node);
   if (!reboot || why.reboot) return;
   const int64_t ago_ms = std::max<int64_t>(0, t.event().wall_ms - node.rebooted_wall_ms);
-  why.evidence += (why.evidence.empty() ? "" : "; ") + std::string("its reboot was asked for ") +
+  why.evidence += (why.evidence.empty() ? "" : "; ") + std::string("hpctl requested its reboot ") +
                   std::to_string(ago_ms / 1000) + " s ago";
 }
 
@@ -70,7 +70,7 @@ void change_instance(Transition& t, const Job& job, Node& node, const std::strin
   t.set_quarantine(node, {});
   t.note("NodeReplaced", job,
          node.key.name + " is another instance now (" + before + " before, " + instance_id + ")" +
-             since + "; its health history starts anew" +
+             since + "; its health history starts again" +
              (was_quarantined ? ", its quarantine has ended" : ""),
          node.key.name);
 }
@@ -114,7 +114,7 @@ void on(Transition& t, const RecoveryRequested& e) {
   std::string conflict = order_conflict(job, node, e.job, e.node);
   if (conflict.empty() && !job->backend.replaces) {
     conflict =
-        "nobody reboots or replaces nodes here (it is no HyperPod); hpctl nodes quarantine " +
+        "no service reboots or replaces nodes here (it is no HyperPod); hpctl nodes quarantine " +
         e.node + " keeps ranks from it";
   } else if (conflict.empty() && node->instance_id.empty()) {
     conflict = e.node + " has not registered: which instance it is, is unknown";

@@ -46,12 +46,12 @@ std::string find_lasting_conflict(const Job& job, InjectedFault fault) {
   const auto& train = job.spec.train;
   // A user's program does not understand orders for the trainer.
   if (is_told_to_trainer(fault) && !train) {
-    return "only the built-in trainer can be told to do that; kill-worker, stop-worker and "
+    return "only the built-in trainer can do that; kill-worker, stop-worker and "
            "crash-worker attack any program";
   }
   if (fault == InjectedFault::kNanGradient && train->precision == Precision::kFp16) {
     return "with precision fp16 such a step is an overflow of the loss scale, which the job's "
-           "history does not tell of; attack one with bf16 or fp32";
+           "history does not show; attack one with bf16 or fp32";
   }
   if (fault == InjectedFault::kFlipParameter && !train->memory.offload.empty()) {
     return "with memory.offload a step computes with a copy of its parameters, made before";

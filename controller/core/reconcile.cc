@@ -260,7 +260,8 @@ constexpr std::array kTable = {
         "it goes on, or a fault says why not", end_meeting},
     Row{"a node that trains is drained by the scheduler, and a lasting spare is up",
         trains_on_a_drained_node, "save, and move to the spare", leave_drained},
-    Row{"a node that trains holds the others up, such are evicted, and a lasting spare is up",
+    Row{"a node that trains holds the others up, the job evicts stragglers, and a lasting spare is "
+        "up",
         trains_on_a_straggler, "save, and move to the spare", leave_straggler},
     Row{"a shrunk job trains, and could do so on more nodes", can_grow,
         "to them at a step boundary, which is no restart", grow_at_boundary},

@@ -12,9 +12,9 @@ using Kind = SilenceVerdict::Kind;
 int64_t awaited_ms(const SilentNode& node) { return node.silent_ms - node.unasked_ms; }
 
 SilenceVerdict lost_because(const SilentNode& node, const std::string& why) {
-  const std::string asked =
-      node.was_asked ? ", of them " + std::to_string(awaited_ms(node)) + " ms after it was asked,"
-                     : "";
+  const std::string asked = node.was_asked ? ", of them " + std::to_string(awaited_ms(node)) +
+                                                 " ms after the controller's question,"
+                                           : "";
   return {Kind::kLost,
           "no heartbeat for " + std::to_string(node.silent_ms) + " ms" + asked + " " + why};
 }

@@ -152,7 +152,7 @@ Outcome JobMode::prepare() {
   const bool follows = newest && newest->restart_count == restart_count_;
   if (options_.successor && !follows) {
     return Error{ErrorCode::kFailedPrecondition,
-                 "there is nobody to succeed: no controller has run in this allocation"};
+                 "there is no controller to succeed: none has run in this allocation"};
   }
   record_.epoch = newest ? newest->epoch + 1 : 1;
   record_.node = node_;

@@ -45,7 +45,7 @@ per job of a cluster, where the batch script starts it, or the cluster controlle
   --page HOST:PORT       where the status page listens once `hpctl open` has asked for it; it does
                          not encrypt (default: $HPCTL_PAGE, else 127.0.0.1 and any free port)
   --idle-exit SECONDS    end after so long without live jobs and clients; 0 = never (default: 60)
-  --detach               leave the caller: fork, and go on in a process that belongs to nobody
+  --detach               leave the caller: fork, and go on in a process without a parent
   --ready-fd N           write one byte to descriptor N when serving
   --list-failpoints      print the places where HPCTL_FAILPOINT=NAME can stop the process (tests)
 
@@ -77,7 +77,7 @@ several, each on its node:
   --operators LIST       who may look at everybody's jobs, and quarantine, release, reboot and
                          replace their nodes: users, uids and %groups, A,B,%C (default:
                          $HPCTL_OPERATORS, else root and the user that it runs as)
-  --readers LIST         who may look at them only (default: $HPCTL_READERS, else nobody)
+  --readers LIST         who may look at them only (default: $HPCTL_READERS, else none)
   --ca DIR               prove itself by certificates of the authority there, which hpctl ca makes:
                          TLS for those who ask and for /metrics (default: $HPCTL_CA, else none)
   --plain-listen IP:PORT with --ca: answer without TLS there, those who have no bundle yet (default:

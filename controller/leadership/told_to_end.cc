@@ -56,13 +56,13 @@ std::string last_words(ToldToEnd why, const JobSpec& spec, const std::string& ow
   }
   std::string text = why == ToldToEnd::kTimeLimit
                          ? "the time limit of the Slurm job has come; "
-                         : "somebody ended the Slurm job (scancel, preemption); ";
+                         : "a user or Slurm ended the Slurm job (scancel, preemption); ";
   if (!spec.train) return text + "submit it again to go on from what the program saved";
   if (!spec.checkpoint.dir.empty() && spec.checkpoint.dir != own_dir) {
     return text + "submit it again to go on from checkpoint.dir";
   }
   return text + "to go on, submit it again with checkpoint.dir: " + own_dir +
-         " (where the file names none, every job has a directory of its own)";
+         " (where the file names none, every job has its own directory)";
 }
 
 }  // namespace hpctl

@@ -46,8 +46,8 @@ void add_account(MetricFamilies& out, const MetricLabels& labels, const JobSumma
 void add_parts(MetricFamilies& out, const MetricLabels& labels, const JobSummary& job,
                size_t& room) {
   if (job.tokens_per_second > 0) {
-    out.gauge("hpctl_cluster_job_tokens_per_second", "Of the whole job, while it trains", labels,
-              job.tokens_per_second);
+    out.gauge("hpctl_cluster_job_tokens_per_second",
+              "Tokens per second of the whole job, while it trains", labels, job.tokens_per_second);
   }
   out.gauge("hpctl_cluster_job_nodes", "Nodes that it has, spares with them", labels,
             static_cast<double>(job.nodes.size()));
@@ -104,7 +104,7 @@ void FleetMetrics::add_to(MetricFamilies& out) const {
   }
   for (size_t i = 0; i < std::min(lemons_.size(), kMaxFleetLemons); ++i) {
     out.gauge("hpctl_cluster_node_lemon_score",
-              "What the jobs of all users say against a node, fading with a week",
+              "Evidence against a node in the jobs of all users, fading with a week",
               {{"node", lemons_[i].node}, {"instance", lemons_[i].instance}}, lemons_[i].score);
   }
   for (const Finding& finding : findings_) {

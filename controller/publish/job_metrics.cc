@@ -12,10 +12,10 @@ void add_standbys(MetricFamilies& out, const MetricLabels& node, const StandbyVi
   constexpr auto kHelp = "Processes of a node that wait for a part, by whether they can take it";
   out.gauge("hpctl_standbys", kHelp, with(node, "state", "ready"), standbys.ready);
   out.gauge("hpctl_standbys", kHelp, with(node, "state", "loading"), standbys.loading);
-  out.gauge("hpctl_standbys_wanted", "Processes of a node that there are to be, waiting", node,
+  out.gauge("hpctl_standbys_wanted", "Standby processes that a node should have", node,
             standbys.wanted);
   if (standbys.memory_bytes == 0) return;
-  out.gauge("hpctl_standbys_memory_bytes", "Of those of a node that are ready", node,
+  out.gauge("hpctl_standbys_memory_bytes", "Memory of a node's ready standby processes", node,
             static_cast<double>(standbys.memory_bytes));
 }
 

@@ -21,7 +21,7 @@ void LemonMetrics::add_to(MetricFamilies& out) const {
   const std::lock_guard lock(mutex_);
   for (const auto& [id, shown] : jobs_) {
     for (const auto& [node, score] : shown.nodes) {
-      out.gauge("hpctl_node_lemon_score", "What jobs say against a node, fading with a week",
+      out.gauge("hpctl_node_lemon_score", "Evidence against a node in jobs, fading with a week",
                 {{"job", std::to_string(id)}, {"name", shown.name}, {"node", node}}, score);
     }
   }

@@ -19,7 +19,8 @@ double share(uint64_t part, uint64_t whole) {
 void add_job(MetricFamilies& out, const Labels& job, const RankReport& rank,
              const StepFigures& figures) {
   out.gauge("hpctl_train_gradient_norm", "Global norm before clipping", job, rank.grad_norm);
-  out.gauge("hpctl_train_learning_rate", "Of the last step", job, figures.learning_rate);
+  out.gauge("hpctl_train_learning_rate", "Learning rate of the last step", job,
+            figures.learning_rate);
   out.gauge("hpctl_train_step_seconds", "Duration of the last step", job, seconds(rank.step_ns));
   out.gauge("hpctl_train_saves_without_room", "Saves in a row that failed for storage", job,
             static_cast<double>(figures.saves_without_room));
@@ -36,7 +37,7 @@ void add_job(MetricFamilies& out, const Labels& job, const RankReport& rank,
 
 void add_rank(MetricFamilies& out, const Labels& rank, const RankReport& report,
               const StepFigures& figures) {
-  out.gauge("hpctl_train_peak_memory_bytes", "Of the worker since its start", rank,
+  out.gauge("hpctl_train_peak_memory_bytes", "Peak memory of the worker since its start", rank,
             static_cast<double>(figures.peak_memory_bytes));
   out.gauge("hpctl_train_compute_seconds", "Forward and backward of the last step, without waiting",
             rank, seconds(figures.compute_ns));
@@ -60,8 +61,8 @@ void add_stragglers(MetricFamilies& out, const Labels& job, const std::vector<St
     const Labels labels =
         with(with(job, "rank", one.rank < 0 ? "" : std::to_string(one.rank)), "node", one.node);
     out.gauge("hpctl_train_straggler_slowdown_ratio",
-              "Time of its passes over that of the others', of a node that holds them up", labels,
-              one.slowdown);
+              "Compute time of a node that holds the others up, over the others' compute time",
+              labels, one.slowdown);
   }
 }
 
@@ -106,8 +107,8 @@ void TrainMetrics::add_to(MetricFamilies& out) const {
     out.gauge("hpctl_train_loss", "Loss of that step", job, shown.loss);
     add_bad_step(out, job, shown.bad_step);
     if (shown.state != "RUNNING") continue;  // what was measured is over
-    out.gauge("hpctl_train_tokens_per_second", "Of the whole job in the last step", job,
-              shown.tokens_per_second);
+    out.gauge("hpctl_train_tokens_per_second",
+              "Tokens per second of the whole job in the last step", job, shown.tokens_per_second);
     add_stragglers(out, job, shown.stragglers);
     for (const auto& [number, rank] : shown.progress.ranks) {
       if (!rank.report.figures) continue;

@@ -67,7 +67,7 @@ void finish_guide(const Document& d, Draft& draft) {
 constexpr std::string_view kNeox = "of models that are not here";
 constexpr std::string_view kGuideSpeed = "without effect on what is computed";
 constexpr std::string_view kGuideValidation =
-    "left out: the guide validates on a data set of its own, hpctl on a part of data.split; give "
+    "left out: the guide validates on a separate data set, hpctl on a part of data.split; give "
     "data.split and validation.every_steps with --set";
 
 // clang-format off

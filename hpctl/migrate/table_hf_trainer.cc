@@ -133,7 +133,7 @@ constexpr std::string_view kHub =
 constexpr std::string_view kTrainerSpeed = "without effect on what is computed";
 constexpr std::string_view kMetrics = "validation tells loss and perplexity";
 constexpr std::string_view kTrainerValidation =
-    "left out: the Trainer has a data set of its own for it, hpctl a part of data.split; give "
+    "left out: the Trainer has a separate data set for it, hpctl a part of data.split; give "
     "data.split and validation.every_steps with --set";
 constexpr std::string_view kMethod = "the built-in trainer has no such method";
 

@@ -125,7 +125,7 @@ constexpr std::string_view kLogs = "metrics.jsonl of the job has every step";
 constexpr std::string_view kFaults = "hpctl finds faults and restarts by itself";
 constexpr std::string_view kFast = "without effect on what is computed";
 constexpr std::string_view kTitanValidation =
-    "TorchTitan validates on a data set of its own; hpctl on a part of data.split, which "
+    "TorchTitan validates on a separate data set; hpctl on a part of data.split, which "
     "validation.every_steps needs; give both with --set";
 
 // clang-format off

@@ -129,7 +129,7 @@ TEST_F(Replacement, ARebootThatDoesNotMendIsFollowedByAReplacement) {
   EXPECT_EQ(after["instance_id"], instance_of(victim));
   EXPECT_NE(after["instance_id"], before);
   EXPECT_THAT(causes(job, "NodeQuarantined"), HasSubstr("preflight efa: exit code 3: fail: efa."));
-  EXPECT_THAT(causes(job, "NodeQuarantined"), HasSubstr("its reboot was asked for"));
+  EXPECT_THAT(causes(job, "NodeQuarantined"), HasSubstr("hpctl requested its reboot"));
   EXPECT_THAT(causes(job, "RebootNode"), HasSubstr(victim + " (" + before + ") is to be rebooted"));
   EXPECT_THAT(causes(job, "NodeGivenBack"), HasSubstr("the same instance"));
   EXPECT_THAT(causes(job, "ReplaceNode"),

@@ -67,7 +67,7 @@ Outcome check_gpu_attention(const TrainSpec& train, at::ScalarType compute, at::
   if (asked == GpuAttention::kAuto || asked == GpuAttention::kProducts) return Ok{};
   const std::string libtorch = "LibTorch " + compat::torch_version();
   if (attend == nullptr) {
-    return refused(train, libtorch + " cannot be told one kernel, as those from 2.5 on can");
+    return refused(train, libtorch + " cannot choose one kernel; LibTorch 2.5 and newer can");
   }
   const std::string heads = " heads of " + std::to_string(train.model.head_size()) + " in " +
                             to_word(train.precision) + " on " + device.str();

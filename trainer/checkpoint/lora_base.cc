@@ -50,7 +50,7 @@ Outcome check_base(const Manifest& manifest, const TrainSpec& train) {
   if (manifest.lora.on()) {
     return Error{ErrorCode::kInvalidArgument,
                  "workload.train.lora.base: " + train.lora.base +
-                     " is a checkpoint of adapters; give that of the model, or export it with "
+                     " is a checkpoint of adapters; give the model's, or export it with "
                      "--merge and import the result"};
   }
   const std::string why = find_model_difference(manifest, train.model, model_layout(train.model));

@@ -99,7 +99,7 @@ std::string tensor_problem(const Block& block, std::set<std::string>& names) {
   int64_t end = 0;
   for (const TensorSlot& t : block.tensors) {
     const std::string at = "tensor " + t.name + " of block " + block.name;
-    if (t.name.empty() || !names.insert(t.name).second) return at + " has no name of its own";
+    if (t.name.empty() || !names.insert(t.name).second) return at + " has no name, or another's";
     int64_t numel = 1;
     for (const int64_t extent : t.shape) {
       if (extent < 1 || extent > kMaxElements / numel) return at + " has an impossible shape";
@@ -121,7 +121,7 @@ std::string blocks_problem(const std::vector<Block>& blocks) {
   std::set<std::string> tensor_names;
   for (const Block& block : blocks) {
     if (block.name.empty() || !block_names.insert(block.name).second) {
-      return "block \"" + block.name + "\" has no name of its own";
+      return "block \"" + block.name + "\" has no name, or another's";
     }
     if (block.numel < 1 || block.numel > kMaxElements || block.numel % kAlignElements != 0) {
       return "block " + block.name + " has an impossible size";

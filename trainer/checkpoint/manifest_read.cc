@@ -207,7 +207,7 @@ void read_ranges(Fields& fields, const json& document, Manifest& m) {
 
 void read_rows(Fields& fields, const json& document, Manifest& m) {
   if (fields.member(document, "shard_columns") != json(kShardColumns)) {
-    fields.fail("shard_columns", "are not those of this version");
+    fields.fail("shard_columns", "do not fit this version");
   }
   for (const json& row : fields.list_member(document, "shards")) {
     if (!fields.good() || !fields.row(row, "shards", kShardColumns.size())) return;

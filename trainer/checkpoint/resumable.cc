@@ -66,13 +66,14 @@ std::string find_model_difference(const Manifest& manifest, const ModelSpec& mod
   if (why.ends_with(", ")) why.resize(why.size() - 2);
   if (!why.empty() || same_tensors(manifest.blocks, blocks)) return why;
   return std::string("it holds ") + (manifest.lora.on() ? "adapters" : "a whole model") +
-         ", with another layout than that of this job";
+         ", with another layout than this job's";
 }
 
 Outcome check_resumable(const Manifest& manifest, const RunIdentity& run,
                         const std::string& step_dir) {
   std::string remedy =
-      "; restore it as it was, or start anew with checkpoint.resume: none and hpctl submit --fresh";
+      "; restore it as it was, or start from the beginning with checkpoint.resume: none and hpctl "
+      "submit --fresh";
   std::string why = find_model_difference(manifest, run.model, run.blocks);
   if (why.empty() && manifest.weights_only) return Ok{};
   if (why.empty() && !manifest.lora.on()) {

@@ -294,7 +294,7 @@ Outcome SampleReader::check_tokens(const Source& source, uint64_t begin,
                    std::to_string(begin + static_cast<uint64_t>(largest - out.begin())) +
                    " has the id " + std::to_string(*largest) +
                    ", but the model has a vocabulary of " + std::to_string(vocab_) +
-                   "; set workload.train.model.vocab to that of the tokenizer of the data"};
+                   "; set workload.train.model.vocab to the size of the tokenizer's vocabulary"};
 }
 
 Outcome SampleReader::find_positions(Source& source, uint64_t begin, std::span<int64_t> positions) {

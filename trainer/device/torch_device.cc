@@ -346,7 +346,7 @@ Result<Device*> open_device(int local_rank, const TrainSpec& train) {
   if (count < 0 || (visible != nullptr && *visible == '\0')) return &host_device();
   if (local_rank >= count) {
     return Error{ErrorCode::kInternal,
-                 "worker " + std::to_string(local_rank) + " of this node needs a GPU of its own, " +
+                 "worker " + std::to_string(local_rank) + " of this node needs its own GPU, " +
                      "and LibTorch sees " + std::to_string(count) +
                      "; see nvidia-smi, or set CUDA_VISIBLE_DEVICES= to train on the CPU"};
   }

@@ -193,7 +193,7 @@ int Trainer::finished() {
                                 " is durable, and a restart goes on from there";
     // Where nobody asked this rank, its end is a consequence: who asked another one is the cause.
     if (!is_stop_requested()) {
-      return fail(progress_, {kPeerLost, "another rank was asked to end by SIGTERM: " + durable});
+      return fail(progress_, {kPeerLost, "another rank got SIGTERM: " + durable});
     }
     if (generation_->workload().is_last &&
         generation_->durable_step() < generation_->workload().start_step) {
@@ -224,7 +224,7 @@ extern "C" __attribute__((visibility("default"))) int hptrain_run_engine(
     return fail(progress,
                 {ErrorCode::kInvalidArgument,
                  "the workload is empty, as a standby's is, and there is no control socket "
-                 "on which another could come; to start hptrain by hand, use --workload "
+                 "on which another could come; to start hptrain yourself, use --workload "
                  "FILE"});
   }
   prepare_runtime();

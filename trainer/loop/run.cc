@@ -53,7 +53,7 @@ Outcome Run::begin_generation(const Workload& workload) {
                "generation " + std::to_string(workload.generation) + " of job " +
                    std::to_string(workload.job) +
                    " is not of the job, or not of the workload.train, that this worker was started "
-                   "with; start its workers anew"};
+                   "with; start new workers"};
 }
 
 Outcome Run::open_data() {

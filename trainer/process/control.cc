@@ -40,7 +40,7 @@ Result<Workload> read_join(const control::Join& join, const UniqueFd& document) 
 Outcome take_descriptor(int number, const UniqueFd& descriptor) {
   const std::string what = "an order to take descriptor " + std::to_string(number);
   if (number != kProgressFd && number != kArenaFd) {
-    return Error{ErrorCode::kInvalidArgument, what + ", which nobody hands over"};
+    return Error{ErrorCode::kInvalidArgument, what + ", which no process hands over"};
   }
   if (!descriptor.valid()) return Error{ErrorCode::kInvalidArgument, what + " came without it"};
   if (::dup2(descriptor.get(), number) < 0) return errno_error(what + " cannot be followed");

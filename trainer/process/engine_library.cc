@@ -45,11 +45,11 @@ bool is_loaded_before_an_order(int loaded_fd, int order_fd) {
 
 // Ends the thread that loads, whatever it holds. Returns where that cannot be done.
 void start_anew() {
-  log_info("an order came while the engine was loaded: it is loaded anew, at ordinary priority");
+  log_info("an order came while the engine was loaded: loading it again, at ordinary priority");
   char* arguments[] = {program_invocation_name, nullptr};
   execv("/proc/self/exe", arguments);
   log_warning(
-      errno_error("cannot start anew; the engine goes on loading at the lowest priority").message);
+      errno_error("cannot start again; the engine goes on loading at the lowest priority").message);
 }
 
 }  // namespace

@@ -113,12 +113,12 @@ std::optional<PeerTrouble> take_ordered_trouble(uint64_t generation) {
 Outcome suffer_ordered_disk(uint64_t generation) {
   for (const InjectedFault slow : {InjectedFault::kSlowDisk, InjectedFault::kStoragePause}) {
     if (!take_order(slow, generation)) continue;
-    log_warning(std::string("a fault on purpose: this rank suffers ") + traits_of(slow).thing);
+    log_warning(std::string("a fault on purpose: this rank gets ") + traits_of(slow).thing);
     std::this_thread::sleep_for(std::chrono::milliseconds(traits_of(slow).lasts_ms));
   }
   for (DiskFailure& failure : g_disk_failures) {
     if (take_order(failure.fault, generation)) {
-      log_warning(std::string("a fault on purpose: this rank suffers ") +
+      log_warning(std::string("a fault on purpose: this rank gets ") +
                   traits_of(failure.fault).thing);
       failure.until_ms = monotonic_ms() + kDiskTroubleMs;
     }

@@ -31,7 +31,7 @@ constexpr char kUsage[] =
     "usage: hptrain                   started by an agent: workload, progress page, state\n"
     "                                 arena and control socket on descriptors 3 to 6; an\n"
     "                                 empty workload: a standby, which waits for one on 6\n"
-    "       hptrain --workload FILE   by hand: FILE is the JSON document of one rank; start one\n"
+    "       hptrain --workload FILE   FILE is the JSON document of one rank; start one\n"
     "                                 process per rank, all with the same rendezvous_dir\n"
     "       hptrain --request JSON    evaluate a checkpoint, or generate text with it: what\n"
     "                                 hpctl eval and hpctl generate run\n"
@@ -76,7 +76,7 @@ Result<int> train(const std::string& workload_file, Progress& progress) {
 int main_with(const std::string& workload_file) {
   auto progress = Progress::attach(workload_file.empty() ? kProgressFd : -1);
   if (!progress.ok()) {
-    log_error(progress.error().message + "; to start hptrain by hand, use --workload FILE");
+    log_error(progress.error().message + "; to start hptrain yourself, use --workload FILE");
     return kExitDoNotRestart;
   }
   const Result<int> code = train(workload_file, *progress);

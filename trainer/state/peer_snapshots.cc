@@ -172,7 +172,7 @@ void PeerSnapshots::conclude(const SnapshotNews& sums) {
     if (workload_.rank != 0) return;
     log_warning("the copies of step " + std::to_string(step_under_way_) + " at " +
                 std::to_string(static_cast<int>(sums.damaged)) +
-                " ranks arrived damaged and are given up; the next ones are sent anew");
+                " ranks arrived damaged and are given up; the next ones are complete copies");
     return;
   }
   if (everywhere_ == 0 && workload_.rank == 0) {

@@ -123,7 +123,7 @@ void Saver::when_idle(std::function<void()> done) {
 
 Error Saver::aborted() const {
   return {kPeerLost,
-          "generation " + std::to_string(workload_.generation) + " was told to end in a save"};
+          "generation " + std::to_string(workload_.generation) + " got the order to end in a save"};
 }
 
 Outcome Saver::await_thread() {

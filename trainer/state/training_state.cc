@@ -101,7 +101,7 @@ Outcome check_same_base(const Manifest& manifest, const Environment& here, const
                     : label(manifest.environment).empty()
                         ? "it holds a model, and the job trains adapters: that model can be "
                           "workload.train.lora.base"
-                        : "its adapters were trained beside other weights than those of "
+                        : "its adapters were trained beside other weights than the weights of "
                           "workload.train.lora.base";
   return Error{ErrorCode::kInvalidArgument, "cannot resume from " + checkpoint + ": " + why};
 }

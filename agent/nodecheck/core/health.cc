@@ -241,7 +241,7 @@ Finding judge_fallback(const std::string& chosen, std::optional<int> expected_ef
   Finding finding{"efa.fallback", Verdict::kSkipped, "the instance type promises no EFA", {}};
   if (expected_efa.value_or(0) == 0) return finding;
   if (chosen.empty()) {
-    finding.reason = "which way messages go could not be asked";
+    finding.reason = "the path of messages could not be determined";
     return finding;
   }
   finding.evidence["provider"] = chosen;

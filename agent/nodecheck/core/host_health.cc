@@ -207,7 +207,7 @@ Finding judge_timekeeping(const ClockState& clock) {
                   {{"most_error_us", std::to_string(clock.most_error_us)}}};
   if (!clock.synchronised) {
     raise(finding, Verdict::kWarn);
-    finding.reason = "nobody keeps the clock (no chrony, ntpd or PTP)";
+    finding.reason = "no service keeps the clock (no chrony, ntpd or PTP)";
   } else if (clock.most_error_us > kMuchClockErrorUs) {
     raise(finding, Verdict::kWarn);
     finding.reason =
@@ -262,7 +262,7 @@ Finding judge_rates(const std::string& check, const CounterSamples& samples, dou
     finding.evidence[name] = text;
     if (rate > most_per_s) growing.push_back(name + " " + text);
   }
-  finding.reason = std::to_string(samples.before.size()) + " counters of errors stand still";
+  finding.reason = std::to_string(samples.before.size()) + " error counters do not change";
   if (!finding.evidence.empty()) finding.reason = "few errors are counted";
   if (growing.empty()) return finding;
   raise(finding, Verdict::kWarn);

@@ -90,8 +90,9 @@ void judge_fabric(const std::vector<NodeMeans>& nodes, ChosenWay& chosen) {
       chosen.fallbacks[node] =
           why_not_efa("it", {{"libfabric", means.fabric, means.fabric_trouble}, means.efa_devices});
     } else if (means.fabric != usual) {
-      chosen.unable[node] = "its libfabric chooses " + means.fabric + ", that of most nodes " +
-                            usual + ": compare FI_PROVIDER, LD_LIBRARY_PATH and the installed one";
+      chosen.unable[node] = "its libfabric chooses " + means.fabric +
+                            ", and most nodes' libfabric chooses " + usual +
+                            ": compare FI_PROVIDER, LD_LIBRARY_PATH and the installed one";
     }
   }
 }

@@ -47,12 +47,12 @@ changed; the network is busy for some seconds.
               with what to do. A node without NCCL or a GPU is named and takes no part
   --over fabric
               messages over libfabric, without GPUs: by every EFA device of the two nodes at once,
-              or, where libfabric chooses another provider, by the node's address. What arrives is
-              compared with what was sent; a pair is as fast as its slowest device. A node with EFA
-              devices whose libfabric chose another provider is named as one that fell back; nodes
-              of another provider than most take no part
+              or, where libfabric chooses another provider, by the node's address. The receiver
+              compares the data with what was sent. A pair is as fast as its slowest device. A node
+              with EFA devices whose libfabric chose another provider is named as one that fell
+              back. Nodes of another provider than most take no part
 
-A node whose wall clock is a second or more from the others' is told as a warning.
+A node whose wall clock is a second or more from the others' gets a warning.
 
 A fault of the path between two nodes that are sound otherwise is found where no more than one bit
 of their numbers differs; bad nodes are always found.
@@ -61,10 +61,11 @@ of their numbers differs; bad nodes are always found.
               "nodes": [{"name", "state", "share"}],
               "links": [{"names", "state", "share", "sure", "trouble"}],
               "unable": {NAME: WHY}, "fallbacks": {NAME: WHY}, "clocks": {NAME: SECONDS},
-              "absent": [RANK]}: state is slow, dead or wrong (data), share that of the median, not
-              sure where it may be either node as well; of nccl bytes_per_s is the bus bandwidth as
-              nccl-tests defines it, of fabric that of the slowest device times their number; clocks
-              has those a second or more from the others', and how much they are ahead
+              "absent": [RANK]}: state is slow, dead or wrong (data); share is the speed over the
+              median; sure is false if it may also be either node. bytes_per_s: with nccl the bus
+              bandwidth as nccl-tests defines it, with fabric the slowest device's, times the
+              number of devices. clocks: those a second or more from the others', and how much they
+              are ahead
   --rank R, --ranks N, --name NAME
               without Slurm: number of this process, of how many, and what its node is called
   --meeting FILE

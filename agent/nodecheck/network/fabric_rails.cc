@@ -82,7 +82,7 @@ Result<Transfer> FabricRails::try_to_exchange(int connection, bool dialled) cons
     return Transfer{message.at("bytes_per_s").get<double>(), message.value("trouble", ""),
                     message.value("wrong", "")};
   } catch (const nlohmann::json::exception& e) {
-    return Error{ErrorCode::kDataLoss, std::string("nobody knows what this says: ") + e.what()};
+    return Error{ErrorCode::kDataLoss, std::string("this message cannot be read: ") + e.what()};
   }
 }
 

@@ -213,7 +213,8 @@ Result<PeerNames> swap_names(int connection, const json& own) {
     }
     return peer;
   } catch (const json::exception& e) {
-    return Error{ErrorCode::kDataLoss, std::string("the peer said what nobody knows: ") + e.what()};
+    return Error{ErrorCode::kDataLoss,
+                 std::string("the peer's message cannot be read: ") + e.what()};
   }
 }
 
@@ -237,7 +238,7 @@ Result<Transfer> try_to_exchange(int connection, bool dialled, const std::string
                 swap_names(connection, {{"provider", provider}, {"names", std::move(names)}}));
   if (peer.provider != provider) {
     return Error{ErrorCode::kFailedPrecondition,
-                 "its provider is " + provider + ", that of its peer " + peer.provider};
+                 "its provider is " + provider + ", its peer's is " + peer.provider};
   }
   if (peer.names.empty()) return Error{ErrorCode::kNotFound, "its peer has no device"};
   rails.resize(std::min(rails.size(), peer.names.size()));

@@ -33,7 +33,7 @@ Result<nlohmann::json> meaning_of(const std::string& frame) {
     if (!message.contains("error")) return message;
     return Error{ErrorCode::kUnavailable, message.at("error").get<std::string>()};
   } catch (const nlohmann::json::exception& e) {
-    return Error{ErrorCode::kDataLoss, std::string("nobody knows what this says: ") + e.what()};
+    return Error{ErrorCode::kDataLoss, std::string("this message cannot be read: ") + e.what()};
   }
 }
 

@@ -115,7 +115,7 @@ class Participant {
                   clock_ms})));
       } catch (const nlohmann::json::exception& e) {
         return Error{ErrorCode::kDataLoss,
-                     std::string("rank 0 said what nobody knows: ") + e.what()};
+                     std::string("the message of rank 0 cannot be read: ") + e.what()};
       }
     }
   }
@@ -145,7 +145,7 @@ class Participant {
         (!options_.way && means.gpus == 0 && means.efa_devices > 0)) {
       fabric_.open(own_ip_, means);
     } else {
-      means.fabric_trouble = "it has no EFA device, and libfabric was not asked for";
+      means.fabric_trouble = "it has no EFA device, and no option names libfabric";
     }
     return means;
   }

@@ -37,8 +37,8 @@ core::EventBody recovery_seen(const core::Node& node, const std::string& what, b
 }
 
 std::string what_was_done(const core::ReplaceNode& action, ReplacementStep step) {
-  if (step == ReplacementStep::kStandBack) return "somebody has asked before; hpctl stands back";
-  if (step == ReplacementStep::kRebooted) return "it has rebooted since; nothing is asked for";
+  if (step == ReplacementStep::kStandBack) return "another request is under way; hpctl adds none";
+  if (step == ReplacementStep::kRebooted) return "it has rebooted since; hpctl requests nothing";
   return std::string("state FAIL, reason ") + (action.reboot ? kRebootReason : kReplaceReason);
 }
 

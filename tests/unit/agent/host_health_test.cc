@@ -180,7 +180,7 @@ TEST(FaultClasses, EachHasItsVerdictAndItsRemedy) {
        "host.kernel", Verdict::kFail, Remedy::kReboot},
       {"a disk gives up", kernel("EXT4-fs (nvme1n1): Remounting filesystem read-only"),
        "host.kernel", Verdict::kFail, Remedy::kReboot},
-      {"nobody keeps the clock", judge_timekeeping({false, 16'000'000}), "host.clock",
+      {"no service keeps the clock", judge_timekeeping({false, 16'000'000}), "host.clock",
        Verdict::kWarn, Remedy::kNone},
       {"the clock drifts", judge_timekeeping({true, 3'000'000}), "host.clock", Verdict::kWarn,
        Remedy::kNone},

@@ -55,7 +55,7 @@ TEST(NetworkWay, OverLibfabricThoseWithTheUsualProviderMeet) {
   EXPECT_THAT(chosen.fallbacks.at(1), HasSubstr("libfabric (tcp;ofi_rxm) although the node has 4"));
   EXPECT_THAT(chosen.fallbacks.at(1), HasSubstr("fi_getinfo for provider efa: No data"));
   EXPECT_THAT(chosen.unable, ElementsAre(Key(3), Key(4)));
-  EXPECT_THAT(chosen.unable.at(3), HasSubstr("tcp;ofi_rxm, that of most nodes efa"));
+  EXPECT_THAT(chosen.unable.at(3), HasSubstr("tcp;ofi_rxm, and most nodes' libfabric chooses efa"));
 }
 
 TEST(NetworkWay, WhereAllFellBackTheyMeetAndAllAreNamed) {

@@ -36,16 +36,19 @@ TEST(JsonFile, OtherDamageOfAFileHasItsPlaceAndRemedy) {
             "t.json:2: byte 6 of 14 is zero: the file was not written whole; get it again");
   EXPECT_EQ(of_file("[\"a" + zeros),
             "t.json:1: byte 4 of 12 is zero: the file was not written whole; get it again");
-  EXPECT_EQ(of_file("{\n\"a\": 1,\n}"),
-            "t.json:3: not JSON at byte 11, the last of `}`; mend it there, or get the file again");
-  EXPECT_EQ(of_file("{\n \"a\": True}"),
-            "t.json:2: not JSON at byte 9, the last of ` \"a\": T`; mend it there, or get the file "
-            "again");
+  EXPECT_EQ(
+      of_file("{\n\"a\": 1,\n}"),
+      "t.json:3: not JSON at byte 11, the last of `}`; correct it there, or get the file again");
+  EXPECT_EQ(
+      of_file("{\n \"a\": True}"),
+      "t.json:2: not JSON at byte 9, the last of ` \"a\": T`; correct it there, or get the file "
+      "again");
   EXPECT_EQ(
       of_file("[\n\"a\n\"]"),
-      "t.json:2: not JSON at byte 5, the last of `\"a`; mend it there, or get the file again");
-  EXPECT_EQ(of_file("<html>"),
-            "t.json:1: not JSON at byte 1, the last of `<`; mend it there, or get the file again");
+      "t.json:2: not JSON at byte 5, the last of `\"a`; correct it there, or get the file again");
+  EXPECT_EQ(
+      of_file("<html>"),
+      "t.json:1: not JSON at byte 1, the last of `<`; correct it there, or get the file again");
   EXPECT_EQ(of_file("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 7\n"),
             "t.json:1: a pointer of Git LFS, not the file itself; run `git lfs pull` where it was "
             "cloned");

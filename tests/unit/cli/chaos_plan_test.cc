@@ -92,7 +92,7 @@ TEST(ChaosPlan, MistakesAreToldWithLineCauseAndRemedy) {
               HasSubstr("expected one of at_step, after and every, found several"));
   EXPECT_THAT(mistakes("faults: [{fault: kill-worker, at_step: 9}, {fault: kill-worker, at_step: "
                        "3}]\n"),
-              HasSubstr("faults[1].at_step: an earlier step than that of a fault above"));
+              HasSubstr("faults[1].at_step: an earlier step than a fault above has"));
   EXPECT_THAT(mistakes("faults: [{fault: kill-worker, at_step: 3, count: 2}]\n"),
               HasSubstr("faults[0].count: a step is completed once"));
   EXPECT_THAT(mistakes("recover_within: 10ms\nfaults: [{fault: kill-worker}]\n"),

@@ -173,7 +173,7 @@ class HpctlAndAnImpostor : public SlurmSubmit {
     EXPECT_THAT(ordered.err, HasSubstr(unproven));
     const CommandResult cancelled = hpctl({"cancel", "100"});
     EXPECT_EQ(cancelled.exit_code, kExitOk) << cancelled.err;
-    EXPECT_THAT(cancelled.err, HasSubstr(unproven + "; Slurm is asked to end the job"));
+    EXPECT_THAT(cancelled.err, HasSubstr(unproven + "; asking Slurm to end the job"));
     EXPECT_EQ(text_of(slurm() + "/cancelled"), "100\n");
 
     const std::string heard = relay.stop();

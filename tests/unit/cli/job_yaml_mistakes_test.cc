@@ -92,7 +92,7 @@ TEST(JobYaml, NamesEveryMistake) {
        "j.yaml:8:15: slurm.nice: expected an integer, found \"3e9\"\n"
        "j.yaml:8:28: slurm.signal: expected B:TERM@SECONDS (hpctl ends a job in order on SIGTERM "
        "to "
-       "its batch script; no other signal can be asked for), found \"USR1@60\"\n"
+       "its batch script; no other signal is possible), found \"USR1@60\"\n"
        "j.yaml:8:44: slurm.begin: expected one word; found \"a b\"\n"
        "j.yaml:8:49: slurm.extra: --array cannot be given here: hpctl recovers one job by its id; "
        "submit a job for each index\n"},

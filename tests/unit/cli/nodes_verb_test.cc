@@ -102,7 +102,7 @@ TEST(NodesVerb, ADeepCheckReleasesALemonOrConfirmsIt) {
   const auto score = [&] { return run_hpctl({"nodes", "lemons", "--json"}).out; };
   const CommandRun broken = check_by_srun(home, "srun: error: no such node", 1);
   EXPECT_EQ(broken.status, kExitNoController);
-  EXPECT_THAT(broken.err, HasSubstr("did not come about (exit code 1); nothing is recorded"));
+  EXPECT_THAT(broken.err, HasSubstr("did not run (exit code 1); nothing is recorded"));
   EXPECT_THAT(score(), HasSubstr("\"lemon\":true"));
 
   const CommandRun passed =

@@ -80,7 +80,7 @@ TEST_F(WatchVerb, Json) {
             json::parse(R"({"kind": "node_quarantined", "severity": "warn", "job": 1,
               "name": "quick", "user": "", "uid": "4000000001", "node": "n1",
               "what": "n1 is in quarantine",
-              "do": "`hpctl nodes 1`: why; `hpctl nodes release` when it is mended",
+              "do": "`hpctl nodes 1`: why; `hpctl nodes release` when it is repaired",
               "runbook": "file:///usr/share/doc/hpctl/runbook.md#node_quarantined"})"));
 }
 

@@ -157,14 +157,14 @@ TEST(Hang, ACommandThatTellsItsStepsHangsToo) {
             "no step completed for 5 s after step 18; rank 2 (pid 0) completed step 17, others "
             "completed 18");
   EXPECT_EQ(hang_of_command({18, 18, 18, 18}, 0).evidence,
-            "no step completed for 600 s after step 18; all ranks completed step 18: nothing tells "
-            "them apart, nobody is blamed");
+            "no step completed for 600 s after step 18; all ranks completed step 18: nothing "
+            "distinguishes them; no rank is blamed");
   // Most programs let rank 0 tell it.
   const auto one_tells = hang_of_command({18, 0, 0, 0}, 5'000);
   EXPECT_EQ(one_tells.rank, Rank{-1});
   EXPECT_EQ(one_tells.evidence,
             "no step completed for 5 s after step 18; all ranks that tell their steps completed "
-            "step 18: nothing tells them apart, nobody is blamed");
+            "step 18: nothing distinguishes them; no rank is blamed");
   EXPECT_EQ(hang_of_command({0, 0, 0, 0}, 5'000).evidence, "") << "it tells none";
 }
 
@@ -352,7 +352,7 @@ TEST(Hang, ANodeThatWasSilentBeforeTheOthersStoodStillIsNotBlamed) {
   ASSERT_EQ(hangs.size(), 1U);
   EXPECT_EQ(hangs[0].rank, Rank{0}) << hangs[0].evidence;
   EXPECT_EQ(hangs[0].node, "n0");
-  EXPECT_NE(hangs[0].evidence.find("left out, as not heard of meanwhile: ranks 2, 3"),
+  EXPECT_NE(hangs[0].evidence.find("left out, without a report since: ranks 2, 3"),
             std::string::npos)
       << hangs[0].evidence;
 }

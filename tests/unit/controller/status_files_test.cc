@@ -140,16 +140,17 @@ TEST(ToldToEnd, TheTimeLimitIsNotAPerson) {
   spec.train = TrainSpec{};
   EXPECT_EQ(last_words(ToldToEnd::kTimeLimit, spec, "/h/jobs/7/checkpoints"),
             "the time limit of the Slurm job has come; to go on, submit it again with "
-            "checkpoint.dir: /h/jobs/7/checkpoints (where the file names none, every job has a "
-            "directory of its own)");
+            "checkpoint.dir: /h/jobs/7/checkpoints (where the file names none, every job has its "
+            "own directory)");
   spec.slurm.requeue_at_limit = true;
   EXPECT_EQ(last_words(ToldToEnd::kTimeLimit, spec, "").find("submit it again"), std::string::npos)
       << "Slurm does that";
   spec.slurm.requeue_at_limit = false;
   spec.checkpoint.dir = "/shared/run";
-  EXPECT_EQ(last_words(ToldToEnd::kSomebody, spec, "/h/jobs/7/checkpoints"),
-            "somebody ended the Slurm job (scancel, preemption); submit it again to go on from "
-            "checkpoint.dir");
+  EXPECT_EQ(
+      last_words(ToldToEnd::kSomebody, spec, "/h/jobs/7/checkpoints"),
+      "a user or Slurm ended the Slurm job (scancel, preemption); submit it again to go on from "
+      "checkpoint.dir");
 }
 
 TEST(ToldToEnd, APreemptionIsOfOneStartOfTheJob) {

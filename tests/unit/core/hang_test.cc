@@ -247,10 +247,11 @@ TEST(HangJudgement, WhatARankSaidBeforeTheOthersStoodStillIsNotHeldAgainstIt) {
   const HangVerdict verdict = judge_hang(job);
   EXPECT_EQ(verdict.kind, Hang::kHangs);
   EXPECT_EQ(verdict.node, "");
-  EXPECT_EQ(verdict.evidence,
-            "no step completed for 3 s after step 5; all ranks began collective 57: nothing tells "
-            "them apart, nobody is blamed (phase training); left out, as not heard of meanwhile: "
-            "rank 2 (pid 102)");
+  EXPECT_EQ(
+      verdict.evidence,
+      "no step completed for 3 s after step 5; all ranks began collective 57: nothing "
+      "distinguishes them; no rank is blamed (phase training); left out, without a report since: "
+      "rank 2 (pid 102)");
   job.ranks[0].process_state = "T";
   EXPECT_EQ(judge_hang(job).node, "n0");
 

@@ -238,7 +238,8 @@ TEST(Silence, CountsOfANodeThatBeatsSeldomFromWhereItWasAsked) {
   EXPECT_EQ(after(kSilentAskedMs - 1, HolderProbe::kUnanswered), Kind::kNothing);
   EXPECT_EQ(after(kSilentAskedMs, HolderProbe::kUnanswered), Kind::kLost);
   EXPECT_EQ(judge_silence(node).reason,
-            "no heartbeat for 2800 ms, of them 400 ms after it was asked, while the other ranks "
+            "no heartbeat for 2800 ms, of them 400 ms after the controller's question, while the "
+            "other ranks "
             "have waited in a collective for 300 ms, and its holder does not answer");
   EXPECT_EQ(after(kSilentAskedMs, HolderProbe::kAnswered), Kind::kNothing);
   node.still_ms = kStillMs - 1;

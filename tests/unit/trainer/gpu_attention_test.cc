@@ -78,7 +78,7 @@ TEST(GpuAttention, WhatIsRefusedNamesKeyCauseAndRemedy) {
   EXPECT_THAT(forward, HasSubstr(" does not take heads of 16 in bf16 on cpu: No available kernel"));
   EXPECT_THAT(reason(GpuAttention::kFlash, refuses_backward),
               HasSubstr("backward takes heads up to 192"));
-  EXPECT_THAT(reason(GpuAttention::kFlash, nullptr), HasSubstr("cannot be told one kernel"));
+  EXPECT_THAT(reason(GpuAttention::kFlash, nullptr), HasSubstr("cannot choose one kernel"));
 }
 
 // It threw in the backward pass of the first step, and again after each restart.

@@ -158,7 +158,7 @@ TEST(Worker, AMissingGpuIsNamed) {
   }
   EXPECT_EQ(codes[0], 1) << "an unknown fault";
   EXPECT_THAT(job.messages(),
-              HasSubstr("worker 0 of this node needs a GPU of its own, and LibTorch sees 0"));
+              HasSubstr("worker 0 of this node needs its own GPU, and LibTorch sees 0"));
   EXPECT_THAT(job.messages(), HasSubstr("set CUDA_VISIBLE_DEVICES= to train on the CPU"));
 }
 

@@ -90,7 +90,7 @@ TEST(Worker, SigtermEndsAllRanksWithACheckpointOfTheStepUnderWay) {
   stopped.workers[1]->send(SIGTERM);
   stopped.workers[1]->send(SIGTERM);  // by Slurm and by the agent
   EXPECT_EQ(stopped.workers[0]->wait(), kExitPeerLost) << "it was not asked: no cause";
-  EXPECT_THAT(stopped.workers[0]->message(), HasSubstr("another rank was asked to end"));
+  EXPECT_THAT(stopped.workers[0]->message(), HasSubstr("another rank got SIGTERM"));
   EXPECT_EQ(stopped.workers[1]->wait(), -SIGTERM);
   const uint64_t reached = stopped.workers[0]->page().step;
   const auto saved = latest_valid_checkpoint(stopped.workload.checkpoint_dir, {});
