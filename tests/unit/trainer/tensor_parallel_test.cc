@@ -218,6 +218,28 @@ TEST(TensorParallel, EveryRankHasTheSameLoss) {
   }
 }
 
+// Validation reports the loss that training has, whatever the chunks of rows.
+TEST(TensorParallel, EvaluationHasTheLossOfTraining) {
+  const TensorCase c = case_named("Gpt");
+  const TensorMap values = random_values(c);
+  const auto model = make_case_model(c, at::kDouble);
+  const Tensor x = at::randn({kSequences * kTokens, c.model.dim}, at::kDouble);
+  const Tensor targets = random_batch(c).targets.reshape({-1});
+  const Tensors whole = RankParameters(c, values, {0, 1}).of("head");
+  const double expected = model->loss(model->logits(whole, x), targets).entropy.item<double>();
+  on_ranks(4, [&](ThreadExchange& exchange) {
+    const Tensors parameters = RankParameters(c, values, exchange.place()).of("head");
+    const Share own = own_rows(exchange, x.size(0));
+    for (const int64_t chunk : {0, 7, 69, 100}) {
+      const HeadCall call = {*model, exchange, parameters, targets, c.model.vocab, chunk};
+      const auto result = evaluate_head(call, x.narrow(0, own.begin, own.count));
+      ASSERT_TRUE(result.ok());
+      EXPECT_NEAR(result->entropy.item<double>(), expected, 1e-9 * expected) << chunk;
+      EXPECT_FALSE(result->gradient.defined());
+    }
+  });
+}
+
 // Defect 11: copies count once in the norm of the gradient.
 TEST(TensorParallel, CopiesCountOnceInTheNorm) {
   for (const char* name : {"LlamaOneKeyHead", "Gpt", "Qwen3", "Lora"}) {
@@ -331,12 +353,6 @@ void expect_equal_bits(const Tensor& a, const Tensor& b, const std::string& what
       << what;
 }
 
-RankParameters parameters_in(const TensorCase& c, at::ScalarType type) {
-  TensorMap values = random_values(c);
-  for (auto& [name, value] : values) value = value.to(type);
-  return {c, values, {0, 1}};
-}
-
 // On one rank a tape changes no bit of what Model::layer() gives.
 TEST(LayerTape, WithoutExchangesIsOneGraph) {
   for (const char* name : {"Llama", "Gpt", "Qwen3", "Lora"}) {
@@ -347,12 +363,12 @@ TEST(LayerTape, WithoutExchangesIsOneGraph) {
       at::manual_seed(9);
       const Tensor rows = at::randn({kSequences, kTokens, c.model.dim}).to(type);
       const Tensor gradient = at::randn({kSequences, kTokens, c.model.dim}).to(type);
-      const RankParameters one = parameters_in(c, type);
+      const RankParameters one(c, values_in(c, type), {0, 1});
       const Tensor x = rows.clone().set_requires_grad(true);
       const Tensor out = model->layer(one.of_layer(0), x, documents);
       compat::backward(out, gradient);
       for (const Keep keep : {Keep::kGraph, Keep::kProducts, Keep::kInput}) {
-        const RankParameters other = parameters_in(c, type);
+        const RankParameters other(c, values_in(c, type), {0, 1});
         LayerTape tape(*model, nullptr, kSequences, kTokens, documents, keep);
         const auto result = tape.forward(other.of_layer(0), rows.clone().set_requires_grad(true));
         ASSERT_TRUE(result.ok());
@@ -364,6 +380,24 @@ TEST(LayerTape, WithoutExchangesIsOneGraph) {
           if (leaf.grad().defined()) {
             expect_equal_bits(other.leaves.at(tensor).grad(), leaf.grad(), tensor);
           }
+        }
+      }
+    }
+  }
+}
+
+// What a layer keeps changes no bit on several ranks either, and no run differs from another.
+TEST(LayerTape, WhatIsKeptChangesNoBit) {
+  for (const char* name : {"LlamaOneKeyHead", "Gpt", "Qwen3"}) {
+    const TensorCase c = case_named(name);
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+      const TensorMap values = values_in(c, type);
+      const StepResult first = steps_of_ranks(c, values, 4).at(1);
+      for (const Keep keep : {Keep::kGraph, Keep::kProducts, Keep::kInput}) {
+        const StepResult again = steps_of_ranks(c, values, 4, keep).at(1);
+        EXPECT_EQ(again.entropy, first.entropy) << name;
+        for (const auto& [tensor, gradient] : first.gradients) {
+          expect_equal_bits(again.gradients.at(tensor), gradient, tensor);
         }
       }
     }

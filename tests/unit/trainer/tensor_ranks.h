@@ -252,11 +252,17 @@ inline Outcome sum_copies_of(RowExchange& exchange, const StepResult& step) {
   return sum_copies(exchange, copied);
 }
 
-// As one of several ranks. Gradients of copies are summed where `sums`.
+inline TensorMap values_in(const TensorCase& c, at::ScalarType type) {
+  TensorMap values = random_values(c);
+  for (auto& [name, value] : values) value = value.to(type);
+  return values;
+}
+
+// As one of several ranks, in the type of the values. Gradients of copies are summed where `sums`.
 inline Result<StepResult> rank_step(const TensorCase& c, const TensorMap& values,
                                     const TensorBatch& batch, Keep keep, RowExchange& exchange,
                                     bool sums = true) {
-  const auto model = make_case_model(c, at::kDouble);
+  const auto model = make_case_model(c, values.begin()->second.scalar_type());
   const RankParameters parameters(c, values, exchange.place());
   EmbeddingTape embedding(*model, exchange, c.model.vocab);
   HP_TRY_ASSIGN(at::Tensor x,
