@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The embedding and the loss of a rank that has some rows of the vocabulary. Logits are never
-// gathered: three numbers for each token are (RowStatistics), and from those of all ranks follows
-// the loss, the same bits on every rank. Numbers are in fp32, or fp64 where the logits are.
+// gathered. Each rank gathers three numbers for each token (row_statistics()) and computes the loss
+// from them, with the same bits on every rank. Numbers are in fp32, or fp64 where the logits are.
 //
 // A target is counted unless it is kNotCounted (targets.h). A target outside the local rows is
 // counted too; its logit comes from the rank that has it.

@@ -11,7 +11,7 @@ namespace {
 
 using at::Tensor;
 
-// Rows of a chunk: those of the rank that has most.
+// Rows of a chunk: as many as the largest rank has.
 int64_t chunk_rows_of(int64_t rows, int64_t ranks) { return (rows + ranks - 1) / ranks; }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace {
 
 using at::Tensor;
 
-// Of parts [first, end): the largest power of two below their number is added to the rest.
+// Adds parts [first, end): a first half of 2^k parts, as many as leave a rest, and the rest.
 Tensor sum_of_parts(const std::vector<Tensor>& parts, size_t first, size_t end) {
   if (end - first == 1) return parts[first];
   const size_t middle = first + std::bit_floor(end - first - 1);

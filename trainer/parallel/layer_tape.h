@@ -45,8 +45,8 @@ class LayerTape {
   // x: [sequences, tokens, D], or with an exchange [own rows, D], as the result. Its gradient is
   // computed if it requires one. `parameters` are this rank's parts, as of Model::layer().
   Result<at::Tensor> forward(const Tensors& parameters, const at::Tensor& x);
-  // After forward(), once, with the same parameters, whose gradients it adds. The gradient of the
-  // result -> that of x, undefined if x requires none.
+  // After forward(), once, with the same parameters, whose gradients it adds. Takes the gradient
+  // of the result and returns the gradient of x, undefined if x requires none.
   Result<at::Tensor> backward(const Tensors& parameters, const at::Tensor& gradient);
 
  private:

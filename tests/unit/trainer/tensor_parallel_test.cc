@@ -187,7 +187,7 @@ void expect_sum_is_needed(const std::string& name, const std::string& end) {
   EXPECT_EQ(found, 8U) << "two layers on four ranks";
 }
 
-// Defect 1: with sequence parallelism each rank has a norm's gradient of its own rows only.
+// Defect 1: with sequence parallelism each rank has a norm's gradient from its rows only.
 TEST(TensorParallel, NormGradientsNeedTheSumOverRanks) {
   expect_sum_is_needed("Llama", "input_layernorm.weight");
   expect_sum_is_needed("Gpt", "ln_2.bias");
@@ -199,7 +199,7 @@ TEST(TensorParallel, HeadNormGradientsNeedTheSumOverRanks) {
   expect_sum_is_needed("Qwen3", "k_norm.weight");
 }
 
-// Defect 13: ranks that share a key head have its gradient of their own query heads only.
+// Defect 13: of ranks that share a key head, each has the gradient from its query heads only.
 TEST(TensorParallel, SharedKeyHeadsNeedTheSumOverRanks) {
   expect_sum_is_needed("LlamaOneKeyHead", "k_proj.weight");
   expect_sum_is_needed("Llama", "v_proj.weight");
@@ -386,7 +386,7 @@ TEST(LayerTape, WithoutExchangesIsOneGraph) {
   }
 }
 
-// What a layer keeps changes no bit on several ranks either, and no run differs from another.
+// On several ranks no bit depends on Keep, or differs between two runs.
 TEST(LayerTape, WhatIsKeptChangesNoBit) {
   for (const char* name : {"LlamaOneKeyHead", "Gpt", "Qwen3"}) {
     const TensorCase c = case_named(name);

@@ -24,7 +24,7 @@
 
 namespace hpctl::testing {
 
-// What the ranks of one process share.
+// A meeting point of the ranks of one process.
 class ThreadWorld {
  public:
   explicit ThreadWorld(int ranks) : given_(static_cast<size_t>(ranks)), meeting_(ranks) {}
