@@ -27,7 +27,6 @@ CausalAttention::CausalAttention(const ModelSpec& model, int64_t seq_len, at::Sc
                                  const PackedKernels* packed)
     : compute_(compute),
       wide_(wide_type(compute)),
-      group_(model.heads / model.kv_heads),
       scale_(1.0 / std::sqrt(static_cast<double>(model.head_size()))),
       window_(model.window(seq_len)),
       packed_(packed != nullptr ? packed : packed_kernels(model, compute, device)),
@@ -107,24 +106,25 @@ at::Tensor CausalAttention::whole(const at::Tensor& q, const at::Tensor& k, cons
   const int64_t batch = q.size(0);
   const int64_t tokens = q.size(1);
   const int64_t kv_heads = k.size(2);
+  const int64_t group = q.size(2) / kv_heads;
   const int64_t head_dim = q.size(3);
   const at::Tensor rows = (q * scale_)
-                              .view({batch, tokens, kv_heads, group_, head_dim})
+                              .view({batch, tokens, kv_heads, group, head_dim})
                               .permute({0, 2, 3, 1, 4})
-                              .reshape({batch, kv_heads, group_ * tokens, head_dim});
+                              .reshape({batch, kv_heads, group * tokens, head_dim});
   // The scores grow with the square of the length: computed again, as fused kernels do.
   const at::Tensor weights = run(recomputed, [=, this] {
     const at::Tensor scores =
-        ops::matmul(rows, k.permute({0, 2, 3, 1})).view({batch, kv_heads, group_, tokens, tokens});
+        ops::matmul(rows, k.permute({0, 2, 3, 1})).view({batch, kv_heads, group, tokens, tokens});
     const at::Tensor mask = mask_.narrow(0, 0, tokens).narrow(1, 0, tokens);
     const at::Tensor wide = at::softmax(scores + mask, -1, wide_);
     return std::vector<at::Tensor>{
-        wide, wide.to(compute_).view({batch, kv_heads, group_ * tokens, tokens})};
+        wide, wide.to(compute_).view({batch, kv_heads, group * tokens, tokens})};
   });
   const at::Tensor mixed = ops::matmul(weights, v.transpose(1, 2));
-  return mixed.view({batch, kv_heads, group_, tokens, head_dim})
+  return mixed.view({batch, kv_heads, group, tokens, head_dim})
       .permute({0, 3, 1, 2, 4})
-      .reshape({batch, tokens, kv_heads * group_ * head_dim});
+      .reshape({batch, tokens, kv_heads * group * head_dim});
 }
 
 }  // namespace hpctl

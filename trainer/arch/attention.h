@@ -66,7 +66,6 @@ class CausalAttention {
 
   at::ScalarType compute_;
   at::ScalarType wide_;
-  int64_t group_;
   double scale_;
   int64_t window_;               // seq_len where there is none
   const PackedKernels* packed_;  // null: none

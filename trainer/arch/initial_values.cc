@@ -54,34 +54,43 @@ double tail_quantile(double q) {
   return numerator / denominator;
 }
 
+// Elements [first, first + count) of a tensor, counted row-major.
+void fill_elements(const ModelSpec& model, const Block& block, const TensorSlot& tensor,
+                   uint64_t seed, int64_t first, int64_t count, float* out) {
+  if (tensor.shape.size() == 1) {
+    std::fill(out, out + count, tensor.name.ends_with(".bias") ? 0.0F : 1.0F);
+    return;
+  }
+  if (tensor.name.ends_with(kLoraB)) {
+    std::fill(out, out + count, 0.0F);
+    return;
+  }
+  const uint64_t key = stream_key(seed, tensor.name);
+  if (const std::optional<double> bound = lora_a_bound(tensor)) {
+    for (int64_t i = 0; i < count; ++i) {
+      const double u = uniform_of(key, first + i);
+      out[i] = static_cast<float>(*bound * (2 * u - 1));
+    }
+    return;
+  }
+  const InitialDistribution d = architecture_of(model).initial(model, block, tensor.name);
+  // Probabilities between which the quantile function is evaluated.
+  const double low = d.cut > 0 ? lower_tail(-d.cut) : 0;
+  const double high = d.cut > 0 ? lower_tail(d.cut) : 1;
+  for (int64_t i = 0; i < count; ++i) {
+    const double u = uniform_of(key, first + i);
+    out[i] = static_cast<float>(d.std * normal_quantile(low + (high - low) * u));
+  }
+}
+
 void fill_range(const ModelSpec& model, const Block& block, uint64_t seed, ElementRange range,
                 float* out) {
   std::fill(out, out + range.size(), 0.0F);
   for (const TensorSlot& tensor : block.tensors) {
     const ElementRange part = intersect(range, {tensor.offset, tensor.offset + tensor.numel});
     if (part.empty()) continue;
-    float* to = out + (part.begin - range.begin);
-    if (tensor.shape.size() == 1) {
-      std::fill(to, to + part.size(), tensor.name.ends_with(".bias") ? 0.0F : 1.0F);
-      continue;
-    }
-    if (tensor.name.ends_with(kLoraB)) continue;
-    const uint64_t key = stream_key(seed, tensor.name);
-    if (const std::optional<double> bound = lora_a_bound(tensor)) {
-      for (int64_t i = 0; i < part.size(); ++i) {
-        const double u = uniform_of(key, part.begin - tensor.offset + i);
-        to[i] = static_cast<float>(*bound * (2 * u - 1));
-      }
-      continue;
-    }
-    const InitialDistribution d = architecture_of(model).initial(model, block, tensor.name);
-    // Probabilities between which the quantile function is evaluated.
-    const double low = d.cut > 0 ? lower_tail(-d.cut) : 0;
-    const double high = d.cut > 0 ? lower_tail(d.cut) : 1;
-    for (int64_t i = 0; i < part.size(); ++i) {
-      const double u = uniform_of(key, part.begin - tensor.offset + i);
-      to[i] = static_cast<float>(d.std * normal_quantile(low + (high - low) * u));
-    }
+    fill_elements(model, block, tensor, seed, part.begin - tensor.offset, part.size(),
+                  out + (part.begin - range.begin));
   }
 }
 
@@ -123,6 +132,22 @@ void fill_initial_values(const ModelSpec& model, const Block& block, uint64_t se
   for (int64_t part = 1; part < parts; ++part) others.emplace_back(fill_part, part);
   fill_part(0);
   for (std::thread& other : others) other.join();
+}
+
+void fill_initial_local(const ModelSpec& model, const Block& block, const TensorSlot& tensor,
+                        uint64_t seed, const LocalTensor& local, float* out) {
+  const int64_t row = local.shape.back();
+  int64_t column = 0;
+  for (const TensorBox& box : local.boxes) {
+    const bool is_matrix = box.shape.size() == 2;
+    const int64_t rows = is_matrix ? box.shape.front() : 1;
+    const int64_t first_row = is_matrix ? box.begin.front() : 0;
+    for (int64_t r = 0; r < rows; ++r) {
+      const int64_t first = (first_row + r) * tensor.shape.back() + box.begin.back();
+      fill_elements(model, block, tensor, seed, first, box.shape.back(), out + r * row + column);
+    }
+    column += box.shape.back();
+  }
 }
 
 }  // namespace hpctl

@@ -10,6 +10,7 @@
 
 #include "common/job/job_spec.h"
 #include "common/layout/block_layout.h"
+#include "trainer/arch/tensor_cuts.h"
 
 namespace hpctl {
 
@@ -17,6 +18,12 @@ namespace hpctl {
 // at most `threads` threads; their number does not change a bit.
 void fill_initial_values(const ModelSpec& model, const Block& block, uint64_t seed,
                          ElementRange range, float* out, int threads = 1);
+
+// Writes the values of the part of `tensor`, of the block, that a tp rank has, in the order of its
+// local elements. An element's value follows from its index in the global tensor, so it does not
+// depend on the number of tp ranks.
+void fill_initial_local(const ModelSpec& model, const Block& block, const TensorSlot& tensor,
+                        uint64_t seed, const LocalTensor& local, float* out);
 
 // The quantile function of the standard normal distribution for 0 < p < 1; relative error below
 // 1.2e-9 (P. J. Acklam's rational approximation).

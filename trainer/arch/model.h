@@ -53,8 +53,21 @@ class Model {
                    const Documents& documents, Recomputed* recomputed = nullptr) const;
   // Parameters: of the final norm and of the output projection (the embedding if that is tied). [B,
   // T, D] -> logits [B, T, vocab]
-  virtual at::Tensor logits(const std::vector<at::Tensor>& parameters,
-                            const at::Tensor& x) const = 0;
+  at::Tensor logits(const std::vector<at::Tensor>& parameters, const at::Tensor& x) const {
+    return project(parameters, final_norm(parameters, x));
+  }
+  // Its two halves, between which tensor parallelism gathers rows: x [..., D] -> [..., D] ->
+  // [..., vocab], or the part of the vocabulary whose rows the projection has.
+  virtual at::Tensor final_norm(const std::vector<at::Tensor>& parameters,
+                                const at::Tensor& x) const = 0;
+  virtual at::Tensor project(const std::vector<at::Tensor>& parameters,
+                             const at::Tensor& normed) const = 0;
+  // The second half of embed(), where the rows of the token embedding, parameters[0], are divided:
+  // x [rows, D] are embeddings of tokens, `positions` [rows] int64 those in their documents.
+  virtual at::Tensor with_positions(const std::vector<at::Tensor>& /*parameters*/,
+                                    const at::Tensor& x, const at::Tensor& /*positions*/) const {
+    return x;
+  }
   // Sums over tokens that are counted (targets.h), in fp32, or fp64 where the logits are; `targets`
   // is [B, T] int64.
   struct Loss {
@@ -64,6 +77,7 @@ class Model {
   Loss loss(const at::Tensor& logits, const at::Tensor& targets) const;
   // The implementation of attention, on which its bits also depend.
   virtual AttentionBy attention_by() const = 0;
+  double z_loss() const { return z_loss_; }
 
  protected:
   explicit Model(double z_loss) : z_loss_(z_loss) {}

@@ -299,11 +299,13 @@ variable_list linears(const Tensor& x, const variable_list& weights, const varia
 }
 
 Tensor addmm(const Tensor& bias, const Tensor& x, const Tensor& weight) {
-  if (x.device().is_cpu()) return Projection::apply(x, weight, bias, /*transposed=*/false);
+  if (x.device().is_cpu()) {
+    return Projection::apply(x, weight, bias_or_empty(bias, weight), /*transposed=*/false);
+  }
   if (AddWideProduct* const add = wide_product_for(x)) {
     return wide_projection(x, weight, bias, /*transposed=*/false, add);
   }
-  return at::addmm(bias, x, weight);
+  return bias.defined() ? at::addmm(bias, x, weight) : at::mm(x, weight);
 }
 
 Tensor gelu(const Tensor& x) {

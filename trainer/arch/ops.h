@@ -27,7 +27,7 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 // gradient of x is then rounded once.
 std::vector<at::Tensor> linears(const at::Tensor& x, const std::vector<at::Tensor>& weights,
                                 const std::vector<at::Tensor>& biases);
-// bias [out], x [rows, in], weight [in, out] -> [rows, out]
+// bias [out] or undefined, x [rows, in], weight [in, out] -> [rows, out]
 at::Tensor addmm(const at::Tensor& bias, const at::Tensor& x, const at::Tensor& weight);
 at::Tensor silu(const at::Tensor& x);
 // In its tanh form.

@@ -17,6 +17,7 @@
 
 #include "common/job/train_spec.h"
 #include "common/layout/block_layout.h"
+#include "trainer/arch/tensor_cuts.h"
 
 namespace hpctl {
 
@@ -59,6 +60,8 @@ struct Architecture {
   // are Hugging Face's, so that weights are never permuted.
   std::vector<Block> (*layout)(const ModelSpec& model);
   bool (*is_embedding)(std::string_view tensor);
+  // How tensor parallelism cuts it (tensor_cuts.h).
+  TensorCut (*cut)(std::string_view tensor);
   // Of a matrix; norms start from 1 and biases from 0 (initial_values.h).
   InitialDistribution (*initial)(const ModelSpec& model, const Block& block,
                                  std::string_view tensor);

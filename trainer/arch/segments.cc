@@ -12,6 +12,7 @@ Segment branch(const char* name, DecoderPart part, Exchange after) {
   return {.name = name,
           .parameters = std::move(part.parameters),
           .after = after,
+          .addend = part.addend,
           .run = [run = std::move(part.run)](const LayerCall& call, const Tensors& in) {
             Tensors out = run(call, {in.begin() + 1, in.end()});
             out.insert(out.begin(), in.front());
@@ -23,6 +24,7 @@ Segment norm(const char* name, DecoderPart part) {
   return {.name = name,
           .parameters = std::move(part.parameters),
           .after = Exchange::kGather,
+          .addend = std::nullopt,
           .run = std::move(part.run)};
 }
 
@@ -42,6 +44,7 @@ std::vector<Segment> segments_of(DecoderLayer layer) {
       {.name = "mlp_residual",
        .parameters = {},
        .after = Exchange::kNone,
+       .addend = std::nullopt,
        .run = [](const LayerCall&, const Tensors& in) { return Tensors{residual_stream(in)}; }});
   return segments;
 }

@@ -22,14 +22,14 @@
 //   mlp_residual      m, d          -> m + d
 //
 // Counts of heads and widths follow from the parameters that a segment gets. With a part of the
-// heads and of the feed-forward width it computes that part, and `o` and `d` are parts of a sum. (A
-// part is rows of q, k, v, gate and up; columns of o and down; a bias of o or down in one part,
-// zeros in the others.)
+// heads and of the feed-forward width it computes that part (tensor_cuts.h), and `o` and `d` are
+// parts of a sum. A bias of o or down must be added once: after the sum, by the engine.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "trainer/arch/documents.h"
@@ -54,12 +54,17 @@ struct LayerCall {
   const Tensors& parameters;  // of the layer, in the order of its layout
   const Documents& documents;
   Recomputed* recomputed = nullptr;  // as in Model::layer
+  // The parameters are one rank's parts of a layer, and the caller makes the exchanges.
+  bool divided = false;
 };
 
 struct Segment {
   const char* name;
   std::vector<size_t> parameters;  // that it uses: indices in LayerCall::parameters
   Exchange after = Exchange::kNone;
+  // Of those that `parameters` names: a bias, which the caller adds to the sum after the segment if
+  // the call is divided. Otherwise run() adds it.
+  std::optional<size_t> addend;
   std::function<Tensors(const LayerCall&, const Tensors&)> run;
 };
 
@@ -68,6 +73,7 @@ struct Segment {
 struct DecoderPart {
   std::vector<size_t> parameters;
   std::function<Tensors(const LayerCall&, const Tensors&)> run;
+  std::optional<size_t> addend = std::nullopt;  // as in Segment
 };
 
 struct DecoderLayer {

@@ -54,6 +54,16 @@ bool is_embedding(std::string_view tensor) {
   return tensor.ends_with(".wte.weight") || tensor.ends_with(".wpe.weight");
 }
 
+// Matrices are [in, out]: what are rows elsewhere are columns here.
+TensorCut cut(std::string_view tensor) {
+  if (tensor.ends_with(".wte.weight") || tensor.ends_with("lm_head.weight")) {
+    return TensorCut::kVocabulary;
+  }
+  if (tensor.find(".c_attn.") != std::string_view::npos) return TensorCut::kThirds;
+  if (tensor.find(".c_fc.") != std::string_view::npos) return TensorCut::kColumns;
+  return tensor.ends_with(".c_proj.weight") ? TensorCut::kRows : TensorCut::kWhole;
+}
+
 // Tensors that write to the residual stream are smaller by the number of such writes.
 InitialDistribution initial(const ModelSpec& model, const Block&, std::string_view tensor) {
   const double deviation = model.init_std > 0 ? model.init_std : 0.02;
@@ -72,6 +82,7 @@ extern const Architecture kArchitecture;
 constinit const Architecture kArchitecture = {
     .layout = layout,
     .is_embedding = is_embedding,
+    .cut = cut,
     .initial = initial,
     .looked_up = looked_up,
     // Each norm keeps its input and its result, but one input serves for two, which the layer keeps

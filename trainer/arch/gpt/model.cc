@@ -20,10 +20,19 @@ enum LayerParameter { kAttnNorm = 0, kQkv = 2, kAttnOut = 4, kMlpNorm = 6, kUp =
 enum HeadParameter { kFinalNorm = 0, kOutput = 2 };
 
 // x: [..., in]; the weight at p[at] is [in, out].
-Tensor project(const std::vector<Tensor>& p, size_t at, const Tensor& x) {
+Tensor linear(const std::vector<Tensor>& p, size_t at, const Tensor& x, const Tensor& bias) {
   std::vector<int64_t> shape = x.sizes().vec();
   shape.back() = p[at].size(1);
-  return ops::addmm(p[at + 1], x.reshape({-1, x.size(-1)}), p[at]).view(shape);
+  return ops::addmm(bias, x.reshape({-1, x.size(-1)}), p[at]).view(shape);
+}
+
+Tensor linear(const std::vector<Tensor>& p, size_t at, const Tensor& x) {
+  return linear(p, at, x, p[at + 1]);
+}
+
+// The last projection of a branch: its bias is added after the sum over the parts of a layer.
+Tensor linear_of_branch(const LayerCall& call, size_t at, const Tensor& x) {
+  return linear(call.parameters, at, x, call.divided ? Tensor() : call.parameters[at + 1]);
 }
 
 class Gpt : public Model {
@@ -33,7 +42,10 @@ class Gpt : public Model {
   Tensor embed(const std::vector<Tensor>& parameters, const Tensor& tokens,
                const Documents& documents) const override;
   const std::vector<Segment>& segments() const override { return segments_; }
-  Tensor logits(const std::vector<Tensor>& parameters, const Tensor& x) const override;
+  Tensor final_norm(const std::vector<Tensor>& parameters, const Tensor& x) const override;
+  Tensor project(const std::vector<Tensor>& parameters, const Tensor& normed) const override;
+  Tensor with_positions(const std::vector<Tensor>& parameters, const Tensor& x,
+                        const Tensor& positions) const override;
   AttentionBy attention_by() const override { return attention_.by(); }
 
  private:
@@ -70,12 +82,6 @@ Tensor Gpt::layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias
 }
 
 std::vector<Segment> Gpt::make_segments() const {
-  // With its bias.
-  const auto projection = [](LayerParameter weight) {
-    return DecoderPart{{weight, weight + 1U}, [weight](const LayerCall& call, const Tensors& in) {
-                         return Tensors{project(call.parameters, weight, in[0])};
-                       }};
-  };
   return segments_of(
       {.attention_norm = norm(kAttnNorm),
        .qkv = {{kQkv, kQkv + 1},
@@ -85,14 +91,20 @@ std::vector<Segment> Gpt::make_segments() const {
                        return Tensors{
                            attention_(in[0], in[1], in[2], call.documents, call.recomputed)};
                      }},
-       .attention_output = projection(kAttnOut),
+       .attention_output = {{kAttnOut, kAttnOut + 1},
+                            [](const LayerCall& call, const Tensors& in) {
+                              return Tensors{linear_of_branch(call, kAttnOut, in[0])};
+                            },
+                            kAttnOut + 1},
        .mlp_norm = norm(kMlpNorm),
-       .mlp = {{kUp, kUp + 1, kDown, kDown + 1}, [](const LayerCall& call, const Tensors& in) {
-                 const Tensor up = project(call.parameters, kUp, in[0]);
+       .mlp = {{kUp, kUp + 1, kDown, kDown + 1},
+               [](const LayerCall& call, const Tensors& in) {
+                 const Tensor up = linear(call.parameters, kUp, in[0]);
                  const Tensor hidden =
                      run(call.recomputed, [=] { return std::vector<Tensor>{ops::gelu(up)}; });
-                 return Tensors{project(call.parameters, kDown, hidden)};
-               }}});
+                 return Tensors{linear_of_branch(call, kDown, hidden)};
+               },
+               kDown + 1}});
 }
 
 DecoderPart Gpt::norm(LayerParameter weight) const {
@@ -104,16 +116,24 @@ DecoderPart Gpt::norm(LayerParameter weight) const {
 }
 
 Tensors Gpt::qkv(const LayerCall& call, const Tensor& a) const {
-  Tensors parts = project(call.parameters, kQkv, a).chunk(3, -1);
+  Tensors parts = linear(call.parameters, kQkv, a).chunk(3, -1);
   for (Tensor& part : parts) {
     part = part.view({a.size(0), a.size(1), -1, model_.head_size()});
   }
   return parts;
 }
 
-Tensor Gpt::logits(const std::vector<Tensor>& parameters, const Tensor& x) const {
-  const Tensor normed = layer_norm(x, parameters[kFinalNorm], parameters[kFinalNorm + 1], nullptr);
+Tensor Gpt::final_norm(const std::vector<Tensor>& parameters, const Tensor& x) const {
+  return layer_norm(x, parameters[kFinalNorm], parameters[kFinalNorm + 1], nullptr);
+}
+
+Tensor Gpt::project(const std::vector<Tensor>& parameters, const Tensor& normed) const {
   return ops::linear(normed, parameters[kOutput]);
+}
+
+Tensor Gpt::with_positions(const std::vector<Tensor>& parameters, const Tensor& x,
+                           const Tensor& positions) const {
+  return x + at::embedding(parameters[kPositions], positions);
 }
 
 }  // namespace

@@ -71,6 +71,16 @@ std::vector<Block> layout(const ModelSpec& model, LayerParts parts) {
 
 bool is_embedding(std::string_view tensor) { return tensor.ends_with("embed_tokens.weight"); }
 
+TensorCut cut(std::string_view tensor) {
+  const auto is_of = [&](std::string_view part) {
+    return tensor.find(part) != std::string_view::npos;
+  };
+  if (is_embedding(tensor) || tensor.ends_with("lm_head.weight")) return TensorCut::kVocabulary;
+  if (is_of(".o_proj.") || is_of(".down_proj.")) return TensorCut::kColumns;
+  if (is_of(".k_proj.") || is_of(".v_proj.")) return TensorCut::kKeyHeads;
+  return is_of("_proj.") ? TensorCut::kRows : TensorCut::kWhole;
+}
+
 InitialDistribution initial(const ModelSpec& model, const Block& block, std::string_view tensor) {
   const bool embedding = is_embedding(tensor);
   const bool is_given = model.init_std > 0;

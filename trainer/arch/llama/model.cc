@@ -122,7 +122,8 @@ class Llama : public Model {
   Tensor embed(const std::vector<Tensor>& parameters, const Tensor& tokens,
                const Documents& documents) const override;
   const std::vector<Segment>& segments() const override { return segments_; }
-  Tensor logits(const std::vector<Tensor>& parameters, const Tensor& x) const override;
+  Tensor final_norm(const std::vector<Tensor>& parameters, const Tensor& x) const override;
+  Tensor project(const std::vector<Tensor>& parameters, const Tensor& normed) const override;
   AttentionBy attention_by() const override { return attention_.by(); }
 
  private:
@@ -270,8 +271,12 @@ Tensor Llama::mlp(const LayerCall& call, const Tensor& b) const {
   return linear(call, hidden, kDown);
 }
 
-Tensor Llama::logits(const std::vector<Tensor>& parameters, const Tensor& x) const {
-  return ops::linear(rms_norm(x, parameters[kFinalNorm], nullptr), parameters[kOutput]);
+Tensor Llama::final_norm(const std::vector<Tensor>& parameters, const Tensor& x) const {
+  return rms_norm(x, parameters[kFinalNorm], nullptr);
+}
+
+Tensor Llama::project(const std::vector<Tensor>& parameters, const Tensor& normed) const {
+  return ops::linear(normed, parameters[kOutput]);
 }
 
 }  // namespace

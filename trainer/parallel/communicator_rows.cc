@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/parallel/communicator_rows.h"
+
+#include <vector>
+
+#include "common/base/check.h"
+
+namespace hpctl {
+
+namespace {
+
+using at::Tensor;
+
+// Rows of a chunk: as many as the largest rank has.
+int64_t chunk_rows_of(int64_t rows, int64_t ranks) { return (rows + ranks - 1) / ranks; }
+
+}  // namespace
+
+Outcome CommunicatorRows::gather(const Tensor& chunks) {
+  const size_t bytes = chunks.nbytes() / static_cast<size_t>(comm_.world_size());
+  HP_TRY_ASSIGN(const CollectivePtr gather, comm_.begin_all_gather(chunks.data_ptr(), bytes));
+  return gather->wait();
+}
+
+Result<Tensor> CommunicatorRows::gather_rows(const Tensor& own, int64_t rows) {
+  const c10::NoGradGuard no_grad;
+  const int64_t ranks = comm_.world_size();
+  const int64_t most = chunk_rows_of(rows, ranks);
+  const Tensor chunks = at::empty({ranks, most, own.size(-1)}, own.options());
+  chunks[comm_.rank()].narrow(0, 0, own.size(0)).copy_(own);
+  HP_TRY(gather(chunks));
+  if (most * ranks == rows) return chunks.view({rows, -1});
+  std::vector<Tensor> parts;
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    parts.push_back(chunks[rank].narrow(0, 0, share_of(rows, rank, ranks).count));
+  }
+  return at::cat(parts, 0);
+}
+
+Result<Tensor> CommunicatorRows::sum_rows(const Tensor& whole) {
+  HP_CHECK(whole.scalar_type() == at::kFloat);
+  const c10::NoGradGuard no_grad;
+  const int64_t ranks = comm_.world_size();
+  const int64_t rows = whole.size(0);
+  const int64_t most = chunk_rows_of(rows, ranks);
+  Tensor chunks = whole.contiguous();
+  if (most * ranks != rows) {
+    chunks = at::zeros({ranks, most, whole.size(-1)}, whole.options());
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      const Share share = share_of(rows, rank, ranks);
+      chunks[rank].narrow(0, 0, share.count).copy_(whole.narrow(0, share.begin, share.count));
+    }
+  }
+  const Tensor sum = at::empty({most, whole.size(-1)}, whole.options());
+  HP_TRY_ASSIGN(
+      const CollectivePtr reduction,
+      comm_.begin_reduce_scatter(chunks.data_ptr<float>(), static_cast<size_t>(sum.numel()),
+                                 sum.data_ptr<float>()));
+  HP_TRY(reduction->wait());
+  return sum.narrow(0, 0, own_rows(*this, rows).count);
+}
+
+Result<Tensor> CommunicatorRows::gather_each(const Tensor& own) {
+  const c10::NoGradGuard no_grad;
+  Tensor all = at::empty({comm_.world_size(), own.numel()}, own.options());
+  all[comm_.rank()].copy_(own);
+  HP_TRY(gather(all));
+  return all;
+}
+
+}  // namespace hpctl

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// RowExchange between processes, over the communicator of the tp dimension. Some ranks may
+// have one row more than others, so every chunk has room for the larger number. Each call returns
+// when its collective is done. On a device it returns when the device's streams wait for it.
+#pragma once
+
+#include <cstdint>
+
+#include "trainer/comm/communicator.h"
+#include "trainer/parallel/row_exchange.h"
+
+namespace hpctl {
+
+class CommunicatorRows : public RowExchange {
+ public:
+  // The communicator outlives it.
+  explicit CommunicatorRows(Communicator& comm) : comm_(comm) {}
+
+  TensorPlace place() const override { return {comm_.rank(), comm_.world_size()}; }
+  Result<at::Tensor> gather_rows(const at::Tensor& own, int64_t rows) override;
+  // fp32: the communicator sums no other type.
+  Result<at::Tensor> sum_rows(const at::Tensor& whole) override;
+  Result<at::Tensor> gather_each(const at::Tensor& own) override;
+
+ private:
+  // chunks [ranks, ...], of which this rank's is there already.
+  Outcome gather(const at::Tensor& chunks);
+
+  Communicator& comm_;
+};
+
+}  // namespace hpctl
