@@ -100,6 +100,25 @@ bool can_be_continued(const Job& job) {
   return job.spec.slurm.requeue_at_limit && job.backend.requeues && job.requeue_refusal.empty();
 }
 
+// A job in a recovery. Its idle workers have nothing that saves: a last generation does.
+bool has_steps_in_memory_alone(const Job& job) {
+  return job.state == JobState::kRecovering && job.stage != PlanStage::kRequeue &&
+         may_save_memory(job);
+}
+
+std::string cause_of(const CancelRequested& e) {
+  return e.reason.empty() ? "cancelled by uid " + std::to_string(e.uid) : e.reason;
+}
+
+// Its last generation goes on, and saves.
+void end_instead_of_requeue(Transition& t, Job& job, const std::string& reason) {
+  job.ending.requeues = false;
+  job.ending.state = JobState::kCancelled;
+  job.ending.reason = reason;
+  job.reason = reason + "; first the steps that only memory has are saved";
+  t.changed(job);
+}
+
 bool has_open_action(const State& state, JobId job) {
   const auto it = state.index.open.lower_bound({job, ActionKind{}, ""});
   return it != state.index.open.end() && std::get<0>(it->first) == job;
@@ -179,20 +198,22 @@ void on(Transition& t, const CancelRequested& e) {
   Job* job = t.job(e.job);
   if (const std::string conflict = order_conflict(job, e.job, e.uid); !conflict.empty()) {
     t.refuse(e.job, conflict);
+  } else if (job->ending.requeues) {
+    if (!e.time_limit) end_instead_of_requeue(t, *job, cause_of(e));
   } else if (e.time_limit && can_be_continued(*job) && !ends_for_good(*job)) {
-    if (!saves_and_leaves(*job)) save_for_requeue(t, *job);
-  } else if (job->state == JobState::kRecovering && job->stage != PlanStage::kRequeue &&
-             may_save_memory(*job)) {
-    // Idle workers have nothing that saves: a last generation does.
-    begin_ending(t, *job, e.time_limit ? JobState::kTimeout : JobState::kCancelled,
-                 e.reason.empty() ? "cancelled by uid " + std::to_string(e.uid) : e.reason);
+    if (has_steps_in_memory_alone(*job)) {
+      save_memory_for_requeue(t, *job);
+    } else if (!saves_and_leaves(*job)) {
+      save_for_requeue(
+          t, *job, "the time limit is near: the job saves what it has and goes back to the queue");
+    }
+  } else if (has_steps_in_memory_alone(*job)) {
+    begin_ending(t, *job, e.time_limit ? JobState::kTimeout : JobState::kCancelled, cause_of(e));
   } else if (!job->cancel_requested) {
     job->cancel_requested = true;
     job->at_limit = e.time_limit;
     job->cancel_reason = e.reason;
-    const std::string cause =
-        e.reason.empty() ? "cancelled by uid " + std::to_string(e.uid) : e.reason;
-    job->reason = cause + "; workers are stopping";
+    job->reason = cause_of(e) + "; workers are stopping";
     t.facts(job->id).stop_workers = true;
   }
 }

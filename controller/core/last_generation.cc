@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a job fails for good, or is cancelled during a recovery, without a loss of steps. The ranks
-// have sealed the last completed step in memory, and the newest checkpoint may be hundreds of steps
-// older. So a last generation follows:
+// How a job fails for good, or is cancelled or meets its time limit during a recovery, without a
+// loss of steps. The ranks have sealed the last completed step in memory, and the newest checkpoint
+// may be hundreds of steps older. So a last generation follows:
 //
 //   the workers stop --> what memory has is found --> the generation is recorded --> its workers
-//   start, save, and die of SIGTERM, as after any stop --> the end, with the reason that it had
+//   start, save, and die of SIGTERM, as after any stop --> the end, with the reason that it had, or
+//   the queue (slurm.requeue_at_limit)
 //
 // They open no data and train no step, and have limits.last_checkpoint. There is one attempt:
 // another fault, a node that is missing, or a directory that is away ends the job at once.
@@ -12,6 +13,8 @@
 // If the state itself is accused (a step that is not finite, a loss that leaps), its checkpoint
 // lies apart in the directory `suspect`: it is no part of the lineage, checkpoint.keep does not
 // count it, and a job resumes from it only if checkpoint.resume names it.
+#include <algorithm>
+#include <csignal>
 #include <string>
 
 #include "controller/core/plan.h"
@@ -47,6 +50,11 @@ void begin_ending(Transition& t, Job& job, JobState state, const std::string& re
   if (job.stage != PlanStage::kStopWorkers) enter_stop_workers(t, job);
 }
 
+void save_memory_for_requeue(Transition& t, Job& job) {
+  begin_ending(t, job, JobState::kTimeout, "the time limit is near");
+  job.ending.requeues = true;
+}
+
 void conclude_for_good(Transition& t, Job& job, const std::string& obstacle) {
   std::string reason = job.ending.reason;
   if (obstacle.empty()) {
@@ -60,7 +68,31 @@ void conclude_for_good(Transition& t, Job& job, const std::string& obstacle) {
     reason += "; the steps after step " + std::to_string(job.committed_step) +
               " could not be saved: " + obstacle;
   }
-  end_job(t, job, job.ending.state, reason);
+  if (!job.ending.requeues) return end_job(t, job, job.ending.state, reason);
+  job.ending = {};
+  save_for_requeue(t, job, reason + "; the job goes back to the queue");
+  enter_stop_workers(t, job);  // what else this event shows belongs to the end of the generation
+}
+
+std::string describe_unsaved(Transition& t, const Job& job) {
+  if (!job.spec.train) return "";
+  const auto left = find_in_memory(t, job);
+  if (!left || left->step <= job.committed_step) return "";
+  bool was_killed = false;
+  for (const Node* node : t.nodes(job.id)) {
+    const auto slots = t.slots(*node);
+    was_killed = was_killed || std::any_of(slots.begin(), slots.end(), [](const Slot* slot) {
+                   return slot->state == SlotState::kExited && slot->signal == SIGKILL;
+                 });
+  }
+  const std::string why =
+      was_killed ? "the workers did not save within " + duration_text(last_checkpoint_ms(job)) +
+                       " (limits.last_checkpoint)"
+                 : "the workers could not write it, see hpctl logs " + to_string(job.id);
+  const std::string newest = job.committed_step == 0
+                                 ? "there is none"
+                                 : "the newest is of step " + std::to_string(job.committed_step);
+  return "; step " + std::to_string(left->step) + " is in no checkpoint (" + newest + "): " + why;
 }
 
 void find_last_state(Transition& t, Job& job) {

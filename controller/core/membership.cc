@@ -515,10 +515,10 @@ bool exclude_again(Transition& t, Job& job, const RequeueCarryover& former) {
   return true;
 }
 
-void save_for_requeue(Transition& t, Job& job) {
+void save_for_requeue(Transition& t, Job& job, const std::string& reason) {
   job.at_limit = true;
   job.state = JobState::kRecovering;
-  job.reason = "the time limit is near: the job saves what it has and goes back to the queue";
+  job.reason = reason;
   job.fault_seq = t.seq();
   t.changed(job);
   t.note("JobRecovering", job, job.reason);
@@ -528,7 +528,8 @@ void save_for_requeue(Transition& t, Job& job) {
 void requeue_saved(Transition& t, Job& job) {
   t.note("RequeueAtLimit", job,
          "life " + std::to_string(job.backend.restart_count + 1) +
-             " of the job ends with the time limit, the next waits in the queue");
+             " of the job ends with the time limit, the next waits in the queue" +
+             describe_unsaved(t, job));
   issue_requeue(t, job, {job.id, {}, job.backend.restart_count, quarantined_nodes(t, job)});
 }
 

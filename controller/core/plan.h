@@ -105,8 +105,8 @@ std::string consequence_of_leaving(Transition& t, const Job& job, const Node& no
 // them, it is requeued once more. False = it goes on.
 bool exclude_again(Transition& t, Job& job, const RequeueCarryover& former);
 void refuse_requeue(Transition& t, Job& job, const std::string& reason);
-// The time limit is near, and the job is to go on after it: its workers save, then it is requeued.
-void save_for_requeue(Transition& t, Job& job);
+// The job is to go on after its time limit: its workers save and end, then it is requeued.
+void save_for_requeue(Transition& t, Job& job, const std::string& reason);
 void requeue_saved(Transition& t, Job& job);
 
 // ---- adoption (adopt.cc) ------------------------------------------------------------------------
@@ -278,6 +278,11 @@ bool is_state_accused(const Job& job);
 bool may_save_memory(const Job& job);
 // It ends so after a last generation. Precondition: may_save_memory().
 void begin_ending(Transition& t, Job& job, JobState state, const std::string& reason);
+// The time limit has come in a recovery: a last generation, then the queue. Likewise.
+void save_memory_for_requeue(Transition& t, Job& job);
+// Of a job whose workers were to save and end: that the step which memory has is in no checkpoint,
+// and why. "" = nothing is lost, or memory cannot tell.
+std::string describe_unsaved(Transition& t, const Job& job);
 // FAILED, after a last generation where there is something to save.
 void fail_for_good(Transition& t, Job& job, const std::string& reason);
 // The end: the last generation has saved, or could not for `obstacle`.

@@ -139,7 +139,10 @@ void end(Transition& t, Job& job) {
   end_job(t, job, end.state, end.reason);
 }
 
-void end_saved(Transition& t, Job& job) { conclude_for_good(t, job, ""); }
+void end_saved(Transition& t, Job& job) {
+  t.facts(job.id).last_saved = false;
+  conclude_for_good(t, job, "");
+}
 
 void end_unsaved(Transition& t, Job& job) { conclude_for_good(t, job, "not every node is there"); }
 
@@ -174,14 +177,18 @@ void try_directory_again(Transition& t, Job& job) {
 
 void do_without_requeue(Transition& t, Job& job) {
   if (!job.at_limit) return enter_wait_nodes(t, job);
+  const std::string unsaved = describe_unsaved(t, job);
+  const std::string saved = unsaved.empty() ? "is saved and " : "";
   end_job(t, job, JobState::kTimeout,
-          "the time limit has come, the job is saved and could not be requeued: " +
-              job.requeue_refusal);
+          "the time limit has come, the job " + saved +
+              "could not be requeued: " + job.requeue_refusal + unsaved);
 }
 
 void end_as_ordered(Transition& t, Job& job) {
-  end_job(t, job, job.at_limit ? JobState::kTimeout : JobState::kCancelled,
-          job.cancel_reason.empty() ? "cancelled by its owner or an operator" : job.cancel_reason);
+  const std::string& given = job.cancel_reason;
+  end_job(
+      t, job, job.at_limit ? JobState::kTimeout : JobState::kCancelled,
+      (given.empty() ? "cancelled by its owner or an operator" : given) + describe_unsaved(t, job));
 }
 
 void find_checkpoint(Transition& t, Job& job) { enter_find_checkpoint(t, job, "every node is up"); }

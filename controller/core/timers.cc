@@ -81,7 +81,7 @@ void leave_unconfirmed(Transition& t, Job& job) {
   }
   t.facts(job.id).end = {job.at_limit ? JobState::kTimeout : JobState::kCancelled,
                          std::string(job.at_limit ? "the time limit has come" : "cancelled") +
-                             "; some workers did not confirm their end"};
+                             "; some workers did not confirm their end" + describe_unsaved(t, job)};
 }
 
 // False: no node reads a checkpoint again.

@@ -66,6 +66,7 @@ struct Ending {
   JobState state = JobState::kFailed;
   std::string reason;         // why, once its last generation has saved; "" = it does not end
   bool awaits_cause = false;  // only a consequence is known, and no restart is left for its cause
+  bool requeues = false;      // it goes back to the queue then: the time limit has come
   Seq seq;                    // event that showed why
 };
 

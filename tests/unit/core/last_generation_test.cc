@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <string>
 
@@ -13,6 +14,7 @@ namespace hpctl::core {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Two nodes with two ranks each, one restart, and step 17 sealed on every rank.
 class LastGeneration : public ::testing::Test {
@@ -136,6 +138,99 @@ TEST_F(LastGeneration, IsLeftOutWhereTheNewestStepIsDurable) {
   shell.feed(CheckpointCommitted{id, job().generation, 17});
   shell.exit_worker(id, 0, 0, SIGKILL, 17);
   EXPECT_EQ(job().state, JobState::kFailed);
+}
+
+// The save took longer than the workers had: people hear which step is lost, and why.
+TEST_F(LastGeneration, IsNoneAfterAStopThatIsTooShort) {
+  shell.feed(CancelRequested{id, 1000});
+  end_workers(0, SIGKILL);
+  shell.settle();
+  EXPECT_EQ(job().state, JobState::kCancelled);
+  EXPECT_EQ(job().reason,
+            "cancelled by its owner or an operator; step 17 is in no checkpoint (there is none): "
+            "the workers did not save within 25 s (limits.last_checkpoint)");
+}
+
+// The directory is away, and the workers gave up in order.
+TEST_F(LastGeneration, IsNoneAfterAStopThatCannotSave) {
+  shell.feed(CheckpointCommitted{id, job().generation, 15});
+  shell.feed(CancelRequested{id, 1000});
+  end_workers(0, SIGTERM);
+  shell.settle();
+  EXPECT_EQ(job().state, JobState::kCancelled);
+  EXPECT_EQ(job().reason,
+            "cancelled by its owner or an operator; step 17 is in no checkpoint (the newest is of "
+            "step 15): the workers could not write it, see hpctl logs 1");
+}
+
+TEST_F(LastGeneration, IsNotMissedAfterAStopThatSaves) {
+  shell.feed(CancelRequested{id, 1000});
+  shell.feed(CheckpointCommitted{id, job().generation, 17});
+  end_workers(0, SIGTERM);
+  shell.settle();
+  EXPECT_EQ(job().reason, "cancelled by its owner or an operator");
+}
+
+// The time limit comes while storage is waited for. The workers are idle or gone, and only memory
+// has the last steps.
+class LimitInARecovery : public LastGeneration {
+ protected:
+  void SetUp() override {
+    JobSubmitted submitted;
+    submitted.spec = small_job("demo");
+    submitted.spec.slurm.requeue_at_limit = true;
+    submitted.uid = 1000;
+    submitted.backend.requeues = true;
+    shell.feed(submitted);
+    id = shell.state.jobs.begin()->first;
+    shell.settle();
+    shell.progress(id, 17);
+    shell.seals.own = {{17, 7, job().generation.value}};
+    shell.exit_worker(id, 0, kExitStorage, 0, 17, "cannot read /data: Input/output error");
+    for (const int32_t rank : {1, 2, 3}) shell.exit_worker(id, rank, kExitPeerLost, 0, 17);
+    shell.settle_kind("StopWorkers");
+    ASSERT_EQ(job().state, JobState::kRecovering);
+    shell.feed(CancelRequested{id, 1000, "the time limit has come", true});
+    EXPECT_TRUE(job().ending.requeues);
+  }
+  std::string cause_of(const std::string& type) const {
+    const auto told = std::find_if(shell.log.rbegin(), shell.log.rend(),
+                                   [&](const LogEntry& entry) { return entry.type == type; });
+    return told == shell.log.rend() ? "" : told->cause;
+  }
+};
+
+TEST_F(LimitInARecovery, SavesWhatMemoryHasAndRequeues) {
+  shell.restart();
+  shell.settle();
+  EXPECT_EQ(job().start_step, 17U);
+  shell.feed(CheckpointCommitted{id, job().generation, 17});
+  end_workers(0, SIGTERM);
+  EXPECT_THAT(job().reason, HasSubstr("the last step is saved as step-17.g2"));
+  EXPECT_EQ(job().ending.reason, "");
+  shell.settle();
+  EXPECT_EQ(job().stage, PlanStage::kRequeue);
+  EXPECT_THAT(cause_of("RequeueAtLimit"), Not(HasSubstr("in no checkpoint")));
+}
+
+// There is no second attempt, and no time for one: the queue gets the job, and people the reason.
+TEST_F(LimitInARecovery, RequeuesWhereMemoryCannotBeSaved) {
+  shell.settle();
+  end_workers(0, SIGKILL);
+  EXPECT_THAT(cause_of("JobRecovering"), HasSubstr("could not be saved: worker 0 on n0 died"));
+  shell.settle();
+  EXPECT_EQ(job().stage, PlanStage::kRequeue);
+  EXPECT_THAT(cause_of("RequeueAtLimit"), HasSubstr("step 17 is in no checkpoint"));
+}
+
+// The owner's word counts more than the queue. The limit is told more than once.
+TEST_F(LimitInARecovery, SavesBeforeACancellationToo) {
+  shell.feed(CancelRequested{id, 1000, "the time limit has come", true});
+  shell.feed(CancelRequested{id, 1000});
+  shell.settle();
+  end_workers(0, SIGTERM);
+  EXPECT_EQ(job().state, JobState::kCancelled);
+  EXPECT_EQ(job().reason, "cancelled by uid 1000; the last step is saved as step-17.g2");
 }
 
 }  // namespace
