@@ -21,6 +21,13 @@ Suspects select(const std::vector<RankSight>& ranks, Predicate predicate) {
   return found;
 }
 
+// `wanted` is in ascending order.
+Suspects among(const std::vector<RankSight>& ranks, const std::vector<Rank>& wanted) {
+  return select(ranks, [&](const RankSight& rank) {
+    return std::binary_search(wanted.begin(), wanted.end(), rank.rank);
+  });
+}
+
 bool is_stopped(const RankSight& rank) {
   return rank.process_state == "T" || rank.process_state == "t";
 }
@@ -58,8 +65,10 @@ constexpr Pace kSteps{&RankSight::step, "completed step ", "others completed "};
 // Precondition: there are ranks.
 class Blame {
  public:
-  explicit Blame(const std::vector<RankSight>& ranks)
-      : ranks_(ranks), tells_collectives_(std::any_of(ranks.begin(), ranks.end(), has_begun)) {
+  Blame(const std::vector<RankSight>& ranks, const std::vector<GroupSight>& groups)
+      : ranks_(ranks),
+        groups_(groups),
+        tells_collectives_(std::any_of(ranks.begin(), ranks.end(), has_begun)) {
     known_ = select(ranks, [&](const RankSight& rank) { return is_known(rank); });
   }
 
@@ -68,6 +77,7 @@ class Blame {
       const std::string also = is_known(*stopped[0]) ? " and " + pace().reached(*stopped[0]) : "";
       return accuse(stopped, verb(stopped, "is", "are") + " stopped (state T)" + also);
     }
+    if (!groups_.empty()) return verdict_of_groups();
     if (known_.empty()) return nobody();
     const auto [fewest, most] = std::minmax_element(
         known_.begin(), known_.end(),
@@ -81,13 +91,43 @@ class Blame {
     }
     if (const auto in_kernel = select(ranks_, is_in_kernel);
         !in_kernel.empty() && in_kernel.size() < ranks_.size()) {
-      return accuse(in_kernel, verb(in_kernel, "waits", "wait") +
-                                   " uninterruptibly in the kernel (state D); " + alike());
+      return accuse(in_kernel, held_in_kernel(in_kernel) + "; " + alike());
     }
     return nobody();
   }
 
  private:
+  HangVerdict verdict_of_groups() const {
+    const WaitsFor found = find_culprits(groups_);
+    HangVerdict verdict;
+    if (!found.cycle.empty()) {
+      verdict.evidence =
+          "ranks wait for each other in a cycle, which is a defect of the trainer: " +
+          list(found.cycle) + "; no rank is blamed";
+      return verdict;
+    }
+    if (const auto culprits = among(ranks_, found.culprits); !culprits.empty()) {
+      return accuse(culprits, verb(culprits, "waits", "wait") +
+                                  " for nobody, and others wait: " + list(found.waits));
+    }
+    if (const auto in_kernel = select(ranks_, is_in_kernel);
+        !in_kernel.empty() && in_kernel.size() < ranks_.size()) {
+      return accuse(in_kernel, held_in_kernel(in_kernel));
+    }
+    verdict.evidence = "nobody is known for whom the others wait; no rank is blamed";
+    return verdict;
+  }
+
+  static std::string held_in_kernel(const Suspects& suspects) {
+    return verb(suspects, "waits", "wait") + " uninterruptibly in the kernel (state D)";
+  }
+
+  static std::string list(const std::vector<Wait>& waits) {
+    std::vector<std::string> texts;
+    for (const Wait& wait : waits) texts.push_back(describe(wait));
+    return join_some(texts);
+  }
+
   static bool has_begun(const RankSight& rank) { return rank.collective > 0; }
   static bool is_in_kernel(const RankSight& rank) { return rank.process_state == "D"; }
   static std::string verb(const Suspects& suspects, const char* one, const char* several) {
@@ -140,6 +180,7 @@ class Blame {
   }
 
   const std::vector<RankSight>& ranks_;
+  const std::vector<GroupSight>& groups_;
   const bool tells_collectives_;
   Suspects known_;
 };
@@ -176,10 +217,28 @@ int64_t plain_limit_ms(const JobSight& job) {
   return std::max(limit, three_times_ms(job.slowest_step_ns));
 }
 
+bool computes(const RankSight& rank) {
+  return rank.computing && (rank.process_state == "R" || rank.process_state == "S");
+}
+
+// Those that are waited for compute on one node, and everyone else waits.
+bool groups_wait_plainly(const JobSight& job, int64_t limit) {
+  const WaitsFor found = find_culprits(job.groups);
+  const Suspects culprits = among(job.ranks, found.culprits);
+  if (culprits.empty() || !found.cycle.empty() || !are_on_one_node(culprits)) return false;
+  return std::all_of(job.ranks.begin(), job.ranks.end(), [&](const RankSight& rank) {
+    if (rank.still_ms <= limit || rank.phase != WorkerPhase::kTraining) return false;
+    const bool waited_for =
+        std::binary_search(found.culprits.begin(), found.culprits.end(), rank.rank);
+    return waited_for ? computes(rank) : rank.open_collectives > 0;
+  });
+}
+
 bool hangs_plainly(const JobSight& job) {
   const bool can_tell = job.trains && job.limit_ms == 0 && job.slowest_step_ns > 0 &&
                         job.ranks.size() == static_cast<size_t>(job.world_size);
   if (!can_tell) return false;
+  if (!job.groups.empty()) return groups_wait_plainly(job, plain_limit_ms(job));
   const auto pace = std::minmax_element(
       job.ranks.begin(), job.ranks.end(),
       [](const RankSight& a, const RankSight& b) { return a.collective < b.collective; });
@@ -189,9 +248,15 @@ bool hangs_plainly(const JobSight& job) {
   return std::all_of(job.ranks.begin(), job.ranks.end(), [&](const RankSight& rank) {
     if (rank.still_ms <= limit || rank.phase != WorkerPhase::kTraining) return false;
     if (rank.collective > behind.collective) return rank.open_collectives > 0;
-    const bool runs = rank.process_state == "R" || rank.process_state == "S";
-    return rank.computing && runs && rank.node == behind.node;
+    return computes(rank) && rank.node == behind.node;
   });
+}
+
+void forget(Rank rank, std::vector<GroupSight>& groups) {
+  for (GroupSight& group : groups) {
+    std::erase_if(group.members,
+                  [&](const GroupSight::Member& member) { return member.rank == rank; });
+  }
 }
 
 }  // namespace
@@ -202,10 +267,11 @@ HangVerdict judge_hang(JobSight job) {
                             [&](const RankSight& rank) { return rank.unheard_ms <= job.still_ms; });
   const std::vector<RankSight> old(first_old, job.ranks.end());
   job.ranks.erase(first_old, job.ranks.end());
+  for (const RankSight& rank : old) forget(rank.rank, job.groups);
   if (job.ranks.empty() || waits_for_storage(job.ranks)) return {};
   const bool plain = hangs_plainly(job);
   if (!plain && job.still_ms <= limit_ms(job)) return {};
-  HangVerdict verdict = Blame(job.ranks).verdict();
+  HangVerdict verdict = Blame(job.ranks, job.groups).verdict();
   verdict.kind = plain ? HangVerdict::Kind::kHangsPlainly : HangVerdict::Kind::kHangs;
   verdict.evidence = "no step completed for " + std::to_string(job.still_ms / 1000) +
                      " s after step " + std::to_string(job.step) + "; " + verdict.evidence;

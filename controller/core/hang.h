@@ -37,9 +37,11 @@
 // are, in this order: ranks whose process is stopped; ranks that began fewer collectives than
 // others, which wait for them inside one; ranks that wait uninterruptibly in the kernel. A command
 // shows no collectives; its suspects are ranks that report steps and have completed fewer than
-// others. Blame falls only on one node: suspects on several nodes are named without blame. Several
-// suspects on one node are named, and the node is blamed: any of them may be innocent, for example
-// one that waits for the other inside a collective of only these two.
+// others. If the ranks tell the collectives of each group, the second of these is found by who
+// waits for whom (core/waits_for.h), and totals are not compared; ranks that wait for each other in
+// a cycle are named without blame. Blame falls only on one node: suspects on several nodes are
+// named without blame. Several suspects on one node are named, and the node is blamed: any of them
+// may be innocent, for example one that waits for the other inside a collective of only these two.
 #pragma once
 
 #include <cstdint>
@@ -48,6 +50,7 @@
 
 #include "common/job/ids.h"
 #include "common/worker/worker_abi.h"
+#include "controller/core/waits_for.h"
 
 namespace hpctl::core {
 
@@ -101,6 +104,8 @@ struct JobSight {
   int64_t slowest_step_ns = 0;
   int plain_hangs = 0;           // PlainHangs::count()
   std::vector<RankSight> ranks;  // in ascending order; who has not reported is missing
+  // Of a mesh in which ranks may begin different collectives; empty = the totals tell all.
+  std::vector<GroupSight> groups;
 };
 
 struct HangVerdict {
