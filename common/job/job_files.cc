@@ -25,8 +25,7 @@ std::string environment_path(const std::string& job_dir) { return job_dir + "/en
 bool is_token_of_ours(const std::string& job_dir, uid_t owner) {
   if (owner == ::geteuid()) return true;
   struct stat directory {};
-  return ::geteuid() == 0 && ::stat(job_dir.c_str(), &directory) == 0 &&
-         directory.st_uid == owner;
+  return ::geteuid() == 0 && ::stat(job_dir.c_str(), &directory) == 0 && directory.st_uid == owner;
 }
 
 }  // namespace
@@ -58,14 +57,15 @@ Result<std::string> read_token(const std::string& job_dir) {
   struct stat st {};
   if (::fstat(fd.get(), &st) != 0) return errno_error("cannot stat " + path);
   if (S_ISREG(st.st_mode) && !is_token_of_ours(job_dir, st.st_uid)) {
-    return Error{ErrorCode::kPermissionDenied,
-                 path + " belongs to uid " + std::to_string(st.st_uid) + ", you are uid " +
-                     std::to_string(::geteuid())};
+    return Error{ErrorCode::kPermissionDenied, path + " belongs to uid " +
+                                                   std::to_string(st.st_uid) + ", you are uid " +
+                                                   std::to_string(::geteuid())};
   }
   if (!S_ISREG(st.st_mode) || (st.st_mode & 077) != 0) {
     return Error{ErrorCode::kPermissionDenied,
-                 path + " must be a file of its owner with mode 0600; who could read it has the "
-                        "job: cancel it and submit again"};
+                 path +
+                     " must be a file of its owner with mode 0600; who could read it has the "
+                     "job: cancel it and submit again"};
   }
   std::array<char, kTokenDigits + 2> buffer{};
   const ssize_t n = ::read(fd.get(), buffer.data(), buffer.size());

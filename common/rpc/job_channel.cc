@@ -54,8 +54,8 @@ std::string token_of_caller(const std::string& job_dir, const ControllerRecord& 
                             const std::string& secret) {
   constexpr int64_t kValidSeconds = 3'600;
   struct stat directory {};
-  const bool acts_for_another = ::geteuid() == 0 && ::stat(job_dir.c_str(), &directory) == 0 &&
-                                directory.st_uid != 0;
+  const bool acts_for_another =
+      ::geteuid() == 0 && ::stat(job_dir.c_str(), &directory) == 0 && directory.st_uid != 0;
   if (!acts_for_another || !controller.owner_tokens) return secret;
   return person_token(secret, TokenRole::kOwner, 0,
                       SystemClock().wall_ms() / 1'000 + kValidSeconds);
