@@ -15,8 +15,9 @@ namespace hpctl {
 std::unique_ptr<JobSource> join_lives(std::unique_ptr<JobSource> live,
                                       std::unique_ptr<JobSource> record);
 
-// `live` answers until it fails with kUnavailable, for instance because its controller has ended;
-// from then on what `open_record` returns does.
+// `live` answers until it fails with kUnavailable: its controller has ended, or did not answer
+// within the deadline of a call. From then on, the source that `open_record` returns answers; its
+// notice() tells which of the two it was.
 std::unique_ptr<JobSource> until_it_ends(std::unique_ptr<JobSource> live,
                                          std::function<std::unique_ptr<JobSource>()> open_record);
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/file.h"
 #include "common/base/host.h"
 #include "common/rpc/cluster_client.h"
 #include "common/rpc/cluster_conf.h"
@@ -116,6 +117,17 @@ Result<RemoteJob> open_elsewhere(const std::string& word, const Error& not_here)
 }
 
 bool OpenJob::has_files() const { return directory_answers(paths.jobs()); }
+
+std::string lost_job_directory(const HomePaths& paths, JobId job) {
+  if (!directory_answers(paths.jobs())) return "";
+  const auto is_there = [](const std::string& path) { return path_exists(path); };
+  const auto jobs = is_there(paths.jobs());
+  const auto own = is_there(paths.job(job));
+  const bool is_lost = jobs.ok() && *jobs && own.ok() && !*own;
+  return is_lost ? paths.job(job) : "";
+}
+
+std::string OpenJob::lost_directory() const { return lost_job_directory(paths, id); }
 
 std::string OpenJob::notice() const {
   std::string text = source->notice(view);

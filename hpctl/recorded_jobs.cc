@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "common/base/clock.h"
+#include "common/net/unix_address.h"
 #include "controller/core/explain.h"
 #include "hpctl/directory_answer.h"
 #include "hpctl/home_access.h"
@@ -39,6 +40,11 @@ Result<std::vector<EventView>> RecordedJobs::events(JobId job, uint64_t after_se
 
 std::string RecordedJobs::notice(const JobView& job) const {
   if (has_ended(job.state)) return "";
+  if (unix_listener_trouble(paths_.controller_socket()) == 0) {
+    return "the controller of " + paths_.home() +
+           " runs and has not answered in time: its machine is busy, or it is stopped (its log: " +
+           paths_.controller_log() + "); this is its last record";
+  }
   return "no controller runs for " + paths_.home() +
          "; this is its last record (an agent of a running job starts it again; where none is "
          "left, hpctl wait JOB does)";

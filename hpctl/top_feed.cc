@@ -15,6 +15,7 @@
 #include "hpctl/fleet.h"
 #include "hpctl/open_job.h"
 #include "hpctl/rank_logs.h"
+#include "hpctl/watch_report.h"
 
 namespace hpctl {
 namespace {
@@ -66,8 +67,11 @@ class JobHistory {
     events_.insert(events_.end(), events->begin(), events->end());
     const size_t old = events_.size() > kMostEvents ? events_.size() - kMostEvents : 0;
     events_.erase(events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(old));
-    TopJob shown{std::move(job->view), events_, "", {}, {}};
+    TopJob shown;
+    shown.view = std::move(job->view);
+    shown.events = events_;
     shown.notice = job->source->notice(shown.view);
+    shown.findings = obstacles_of(shown.view, job->lost_directory());
     if (subject_.part == TopPart::kWhy) shown.why = explain(*job);
     if (subject_.part == TopPart::kLogs && job->has_files()) {
       shown.logs = last_log_lines(job->paths, job->id, kMostLogLines);

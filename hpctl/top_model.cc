@@ -327,6 +327,9 @@ std::vector<TopLine> TopModel::job_lines(size_t width, int64_t now_ms) const {
   }
   add_head(lines, job_->view, width, now_ms);
   if (!job_->notice.empty()) add_text(lines, width, job_->notice, Colour::kYellow);
+  for (const std::string& finding : job_->findings) {
+    add_text(lines, width, "finding: " + finding, Colour::kYellow);
+  }
   if (part_ != TopPart::kJob) {
     add_part(lines, width);
     return lines;

@@ -34,6 +34,7 @@ struct TopJob {
   std::string notice;                  // what the answer is worth; "" = it is live
   std::vector<std::string> logs = {};  // with TopPart::kLogs: last lines, each with its rank
   std::vector<std::string> why = {};   // with TopPart::kWhy: the summary, then the chain of causes
+  std::vector<std::string> findings = {};  // of `hpctl watch`, each with what to do
 };
 
 // What is shown of a job.

@@ -71,6 +71,8 @@ Result<std::string> cancel(const Terminal& terminal, const OpenJob& job) {
   }
   if (!job.has_files()) return cancel_without_files(job);
   if (is_slurm_job(job.paths, job.id)) return cancel_on_slurm(terminal, job);
+  // Root may cancel another user's job, but starts no controller in another user's home.
+  if (const auto running = ControllerClient::connect(job.paths)) return running->cancel(job.id);
   HP_TRY_ASSIGN(const auto client, ControllerClient::ensure(job.paths));
   return client->cancel(job.id);
 }

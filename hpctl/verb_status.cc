@@ -70,7 +70,8 @@ std::string chosen_text(const ChosenValues& chosen) {
   return text + "for " + chosen.basis;
 }
 
-void print_summary(const Terminal& terminal, const JobView& job, const std::string& words) {
+void print_summary(const Terminal& terminal, const OpenJob& opened, const std::string& words) {
+  const JobView& job = opened.view;
   terminal.out << "job " << job.job << " " << printable(job.name) << "  "
                << paint(terminal, colour_of_state(job.state), job.state) << "\n";
   print_field(terminal, "now", words);
@@ -116,7 +117,9 @@ void print_summary(const Terminal& terminal, const JobView& job, const std::stri
   }
   if (!job.owner.empty()) print_field(terminal, "owner", owner_text(job.owner));
   if (!job.reason.empty()) print_field(terminal, "because", with_job_paths(job.reason, job.job));
-  for (const std::string& obstacle : obstacles_of(job)) print_field(terminal, "finding", obstacle);
+  for (const std::string& obstacle : obstacles_of(job, opened.lost_directory())) {
+    print_field(terminal, "finding", obstacle);
+  }
 }
 
 std::string words_of(const OpenJob& job) {
@@ -165,7 +168,7 @@ int run(Invocation& invocation) {
     terminal.out << to_json_text(status) << "\n";
     return kExitOk;
   }
-  print_summary(terminal, status, words_of(*job));
+  print_summary(terminal, *job, words_of(*job));
   if (job->has_files()) {
     for (const auto& [part, text] : last_evaluations(job->paths.job_metrics(job->id))) {
       print_field(terminal, part.c_str(), text);

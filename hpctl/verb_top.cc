@@ -18,9 +18,9 @@ namespace {
 
 constexpr const char* kHelp = R"(
 Shows the jobs of this HPCTL_HOME, or with -A all jobs that you may see (`hpctl ps --help`), once a
-second. With JOB, it shows the job's nodes and standbys, its ranks with their steps, where its time
-went, and its newest events first. If no controller answers, the last values stay, with the reason
-below them.
+second. With JOB, it shows the findings of `hpctl watch`, the job's nodes and standbys, its ranks
+with their steps, where its time went, and its newest events first. If no controller answers, the
+last values stay, with the reason below them.
 
 Keys: arrows, page up and down, home and end; enter opens a job, l its logs and w its explanation
 (`hpctl why`), the same letter or esc goes back; s sorts by the next column, r reverses; / filters

@@ -37,10 +37,12 @@ ordered_json worst_of(const FleetWatch& watch) {
 
 }  // namespace
 
-std::vector<std::string> obstacles_of(const JobView& view) {
+std::vector<std::string> obstacles_of(const JobView& view, const std::string& lost_directory) {
   const int64_t now_ms = SystemClock().wall_ms();
+  JobSnapshot snapshot = snapshot_of(view, now_ms);
+  snapshot.lost_directory = lost_directory;
   std::vector<std::string> texts;
-  for (const Finding& finding : JobWatch(true).look(snapshot_of(view, now_ms), now_ms)) {
+  for (const Finding& finding : JobWatch(true).look(snapshot, now_ms)) {
     if (finding.kind == FindingKind::kFailed) continue;  // its reason is shown
     texts.push_back(finding.what + "; " + finding.action);
   }

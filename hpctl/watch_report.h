@@ -21,7 +21,8 @@ inline constexpr int kWatchUnknown = 3;
 int watch_status(std::optional<Severity> worst);
 
 // What is found of the job in one look, except that it failed: "it has waited ...; repair ...".
-std::vector<std::string> obstacles_of(const JobView& view);
+// `lost_directory` as in JobSnapshot.
+std::vector<std::string> obstacles_of(const JobView& view, const std::string& lost_directory);
 
 // One line each, printable. `now_ms`: wall clock.
 void print_changes(const Terminal& terminal, const WatchChanges& changes, int64_t now_ms,

@@ -16,6 +16,7 @@ Result<WatchRound> ask_about_job(const std::string& word) {
   JobSnapshot snapshot = snapshot_of(job.view, SystemClock().wall_ms());
   snapshot.user = user_name(job.view.owner);
   if (!job.source->is_live()) snapshot.silent_ms = record_age_ms(job.paths, job.id);
+  snapshot.lost_directory = job.lost_directory();
   return WatchRound{{std::move(snapshot)}, {}};
 }
 
@@ -33,7 +34,12 @@ Result<WatchRound> ask_about(const std::optional<std::string>& job, bool everywh
   if (job) return ask_about_job(*job);
   HP_TRY_ASSIGN(Fleet fleet, everywhere ? list_everywhere() : list_home());
   WatchRound round{{}, std::move(fleet.notes)};
-  for (const ListedJob& row : fleet.jobs) round.jobs.push_back(snapshot_of(row));
+  HP_TRY_ASSIGN(const HomePaths paths, home_from_environment());
+  for (const ListedJob& row : fleet.jobs) {
+    round.jobs.push_back(snapshot_of(row));
+    if (everywhere) continue;  // some are of other homes
+    round.jobs.back().lost_directory = lost_job_directory(paths, row.summary.job);
+  }
   return round;
 }
 

@@ -41,7 +41,8 @@ std::string to_json_text(const ControllerRecord& record) {
                                    {"scheduler", record.scheduler},
                                    {"restart_count", record.restart_count},
                                    {"agent_tokens", record.agent_tokens},
-                                   {"older_agents", record.older_agents}}));
+                                   {"older_agents", record.older_agents},
+                                   {"owner_tokens", record.owner_tokens}}));
 }
 
 Result<ControllerRecord> controller_record_from_json(const std::string& text) {
@@ -61,6 +62,7 @@ Result<ControllerRecord> controller_record_from_json(const std::string& text) {
     json.at("restart_count").get_to(record.restart_count);
     record.agent_tokens = json.value("agent_tokens", false);
     record.older_agents = json.value("older_agents", false);
+    record.owner_tokens = json.value("owner_tokens", false);
   } catch (const nlohmann::json::exception& e) {
     return Error{ErrorCode::kDataLoss, "not a controller record: " + problem_in(json, e)};
   }

@@ -37,6 +37,8 @@ struct ControllerRecord {
   bool agent_tokens = false;
   // Agents of such a release may still come: then that token lets an agent in as well.
   bool older_agents = false;
+  // It takes tokens that name root as the person who acts for the owner.
+  bool owner_tokens = false;
 };
 
 std::string to_json_text(const ControllerRecord& record);

@@ -21,6 +21,13 @@ constexpr size_t kMaxEnvironmentBytes = 16U << 20;
 
 std::string environment_path(const std::string& job_dir) { return job_dir + "/environment"; }
 
+// Whose token this process may use: root also the token of the directory's owner.
+bool is_token_of_ours(const std::string& job_dir, uid_t owner) {
+  if (owner == ::geteuid()) return true;
+  struct stat directory {};
+  return ::geteuid() == 0 && ::stat(job_dir.c_str(), &directory) == 0 && directory.st_uid == owner;
+}
+
 }  // namespace
 
 std::string verdict_path(const std::string& job_dir) { return job_dir + "/verdict"; }
@@ -49,10 +56,16 @@ Result<std::string> read_token(const std::string& job_dir) {
   if (!fd.valid()) return errno_error("cannot read the job's token " + path);
   struct stat st {};
   if (::fstat(fd.get(), &st) != 0) return errno_error("cannot stat " + path);
-  if (!S_ISREG(st.st_mode) || st.st_uid != ::geteuid() || (st.st_mode & 077) != 0) {
+  if (S_ISREG(st.st_mode) && !is_token_of_ours(job_dir, st.st_uid)) {
+    return Error{ErrorCode::kPermissionDenied, path + " belongs to uid " +
+                                                   std::to_string(st.st_uid) + ", you are uid " +
+                                                   std::to_string(::geteuid())};
+  }
+  if (!S_ISREG(st.st_mode) || (st.st_mode & 077) != 0) {
     return Error{ErrorCode::kPermissionDenied,
-                 path + " must be a file of uid " + std::to_string(::geteuid()) +
-                     " with mode 0600; who could read it has the job: cancel it and submit again"};
+                 path +
+                     " must be a file of its owner with mode 0600; who could read it has the "
+                     "job: cancel it and submit again"};
   }
   std::array<char, kTokenDigits + 2> buffer{};
   const ssize_t n = ::read(fd.get(), buffer.data(), buffer.size());

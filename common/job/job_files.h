@@ -29,6 +29,7 @@ struct JobDocument {
 Result<JobDocument> read_job_document(const std::string& job_dir);
 
 // kPermissionDenied when others may read the file or it is not ours; kDataLoss when it is no token.
+// For root, the token of the owner of `job_dir` is ours too.
 Result<std::string> read_token(const std::string& job_dir);
 // In a time that does not depend on where they differ.
 bool same_token(const std::string& a, const std::string& b);

@@ -35,7 +35,7 @@ std::string agent_token(const std::string& secret) {
 }
 
 std::string person_token(const std::string& secret, TokenRole role, uid_t uid, int64_t until_s) {
-  HP_CHECK(role == TokenRole::kReader || role == TokenRole::kOperator);
+  HP_CHECK(role != TokenRole::kAgent);
   return with_mac(secret, std::string(to_word(role)) + "." + std::to_string(uid) + "." +
                               std::to_string(until_s));
 }
@@ -51,7 +51,7 @@ std::optional<TokenBearer> read_role_token(const std::string& secret, const std:
   std::string_view rest = text;
   const auto role = from_word<TokenRole>(rest.substr(0, rest.find('.')));
   if (role == TokenRole::kAgent) return TokenBearer{TokenRole::kAgent, std::nullopt};
-  if (role != TokenRole::kReader && role != TokenRole::kOperator) return std::nullopt;
+  if (!role) return std::nullopt;
   rest.remove_prefix(std::min(rest.size(), std::string_view(to_word(*role)).size() + 1));
   const auto uid = take_number<uid_t>(rest);
   const auto until_s = take_number<int64_t>(rest);

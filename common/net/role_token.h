@@ -7,6 +7,7 @@
 //   agent.MAC                   an agent
 //   reader.UID.UNTIL.MAC        a user with read access
 //   operator.UID.UNTIL.MAC      a user with read access who may give orders about nodes
+//   owner.UID.UNTIL.MAC         root, who may do what the owner may; the audit log names UID
 //
 // MAC is HMAC-SHA-256 under the secret of "hpctl token " and the text before the last dot, in
 // hexadecimal digits. The bearer of one of these tokens can make no other, and cannot change its
@@ -31,12 +32,12 @@ constexpr std::array<const char*, 4> words_of(TokenRole) {
 }
 
 std::string agent_token(const std::string& secret);
-// Of kReader or kOperator.
+// Of kReader, kOperator or kOwner.
 std::string person_token(const std::string& secret, TokenRole role, uid_t uid, int64_t until_s);
 
 struct TokenBearer {
   TokenRole role = TokenRole::kAgent;
-  std::optional<uid_t> uid;  // of a reader or an operator
+  std::optional<uid_t> uid;  // nullopt: an agent, or the owner with the secret itself
 };
 // Whose `token` it is; nullopt: it was not made of this secret, or its time is over.
 std::optional<TokenBearer> read_role_token(const std::string& secret, const std::string& token,

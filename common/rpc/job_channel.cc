@@ -5,10 +5,13 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/client_interceptor.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/job/job_files.h"
 #include "common/net/role_token.h"
@@ -45,6 +48,18 @@ class TokenBearers final : public grpc::experimental::ClientInterceptorFactoryIn
  private:
   const std::string value_;
 };
+
+// The token to show to `controller`: its owner's secret, or, for root, one made of it.
+std::string token_of_caller(const std::string& job_dir, const ControllerRecord& controller,
+                            const std::string& secret) {
+  constexpr int64_t kValidSeconds = 3'600;
+  struct stat directory {};
+  const bool acts_for_another =
+      ::geteuid() == 0 && ::stat(job_dir.c_str(), &directory) == 0 && directory.st_uid != 0;
+  if (!acts_for_another || !controller.owner_tokens) return secret;
+  return person_token(secret, TokenRole::kOwner, 0,
+                      SystemClock().wall_ms() / 1'000 + kValidSeconds);
+}
 
 }  // namespace
 
@@ -119,8 +134,9 @@ Result<std::shared_ptr<grpc::Channel>> connect_as_agent(const std::string& job_d
 
 Result<JobChannel> connect_job(const std::string& job_dir) {
   HP_TRY_ASSIGN(ControllerRecord controller, find_controller(job_dir));
-  HP_TRY_ASSIGN(const std::string token, read_token(job_dir));
-  HP_TRY_ASSIGN(auto channel, connect_address(controller.address, controller.certificate, token));
+  HP_TRY_ASSIGN(const std::string secret, read_token(job_dir));
+  HP_TRY_ASSIGN(auto channel, connect_address(controller.address, controller.certificate,
+                                              token_of_caller(job_dir, controller, secret)));
   return JobChannel{std::move(controller), std::move(channel)};
 }
 

@@ -66,7 +66,8 @@ struct JobChannel {
   ControllerRecord controller;
   std::shared_ptr<grpc::Channel> channel;
 };
-// To the newest controller, as the job's owner.
+// To the newest controller, as the job's owner. Root, with the directory of another user, comes
+// with a token that names root, so that the audit log and the history do.
 Result<JobChannel> connect_job(const std::string& job_dir);
 
 }  // namespace hpctl

@@ -26,6 +26,8 @@ struct JobSnapshot {
   std::vector<OrphanedRank> orphans;  // in the order of ranks
   // Its controller has not answered for so long, and the rest is what it said last; 0 = it answers.
   int64_t silent_ms = 0;
+  // The path of its directory, where that was deleted; "" = it is there, or that is not known.
+  std::string lost_directory = {};
 };
 
 }  // namespace hpctl

@@ -61,6 +61,8 @@ std::string runbook_of(FindingKind kind) {
       return page + "hpctlmirrorlags";
     case FindingKind::kQueueBlocked:
       return page + "queue_blocked";
+    case FindingKind::kDirectoryGone:
+      return page + "directory_gone";
   }
   return page;
 }
@@ -73,6 +75,7 @@ std::vector<Finding> JobWatch::look(const JobSnapshot& snapshot, int64_t now_ms)
   } else if (snapshot.summary.is_told()) {
     add_end(snapshot);
     add_queue(snapshot);
+    add_directory(snapshot);
     add_standstill(snapshot);
     add_storage(snapshot);
     add_mirror(snapshot);
@@ -132,6 +135,18 @@ void JobWatch::add_queue(const JobSnapshot& snapshot) {
   if (job.state != "PENDING" || job.queue_remedy.empty()) return;
   add(snapshot, FindingKind::kQueueBlocked, "Slurm will not start it" + why_of(job.reason),
       job.queue_remedy);
+}
+
+// A job in the queue may not have one yet, and the directory of an ended job may be removed.
+void JobWatch::add_directory(const JobSnapshot& snapshot) {
+  const JobSummary& job = snapshot.summary;
+  if (snapshot.lost_directory.empty() || (!is_on_nodes(job) && job.state != "SUSPENDED")) return;
+  add(snapshot, FindingKind::kDirectoryGone,
+      "its directory is gone: " + snapshot.lost_directory +
+          " was deleted; it trains on, but no controller can take it over, and its logs are lost",
+      "`hpctl cancel " + to_string(job.job) +
+          "` if it must not go on so; submitted again, it continues from its newest checkpoint")
+      .severity = Severity::kCritical;
 }
 
 void JobWatch::add_standstill(const JobSnapshot& snapshot) {

@@ -50,6 +50,7 @@ class JobWatch {
   void add_silence(const JobSnapshot& snapshot);
   void add_end(const JobSnapshot& snapshot);
   void add_queue(const JobSnapshot& snapshot);
+  void add_directory(const JobSnapshot& snapshot);
   void add_standstill(const JobSnapshot& snapshot);
   void add_storage(const JobSnapshot& snapshot);
   void add_mirror(const JobSnapshot& snapshot);

@@ -160,6 +160,7 @@ Outcome JobMode::prepare() {
   record_.nodes = options_.nodes;
   record_.scheduler = options_.scheduler;
   record_.agent_tokens = true;
+  record_.owner_tokens = true;
   // They run since a controller of their release has started them, or have asked for this one.
   record_.older_agents =
       options_.older_agents || (follows && (!newest->agent_tokens || newest->older_agents));

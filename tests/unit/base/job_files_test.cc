@@ -2,6 +2,7 @@
 // Records of controllers, the token and the verdict: what is accepted, and who wins a race.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -91,6 +92,25 @@ TEST(Token, OnlyAPrivateWholeOneIsRead) {
     ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
     EXPECT_EQ(read_token(dir.path()).error().code, ErrorCode::kDataLoss) << text;
   }
+}
+
+// `hpctl cancel` of root on another user's job said that its token had leaked.
+TEST(Token, RootReadsTheTokenOfTheOwner) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  constexpr uid_t kAlice = 4'711;
+  TemporaryDirectory dir;
+  const std::string path = dir / "token";
+  const std::string token(64, 'a');
+  ASSERT_TRUE(write_file_atomic(path, token + "\n").ok());
+  ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
+  ASSERT_EQ(::chown(path.c_str(), kAlice, kAlice), 0);
+  const auto foreign = read_token(dir.path());  // the directory is not hers
+  ASSERT_EQ(foreign.error().code, ErrorCode::kPermissionDenied);
+  EXPECT_EQ(foreign.error().message.find("who could read it"), std::string::npos);
+  ASSERT_EQ(::chown(dir.path().c_str(), kAlice, kAlice), 0);
+  EXPECT_EQ(read_token(dir.path()).value(), token);
+  ASSERT_EQ(::chmod(path.c_str(), 0640), 0);
+  EXPECT_EQ(read_token(dir.path()).error().code, ErrorCode::kPermissionDenied);
 }
 
 TEST(Token, Comparison) {

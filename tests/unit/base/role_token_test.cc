@@ -20,7 +20,7 @@ TEST(RoleToken, IsReadAsWhatItWasMadeFor) {
   const auto agent = read_role_token(kSecret, agent_token(kSecret), kNowSeconds);
   ASSERT_TRUE(agent);
   EXPECT_EQ(agent->role, TokenRole::kAgent);
-  for (const TokenRole role : {TokenRole::kReader, TokenRole::kOperator}) {
+  for (const TokenRole role : {TokenRole::kReader, TokenRole::kOperator, TokenRole::kOwner}) {
     for (const int64_t until : {int64_t{0}, kNowSeconds + 1}) {
       const auto person =
           read_role_token(kSecret, person_token(kSecret, role, 4'294'967'294, until), kNowSeconds);

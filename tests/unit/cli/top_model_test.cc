@@ -57,6 +57,17 @@ void type(TopModel& model, const std::string& letters) {
   for (const char letter : letters) EXPECT_TRUE(model.type(letter, kTopNow));
 }
 
+TEST(TopModel, FindingsAreLinesOfTheJob) {
+  TopModel model;
+  model.open("3");
+  TopJob job;
+  job.view.job = 3;
+  job.view.state = "RUNNING";
+  job.findings = {"storage takes no checkpoints; repair the file system"};
+  model.set_job(job);
+  EXPECT_THAT(text_of(model), HasSubstr("finding: storage takes no checkpoints; repair"));
+}
+
 TEST(TopModel, TheSelectedJobIsInSight) {
   TopModel model;
   EXPECT_THAT(text_of(model), HasSubstr("asking ..."));

@@ -2,14 +2,18 @@
 // Verbs run in this process, against a scripted controller and against the files that one leaves.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include "common/base/fd.h"
 #include "common/base/json.h"
+#include "common/net/unix_address.h"
 #include "controller/publish/status_files.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/foreign_verbs.h"
@@ -394,6 +398,21 @@ TEST_F(Offline, AnswersFromTheRecord) {
   EXPECT_THAT(why.out, HasSubstr("RUNNING: it trains; it began with: by uid 0\n"));
   EXPECT_THAT(why.out, HasSubstr("JobStarting"));
   EXPECT_FALSE(is_accessible(home_.paths().controller_socket()));
+}
+
+// A controller that was stopped with SIGSTOP was reported as one that does not run.
+TEST_F(Offline, SlowControllerIsNotReportedAsGone) {
+  const UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const std::string socket = home_.paths().controller_socket();
+  ASSERT_TRUE(make_directories(std::filesystem::path(socket).parent_path().string()).ok());
+  const auto address = UnixAddress::of(socket);
+  ASSERT_TRUE(address.has_value());
+  ASSERT_EQ(::bind(listener.get(), address->get(), address->size()), 0);
+  ASSERT_EQ(::listen(listener.get(), 8), 0);  // the kernel accepts, and nothing answers
+  const CommandRun status = run_hpctl({"status", "gone"});
+  EXPECT_EQ(status.status, kExitOk);
+  EXPECT_THAT(status.err, HasSubstr("runs and has not answered in time"));
+  EXPECT_THAT(status.err, Not(HasSubstr("no controller runs")));
 }
 
 TEST_F(Offline, DamagedRecordsAreNamed) {

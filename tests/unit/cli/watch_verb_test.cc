@@ -51,6 +51,17 @@ TEST_F(WatchVerb, NothingIsFound) {
   EXPECT_EQ(run_hpctl({"watch", "--once"}).out, "nothing found (2 jobs)\n");
 }
 
+TEST_F(WatchVerb, DeletedDirectoryIsTheSameWordsEverywhere) {
+  ASSERT_TRUE(make_directories(home_.paths().job(JobId{2})).ok());  // and none of job 1
+  const std::string gone = "its directory is gone: " + home_.paths().job(JobId{1});
+  const CommandRun watch = run_hpctl({"watch", "--once"});
+  EXPECT_EQ(watch.status, kWatchCritical) << watch.err;
+  EXPECT_THAT(watch.out, AllOf(HasSubstr("critical  job 1 quick"), HasSubstr(gone)));
+  EXPECT_THAT(watch.out, ::testing::Not(HasSubstr("job 2")));
+  EXPECT_THAT(run_hpctl({"top", "quick"}).out, HasSubstr("finding: " + gone));
+  EXPECT_EQ(run_hpctl({"watch", "other", "--once"}).status, kWatchNothing);
+}
+
 TEST_F(WatchVerb, TheWorstIsTheExitStatus) {
   margins(0).set_spares_wanted(1);
   const CommandRun warn = run_hpctl({"watch", "--once"});

@@ -166,6 +166,8 @@ TEST_F(TcpAccess, EveryMethodAsEveryRole) {
       {agent_token(token_), Role::kAgent},
       {reader, Role::kReader},
       {person_token(token_, TokenRole::kOperator, 1000, now_s + 600), Role::kOperator},
+      {person_token(token_, TokenRole::kOwner, 0, now_s - 1), std::nullopt},
+      {person_token(token_, TokenRole::kOwner, 0, now_s + 600), Role::kOwner},
       {token_, Role::kOwner}};
   int let_in = 0;
   for (const auto& [token, role] : tokens) {
@@ -190,7 +192,7 @@ TEST_F(TcpAccess, EveryMethodAsEveryRole) {
       }
     }
   }
-  EXPECT_EQ(let_in, 1 + 6 + 9 + 14);
+  EXPECT_EQ(let_in, 1 + 6 + 9 + 2 * 14);
   EXPECT_TRUE(ping(token_).ok()) << cluster_.logs();
 }
 

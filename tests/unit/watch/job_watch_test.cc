@@ -63,6 +63,21 @@ std::vector<Finding> look(const JobSnapshot& snapshot, bool tells_old = false) {
 
 TEST(JobWatch, AJobThatIsWellHasNoFindings) { EXPECT_THAT(look(healthy()), IsEmpty()); }
 
+TEST(JobWatch, DeletedDirectoryOfARunningJobIsFound) {
+  JobSnapshot job = healthy();
+  job.lost_directory = "/home/alice/.hpctl/jobs/3";
+  for (const char* state : {"RUNNING", "RECOVERING", "SUSPENDED"}) {
+    job.summary.state = state;
+    const auto found = look(job);
+    ASSERT_THAT(words(found), ElementsAre("critical directory_gone")) << state;
+    EXPECT_THAT(found[0].what, HasSubstr("/home/alice/.hpctl/jobs/3 was deleted"));
+  }
+  for (const char* state : {"PENDING", "FINISHED", "CANCELLED"}) {
+    job.summary.state = state;
+    EXPECT_THAT(look(job), IsEmpty()) << state;
+  }
+}
+
 TEST(JobWatch, AFailureIsCriticalForAnHour) {
   JobSnapshot job = healthy();
   job.summary.state = "FAILED";
