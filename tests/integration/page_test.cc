@@ -59,8 +59,8 @@ class Page : public ::testing::Test {
   // A picture for people has plots worth looking at.
   static void let_plots_grow(Browser& browser, int points) {
     if (std::getenv("HPCTL_SCREENSHOTS") == nullptr) return;
-    EXPECT_TRUE(browser.wait_for("return document.querySelector('.curve')?.points.length >= " +
-                                 std::to_string(points)));
+    EXPECT_TRUE(
+        browser.wait_for("return Plots.series()?.first.length >= " + std::to_string(points)));
   }
   static void keep(Browser& browser, const std::string& name) {
     const char* directory = std::getenv("HPCTL_SCREENSHOTS");
@@ -93,7 +93,15 @@ TEST_F(Page, ShowsAFaultAsItHappens) {
   EXPECT_TRUE(shows(*browser, "4 training"));
   EXPECT_TRUE(shows(*browser, "standbys: 2 of 2 ready"));
   // The plots grow by themselves.
-  EXPECT_TRUE(browser->wait_for("return [...document.querySelectorAll('.curve')].length === 3"));
+  EXPECT_TRUE(browser->wait_for("return Plots.series()?.last_step >= 2"));
+  const int drawn = browser->run("return Plots.series().last_step");
+  EXPECT_TRUE(browser->wait_for("return Plots.series().last_step > " + std::to_string(drawn)));
+  for (const std::string chart : {"loss", "rate", "grad", "lr", "memory", "times"}) {
+    EXPECT_EQ(browser->run("return document.querySelectorAll('[data-chart=" + chart +
+                           "] canvas').length"),
+              1)
+        << chart;
+  }
   let_plots_grow(*browser, 15);
   ASSERT_TRUE(end_process(worker_pid(cluster_.status(job), 2)));
   EXPECT_TRUE(shows(*browser, "worker 2 on n1 died of SIGKILL at step"));
