@@ -120,7 +120,7 @@ json lines_of(std::string_view text, bool is_whole, size_t most) {
 Result<std::string> read_log_tail(const std::string& path, size_t lines) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!fd.valid()) {
-    if (errno == ENOENT) return Error{ErrorCode::kNotFound, "the rank has no log"};
+    if (errno == ENOENT) return page_json_text({{"lines", json::array()}, {"bytes", 0}});
     return errno_error("cannot open " + path);
   }
   struct stat info {};

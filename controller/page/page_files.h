@@ -46,6 +46,7 @@ class PageFiles {
 
   // JSON: docs/status-page.md.
   Result<std::string> series(JobId job, const Span& span);
+  // A rank without a log has no lines.
   Result<std::string> log_tail(JobId job, Rank rank, size_t lines);
   Result<std::string> checkpoints(JobId job, const std::string& directory);
 

@@ -504,7 +504,7 @@ async function showFailure(job) {
   const told = [...story.why].reverse().find((e) => e.rank >= 0);
   let rank = told ? told.rank : 0;
   let lines = await linesOf(job.key, rank, 20);
-  if (!Array.isArray(lines) && rank !== 0) lines = await linesOf(job.key, rank = 0, 20);
+  if (lines.length === 0 && rank !== 0) lines = await linesOf(job.key, rank = 0, 20);
   if (filesOf !== job.key) return;
   section.replaceChildren(make("h2", {}, "Why it failed"), make("pre.exception", {}, told?.cause || job.reason),
     make("h3", {}, "The last lines of rank " + rank), make("pre.lines", {tabindex: "0"}, Array.isArray(lines) ? lines.join("\n") : lines));
