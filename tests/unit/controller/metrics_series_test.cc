@@ -4,9 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cmath>
 #include <fstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "common/base/file.h"
 #include "common/base/json.h"
@@ -36,8 +40,9 @@ std::string validation_line(uint64_t step, uint64_t generation, double loss) {
 }
 
 // The last step and mean loss of each bucket.
-std::vector<std::pair<uint64_t, double>> losses_of(const MetricsSeries& series) {
-  std::vector<std::pair<uint64_t, double>> losses;
+using Losses = std::vector<std::pair<uint64_t, double>>;
+Losses losses_of(const MetricsSeries& series) {
+  Losses losses;
   for (const auto& bucket : series.look(0, kNoEnd, 1'000)) {
     losses.emplace_back(bucket.last, bucket.metrics[kLossMetric].mean());
   }
@@ -50,11 +55,11 @@ void append_text(const std::string& path, const std::string& text) {
 
 TEST(MetricsSeries, RepeatedStepsReplaceTheFormerOnes) {
   MetricsSeries series;
-  for (uint64_t step = 1; step <= 5; ++step) series.add_line(metrics_line(step, 1, 10.0 + step));
+  for (uint64_t step = 1; step <= 5; ++step)
+    series.add_line(metrics_line(step, 1, 10 + static_cast<double>(step)));
   EXPECT_TRUE(series.add_line(validation_line(5, 1, 9)));
   EXPECT_TRUE(series.add_line(metrics_line(4, 2, 1)));
-  EXPECT_THAT(losses_of(series), ElementsAre(std::pair(1, 11.0), std::pair(2, 12.0),
-                                             std::pair(3, 13.0), std::pair(4, 1.0)));
+  EXPECT_EQ(losses_of(series), (Losses{{1, 11}, {2, 12}, {3, 13}, {4, 1}}));
   EXPECT_TRUE(std::isnan(series.newest()[kValidationMetric].value)) << "it was taken back, too";
   ASSERT_EQ(series.generations().size(), 2U);
   EXPECT_EQ(series.generations()[1].generation, 2U);
@@ -155,7 +160,7 @@ TEST(MetricsFile, HalfALastLineWaitsForItsEnd) {
   // Another file in its place is read from its beginning.
   ASSERT_TRUE(write_file_atomic(path, metrics_line(9, 1, 1) + "\n").ok());
   ASSERT_TRUE(file.read_on().ok());
-  EXPECT_THAT(losses_of(file.series()), ElementsAre(std::pair(9, 1.0)));
+  EXPECT_EQ(losses_of(file.series()), (Losses{{9, 1}}));
 }
 
 TEST(MetricsFile, APipeOrALinkIsNotRead) {
@@ -275,7 +280,9 @@ TEST(RankTimes, KeepsTheSlowestOfALongTime) {
   ASSERT_LT(columns.size(), RankTimes::kMostColumns);
   ASSERT_GT(columns.size(), RankTimes::kMostColumns / 3);
   for (size_t i = 0; i < columns.size(); ++i) {
-    if (i > 0) EXPECT_GT(columns[i].wall_ms, columns[i - 1].wall_ms);
+    if (i > 0) {
+      EXPECT_GT(columns[i].wall_ms, columns[i - 1].wall_ms);
+    }
     ASSERT_EQ(columns[i].ms.size(), 3U);
     EXPECT_EQ(columns[i].ms[0], 10);
   }
