@@ -176,6 +176,9 @@ foreach(component ${hp_components})
   install(FILES LICENSE DESTINATION usr/share/doc/${CPACK_DEBIAN_${upper}_PACKAGE_NAME}
           RENAME copyright COMPONENT ${component})
 endforeach()
+# What the status page has of others.
+install(FILES third_party/uplot/LICENSE DESTINATION usr/share/doc/hpctl-controller
+        RENAME copyright.uplot COMPONENT controller)
 add_dependencies(tests programs manual completion)
 add_dependencies(landing_tests programs manual completion)
 include(CPack)

@@ -118,7 +118,7 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
     loop_->post(std::move(make));
   });
   page_answers_ =
-      std::make_unique<PageAnswers>(*loop_, *feed_, progress_, mode_.node(), HPCTL_VERSION);
+      std::make_unique<PageAnswers>(paths_, *loop_, *feed_, progress_, mode_.node(), HPCTL_VERSION);
   page_ = std::make_unique<StatusPage>(
       [this](uint32_t uid, const auto& request) { return page_answers_->answer(uid, request); },
       options_.page, clock_);
@@ -287,6 +287,7 @@ std::vector<std::string> Controller::stop() {
     server_.reset();
   }
   if (page_) page_->stop();
+  if (page_answers_) note(page_answers_->stop(kStopPatience));
   if (status_files_) note(status_files_->stop());
   if (history_) note(history_->stop());
   if (audit_) note(audit_->stop());

@@ -291,7 +291,7 @@ void Controller::show(const core::State& state, JobId id) {
   note_lemons(view, lemons);
   const std::vector<Finding> found = shown.watch.look(snapshot_of(view, wall_ms), wall_ms);
   notify(job, shown.notices.take(found, job, view.step, wall_ms));
-  if (page_answers_) page_answers_->sample(view, found, lemons, wall_ms);
+  if (page_answers_) page_answers_->sample(view, progress, found, lemons, wall_ms);
   if (metrics_) metrics_->job(view);
   // A command tells its steps, too, if it likes.
   if (metrics_ && core::shows_steps(job)) {

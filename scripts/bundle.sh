@@ -88,6 +88,7 @@ for name in libnss_files.so.2 libnss_dns.so.2 libresolv.so.2; do
 done
 cp deploy/environment.json deploy/instances.json deploy/systemd/hpctl-tmpfiles.conf \
   deploy/systemd/hpcontroller.service LICENSE "$root/share/hpctl/"
+cp third_party/uplot/LICENSE "$root/share/hpctl/LICENSE.uplot"
 for texts in man completion; do  # of a build that is whole
   [ ! -d "build/$preset/share/$texts" ] || cp -r "build/$preset/share/$texts" "$root/share/"
 done

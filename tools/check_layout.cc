@@ -94,7 +94,7 @@ const std::vector<Rule>& rules() {
       {"controller/page/",
        {"controller/page/", "controller/api/event_feed.h", "controller/api/job_lookup.h",
         "controller/agents/progress.h", "controller/core/", "controller/engine/",
-        "controller/publish/", "common/"},
+        "controller/publish/", "common/", "third_party/uplot/"},
        kTorch},
       {"controller/notify/core/",
        {"controller/notify/core/", "controller/core/", "common/watch/", "common/job/",
@@ -253,8 +253,8 @@ void add_edges(FolderGraph& graph, const std::string& file, const std::vector<st
 void check_includes(const std::string& file, const std::vector<std::string>& lines) {
   static const std::regex pattern(R"re(^\s*#\s*include\s+(["<])([^">]+))re");
   static const std::vector<std::string> roots = {
-      "common/", "controller/",    "agent/", "trainer/", "hpctl/",
-      "proto/",  "slurm-plugins/", "tests/", "tools/",   "absl/"};
+      "common/",        "controller/", "agent/", "trainer/", "hpctl/",      "proto/",
+      "slurm-plugins/", "tests/",      "tools/", "absl/",    "third_party/"};
   const Rule* rule = rule_for(file);
   for (size_t i = 0; i < lines.size(); ++i) {
     std::smatch m;

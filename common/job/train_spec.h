@@ -229,8 +229,8 @@ struct StabilitySpec {
 };
 
 struct MetricsSpec {
-  bool tensorboard = false;  // event files in the job's directory
-  int64_t trace_from = 0;    // first step of the trace; 0 = none
+  bool tensorboard = true;  // event files in the job's directory
+  int64_t trace_from = 0;   // first step of the trace; 0 = none
   int64_t trace_steps = 0;
 };
 

@@ -8,13 +8,16 @@
 #include <map>
 #include <utility>
 
+#include "common/base/bounded_json.h"
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/job/time_account.h"
+#include "common/jobfile/job_yaml.h"
 #include "common/rpc/status.h"
 #include "controller/api/job_lookup.h"
 #include "controller/core/explain.h"
 #include "controller/page/page_rows.h"
+#include "controller/page/page_timeline.h"
 #include "controller/publish/job_view.h"
 
 namespace hpctl {
@@ -27,6 +30,16 @@ json page_summary(const JobView& view, const std::vector<Finding>& found, int64_
   row["loss"] = number_or_null(view.loss);
   row["nodes"] = view.nodes.size();  // those that it has lost, too
   return row;
+}
+
+// "" = the default. kInvalidArgument: `what` is no whole number.
+Result<uint64_t> count_in(const std::string& text, const char* what, uint64_t otherwise) {
+  if (text.empty()) return otherwise;
+  uint64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [read, error] = std::from_chars(text.data(), end, value);
+  if (error == std::errc() && read == end) return value;
+  return Error{ErrorCode::kInvalidArgument, std::string(what) + "= wants a whole number"};
 }
 
 double rounded_ms(uint64_t ns) { return std::round(static_cast<double>(ns) / 1e5) / 10; }
@@ -55,6 +68,36 @@ json row_of(const WorkerView& worker, const JobProgress& progress) {
 json row_of(const std::optional<StandbyView>& standbys) {
   if (!standbys) return nullptr;
   return {standbys->wanted, standbys->ready, standbys->loading, standbys->memory_bytes};
+}
+
+// The own part of each rank's last step in ms; 0 = not known. Ranks of a job are 0 to n-1.
+std::vector<float> own_times(const JobView& view, const JobProgress& progress) {
+  std::vector<float> times(view.workers.size());
+  for (const WorkerView& worker : view.workers) {
+    const auto found = progress.ranks.find(worker.rank);
+    if (found == progress.ranks.end() || worker.rank < 0) continue;
+    const RankReport& report = found->second.report;
+    if (report.generation != worker.generation) continue;
+    const auto& figures = report.figures;
+    const uint64_t own_ns = figures && figures->compute_ns > 0
+                                ? figures->compute_ns + figures->data_wait_ns
+                                : report.step_ns;
+    const auto index = static_cast<size_t>(worker.rank);
+    if (index < times.size()) times[index] = static_cast<float>(rounded_ms(own_ns));
+  }
+  return times;
+}
+
+json timeline_rows(const PageTimeline& timeline) {
+  json segments = json::array();
+  for (const TimelineSegment& segment : timeline.segments) {
+    segments.push_back({segment.part, segment.from_ms, segment.cause, segment.regain_step});
+  }
+  json marks = json::array();
+  for (const TimelineMark& mark : timeline.marks) {
+    marks.push_back({mark.kind, mark.at_ms, mark.step, mark.text});
+  }
+  return {{"segments", std::move(segments)}, {"marks", std::move(marks)}};
 }
 
 Result<JobId> find_for(const core::State& state, const std::string& job, uint32_t uid) {
@@ -124,12 +167,11 @@ Result<std::string> PageAnswers::answer(uint32_t uid, const PageServer::Request&
   if (request.path == "/api/jobs") return jobs(uid);
   if (request.id.empty()) return Error{ErrorCode::kInvalidArgument, "which job? id=N"};
   if (request.path == "/api/job") return job(uid, request.id);
-  uint64_t after = 0;
-  const char* end = request.after.data() + request.after.size();
-  const auto [read, error] = std::from_chars(request.after.data(), end, after);
-  if (!request.after.empty() && (error != std::errc() || read != end)) {
-    return Error{ErrorCode::kInvalidArgument, "after= wants the seq of an event"};
-  }
+  if (request.path == "/api/series") return series(uid, request);
+  if (request.path == "/api/log") return log(uid, request);
+  if (request.path == "/api/heat") return heat(uid, request.id);
+  if (request.path == "/api/files") return files(uid, request.id);
+  HP_TRY_ASSIGN(const uint64_t after, count_in(request.after, "after", 0));
   return events(uid, request.id, after);
 }
 
@@ -167,7 +209,10 @@ Result<std::string> PageAnswers::job(uint32_t uid, const std::string& job) {
     HP_TRY_ASSIGN(const JobId id, find_for(state, job, uid));
     JobProgress progress = progress_.of(id);
     JobView view = make_job_view(state, id, progress, node_, loop_.now_ms());
-    return Picture{std::move(view), std::move(progress), history_.of(id), found_of(id), lemons_};
+    // The built-in trainer writes metrics.jsonl.
+    std::vector<PageSample> samples;
+    if (!state.jobs.at(id).spec.train) samples = history_.of(id);
+    return Picture{std::move(view), std::move(progress), std::move(samples), found_of(id), lemons_};
   };
   HP_TRY_ASSIGN(const Picture picture, ask<Picture>(look));
   const JobView& view = picture.view;
@@ -190,7 +235,7 @@ Result<std::string> PageAnswers::job(uint32_t uid, const std::string& job) {
   for (const StragglerView& straggler : view.stragglers) {
     answer["stragglers"].push_back(straggler.node + ": " + straggler.evidence);
   }
-  answer["plots"] = plots_of(picture.samples);
+  if (!picture.samples.empty()) answer["plots"] = plots_of(picture.samples);
   return page_json_text(answer);
 }
 
@@ -218,20 +263,80 @@ Result<std::string> PageAnswers::events(uint32_t uid, const std::string& job, ui
   return page_json_text(json{{"events", std::move(events)},
                              {"left_out", history.size() > most ? history.size() - most : 0},
                              {"summary", core::summarize(chain)},
-                             {"why", std::move(why)}});
+                             {"why", std::move(why)},
+                             {"timeline", timeline_rows(timeline_of(history))}});
 }
 
-void PageAnswers::sample(const JobView& view, const std::vector<Finding>& found,
-                         const std::vector<LemonScore>& lemons, int64_t wall_ms) {
+Result<std::string> PageAnswers::series(uint32_t uid, const PageServer::Request& request) {
+  PageFiles::Span span;
+  HP_TRY_ASSIGN(span.from, count_in(request.from, "from", span.from));
+  HP_TRY_ASSIGN(span.to, count_in(request.to, "to", span.to));
+  HP_TRY_ASSIGN(span.points, count_in(request.points, "points", span.points));
+  HP_TRY_ASSIGN(const JobId id, find(uid, request.id));
+  return files_.series(id, span);
+}
+
+Result<std::string> PageAnswers::log(uint32_t uid, const PageServer::Request& request) {
+  constexpr uint64_t kUsualLines = 100;
+  constexpr uint64_t kMostRank = 999'999'999;
+  HP_TRY_ASSIGN(const uint64_t rank, count_in(request.rank, "rank", 0));
+  HP_TRY_ASSIGN(const uint64_t lines, count_in(request.lines, "lines", kUsualLines));
+  if (rank > kMostRank) return Error{ErrorCode::kNotFound, "there is no such rank"};
+  HP_TRY_ASSIGN(const JobId id, find(uid, request.id));
+  return files_.log_tail(id, Rank{static_cast<int32_t>(rank)}, lines);
+}
+
+Result<std::string> PageAnswers::heat(uint32_t uid, const std::string& job) {
+  const auto look = [this, uid,
+                     job](const core::State& state) -> Result<std::vector<RankTimes::Column>> {
+    HP_TRY_ASSIGN(const JobId id, find_for(state, job, uid));
+    return rank_times_.of(id);
+  };
+  HP_TRY_ASSIGN(const auto columns, ask<std::vector<RankTimes::Column>>(look));
+  json rows = json::array();
+  for (const RankTimes::Column& column : columns) {
+    json times = json::array();
+    for (const float ms : column.ms) times.push_back(std::round(double{ms} * 10) / 10);
+    rows.push_back({column.wall_ms, column.step, column.ranks_per_row, std::move(times)});
+  }
+  return page_json_text({{"columns", std::move(rows)}});
+}
+
+// Values of env.set may be secrets, so that only their names are shown.
+Result<std::string> PageAnswers::files(uint32_t uid, const std::string& job) {
+  using Found = std::pair<JobId, JobSpec>;
+  const auto look = [uid, job](const core::State& state) -> Result<Found> {
+    HP_TRY_ASSIGN(const JobId id, find_for(state, job, uid));
+    return Found{id, state.jobs.at(id).spec};
+  };
+  HP_TRY_ASSIGN(Found found, ask<Found>(look));
+  auto& [id, spec] = found;
+  for (auto& [name, value] : spec.env) value = "(not shown)";
+  json answer = {{"job_file", to_yaml(spec)}, {"checkpoints", json::array()}, {"problem", ""}};
+  const std::string directory = spec.checkpoint.dir;
+  if (directory.empty()) return page_json_text(answer);
+  const auto listed = files_.checkpoints(id, directory);
+  if (listed.ok()) {
+    answer.update(parse_json(*listed));
+  } else {
+    answer["problem"] = listed.error().message;
+  }
+  return page_json_text(answer);
+}
+
+void PageAnswers::sample(const JobView& view, const JobProgress& progress,
+                         const std::vector<Finding>& found, const std::vector<LemonScore>& lemons,
+                         int64_t wall_ms) {
   lemons_ = lemons;
   if (found.empty()) {
     found_.erase(JobId{view.job});
   } else {
     found_[JobId{view.job}] = found;
   }
-  if (view.step == 0) return;
+  if (view.step == 0 || view.state != "RUNNING") return;
   history_.add(JobId{view.job}, {wall_ms, view.step, view.loss, view.tokens_per_second,
                                  goodput_of(account_of(view, wall_ms)).value_or(NAN)});
+  rank_times_.add(JobId{view.job}, wall_ms, view.step, own_times(view, progress));
 }
 
 }  // namespace hpctl

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data of the page's plots for each job: one sample a second at first. At kMostSamples, every
-// second one is dropped, and from then on they are taken half as often. So a job of any length has
-// between kMostSamples / 2 and kMostSamples of them. In memory only: they begin with this
-// controller. Not for more than one thread.
+// The data of the page's plots for a job that has no metrics.jsonl: one sample a second at first.
+// At kMostSamples, every second one is dropped, and from then on they are taken half as often. So a
+// job of any length has between kMostSamples / 2 and kMostSamples of them. In memory only: they
+// begin with this controller. Not for more than one thread.
 #pragma once
 
 #include <cstdint>

@@ -15,6 +15,7 @@ std::string page_json_text(const json& document) { return json_text(document); }
 json number_or_null(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
 
 json page_job_row(const JobSummary& summary, const std::vector<Finding>& found) {
+  const auto eta = eta_ms(summary);
   json findings = json::array();
   for (const Finding& finding : found) {
     findings.push_back({to_word(finding.severity), finding.what, finding.action, finding.since_ms});
@@ -28,6 +29,8 @@ json page_job_row(const JobSummary& summary, const std::vector<Finding>& found) 
           {"generation", summary.generation},
           {"step", summary.step},
           {"steps", summary.total_steps},
+          {"told", summary.is_told()},
+          {"eta_ms", eta ? json(*eta) : json(nullptr)},
           {"loss", nullptr},
           {"tokens_per_second", summary.tokens_per_second},
           {"goodput", number_or_null(goodput_of(summary).value_or(NAN))},

@@ -3,6 +3,7 @@
 
 #include <civetweb.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string_view>
@@ -12,6 +13,10 @@
 #include "common/base/random_hex.h"
 #include "common/net/host_port.h"
 #include "controller/page/page.h"
+#include "controller/page/page_script.h"
+#include "controller/page/plots.h"
+#include "third_party/uplot/uPlot.iife.min.h"
+#include "third_party/uplot/uPlot.min.h"
 
 namespace hpctl {
 namespace {
@@ -20,6 +25,19 @@ constexpr const char* kPageThreads = "8";
 constexpr const char* kPageRequestMs = "5000";
 constexpr size_t kMostParameter = 128;
 constexpr std::string_view kNonce = "{{NONCE}}";  // in page.html
+
+// Beside the page, which names them with its nonce.
+struct Asset {
+  std::string_view path;
+  const char* type;
+  const char* text;
+};
+constexpr std::array<Asset, 4> kAssets = {{{"/uplot.js", "text/javascript", kUplot},
+                                           {"/uplot.css", "text/css", kUplotStyle},
+                                           {"/plots.js", "text/javascript", kPlots},
+                                           {"/page.js", "text/javascript", kPageScript}}};
+constexpr std::array<std::string_view, 7> kQuestions = {
+    "/api/jobs", "/api/job", "/api/events", "/api/series", "/api/log", "/api/heat", "/api/files"};
 
 constexpr const char* kNoSession =
     "<!doctype html><meta charset=utf-8><title>hpctl</title><p>This page is opened by a link that "
@@ -184,11 +202,15 @@ void PageServer::serve(mg_connection* connection) {
   if (!uid) return send_html(connection, 401, kNoSession);
   ++requests_;
   if (path == "/") return send_page(connection);
-  if (path != "/api/jobs" && path != "/api/job" && path != "/api/events") {
+  for (const Asset& asset : kAssets) {
+    if (path == asset.path) return send_reply(connection, {200, asset.type, asset.text});
+  }
+  if (std::find(kQuestions.begin(), kQuestions.end(), path) == kQuestions.end()) {
     return send_reply(connection, {404, "text/plain", "there is no such page\n"});
   }
-  const auto answer = answer_(
-      *uid, {path, query_value(info.query_string, "id"), query_value(info.query_string, "after")});
+  const auto value = [&](const char* name) { return query_value(info.query_string, name); };
+  const auto answer = answer_(*uid, {path, value("id"), value("after"), value("from"), value("to"),
+                                     value("points"), value("rank"), value("lines")});
   if (answer.ok()) return send_reply(connection, {200, "application/json", *answer});
   send_reply(connection,
              {status_of(answer.error().code), "text/plain", answer.error().message + "\n"});

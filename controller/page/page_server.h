@@ -4,7 +4,8 @@
 //
 //   GET /            the page
 //   GET /open?code=  a session for a code of `hpctl open`, as a cookie; then the page
-//   GET /api/jobs    /api/job?id=N    /api/events?id=N&after=SEQ
+//   GET /uplot.js    /uplot.css    what draws the plots (third_party/uplot)
+//   GET /api/jobs    /api/job?id=N    /api/events?id=N&after=SEQ    and those of PageAnswers
 //
 // Everything but /open wants a session (page_access.h). It listens on the loopback address unless
 // told otherwise and does not encrypt: from another machine the way is a forwarded port of ssh.
@@ -34,6 +35,11 @@ class PageServer {
     std::string path;  // "/api/jobs", ...
     std::string id;
     std::string after;
+    std::string from = {};  // steps
+    std::string to = {};
+    std::string points = {};
+    std::string rank = {};
+    std::string lines = {};
   };
   using Answer = std::function<Result<std::string>(uint32_t uid, const Request& request)>;
 

@@ -103,7 +103,9 @@ void take_reports(const Given& given, const Document&, Draft& draft) {
     tensorboard = tensorboard || item == "tensorboard" || item == "all";
     more = more || !is_one_of(item, "tensorboard|none");
   }
-  if (tensorboard) draft.set("workload.train.metrics.tensorboard", "true", given);
+  if (tensorboard || !more) {
+    draft.set("workload.train.metrics.tensorboard", tensorboard ? "true" : "false", given);
+  }
   if (more) {
     return draft.report(kChanged, given, "metrics.tensorboard and metrics.jsonl are what there is");
   }

@@ -151,7 +151,8 @@ int run(int runs) {
       {"events", json::array()},
       {"left_out", 0},
       {"summary", "RUNNING: nothing has happened"},
-      {"why", json::array()}}.dump();
+      {"why", json::array()},
+      {"timeline", {{"segments", json::array()}, {"marks", json::array()}}}}.dump();
   auto server = PageServer::open("127.0.0.1:0", access, [&](uint32_t, const auto& request) {
     return Result<std::string>(request.path == "/api/jobs"  ? lists[listed]
                                : request.path == "/api/job" ? one

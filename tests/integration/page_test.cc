@@ -3,7 +3,10 @@
 // With HPCTL_SCREENSHOTS=DIR what is seen is written there (docs/images has those of the README).
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
+#include <map>
+#include <sstream>
 #include <thread>
 
 #include "common/base/clock.h"
@@ -59,8 +62,8 @@ class Page : public ::testing::Test {
   // A picture for people has plots worth looking at.
   static void let_plots_grow(Browser& browser, int points) {
     if (std::getenv("HPCTL_SCREENSHOTS") == nullptr) return;
-    EXPECT_TRUE(browser.wait_for("return document.querySelector('.curve')?.points.length >= " +
-                                 std::to_string(points)));
+    EXPECT_TRUE(
+        browser.wait_for("return Plots.series()?.first.length >= " + std::to_string(points)));
   }
   static void keep(Browser& browser, const std::string& name) {
     const char* directory = std::getenv("HPCTL_SCREENSHOTS");
@@ -93,7 +96,15 @@ TEST_F(Page, ShowsAFaultAsItHappens) {
   EXPECT_TRUE(shows(*browser, "4 training"));
   EXPECT_TRUE(shows(*browser, "standbys: 2 of 2 ready"));
   // The plots grow by themselves.
-  EXPECT_TRUE(browser->wait_for("return [...document.querySelectorAll('.curve')].length === 3"));
+  EXPECT_TRUE(browser->wait_for("return Plots.series()?.last_step >= 2"));
+  const int drawn = browser->run("return Plots.series().last_step");
+  EXPECT_TRUE(browser->wait_for("return Plots.series().last_step > " + std::to_string(drawn)));
+  for (const std::string chart : {"loss", "rate", "grad", "lr", "memory", "times"}) {
+    EXPECT_EQ(browser->run("return document.querySelectorAll('[data-chart=" + chart +
+                           "] canvas').length"),
+              1)
+        << chart;
+  }
   let_plots_grow(*browser, 15);
   ASSERT_TRUE(end_process(worker_pid(cluster_.status(job), 2)));
   EXPECT_TRUE(shows(*browser, "worker 2 on n1 died of SIGKILL at step"));
@@ -300,6 +311,64 @@ TEST_F(Page, OfManyRanksTheSlowestAndTheLongestWaitingAreListed) {
   EXPECT_EQ(browser->run("return " + shade_of(41)), 2) << "a fifth of its step";
   EXPECT_EQ(browser->run("return " + shade_of(77)), 5) << "three quarters of its";
   EXPECT_EQ(browser->run("return document.activeElement.value"), "wait");
+  EXPECT_EQ(browser->complaints(), "");
+}
+
+// The plots of a job that has ended are those of its file, also on a phone.
+TEST_F(Page, AnEndedJobHasTheNumbersOfItsMetrics) {
+  const JobId job = cluster_.submit(
+      "name: short\nnodes: 2\n"
+      "workload:\n  train:\n    model: {preset: tiny}\n"
+      "    data: {path: /usr/share/common-licenses/GPL-3, tokenizer: byte, seq_len: 64}\n"
+      "    batch: {micro: 1, global: 4}\n    steps: 40\n    precision: fp32\n"
+      "checkpoint: {every_steps: 20}\n");
+  ASSERT_EQ(cluster_.wait_for_end(job, seconds(120)), "FINISHED");
+  std::map<uint64_t, json> rows;  // the last line of a step counts
+  std::istringstream file(read_file(cluster_.paths().job_metrics(job)).value());
+  for (std::string line; std::getline(file, line);) {
+    const json row = json::parse(line);
+    if (row.contains("loss")) rows[row["step"]] = row;
+  }
+  ASSERT_EQ(rows.size(), 40U);
+  for (const int width : {1280, 390}) {
+    const auto browser = look({"short"}, {width, 1500, false});
+    ASSERT_NE(browser, nullptr);
+    EXPECT_TRUE(browser->wait_for("return Plots.series()?.last_step === 40"));
+    const json series = browser->run("return Plots.series()");
+    ASSERT_EQ(series["last"].size(), rows.size());
+    for (const std::string name : {"loss", "grad_norm", "lr", "tokens_per_s", "step_ms"}) {
+      size_t at = 0;
+      for (const auto& [step, row] : rows) {
+        EXPECT_EQ(series["last"][at], step);
+        EXPECT_DOUBLE_EQ(series["columns"][name]["v"][at].get<double>(), row[name].get<double>())
+            << name << " of step " << step;
+        ++at;
+      }
+    }
+    EXPECT_EQ(browser->run("return Number(document.querySelector("
+                           "'[data-chart=loss] .value').textContent)"),
+              std::round(rows[40]["loss"].get<double>() * 1e4) / 1e4);
+    EXPECT_TRUE(shows(*browser, "step-40.g1"));
+    EXPECT_TRUE(browser->wait_for("return document.querySelectorAll('.timeline span').length > 0"));
+    EXPECT_EQ(browser->run("return document.documentElement.scrollWidth <= window.innerWidth"),
+              true)
+        << width;
+    EXPECT_EQ(browser->complaints(), "");
+    keep(*browser, "page-ended-" + std::to_string(width));
+  }
+}
+
+// It opens with the error, and with what the rank printed last.
+TEST_F(Page, AFailedJobOpensWithItsLastLines) {
+  const JobId job = cluster_.submit(
+      "name: broken\nworkload: {command: [sh, -c, 'echo the last words; exit 3']}\n"
+      "recovery: {max_restarts: 0}\n");
+  ASSERT_EQ(cluster_.wait_for_end(job, seconds(60)), "FAILED");
+  const auto browser = look({"broken"}, {});
+  ASSERT_NE(browser, nullptr);
+  EXPECT_TRUE(browser->wait_for(
+      "return document.querySelector('#failure .lines')?.textContent.includes('the last words')"));
+  EXPECT_EQ(browser->run("return document.querySelector('#failure').hidden"), false);
   EXPECT_EQ(browser->complaints(), "");
 }
 

@@ -51,7 +51,7 @@ workload:
     precision: fp16
     loss_scale: {initial: 1024, growth_interval: 10, hysteresis: 1, min: 2}
     gpu: {attention: cudnn, deterministic: false}
-    metrics: {tensorboard: true, trace_from: 5, trace_steps: 2}
+    metrics: {tensorboard: false, trace_from: 5, trace_steps: 2}
 checkpoint: {dir: ../ckpt, every_steps: 0, every_minutes: 1.5, keep: 1, resume: old/step-4.g1}
 recovery: {max_restarts: 0, window: 7-00:00:00, heartbeat_timeout: 500ms, hang_timeout: 90s}
 limits: {launch: 30m, stop: 90s, orphan: auto}
@@ -89,7 +89,7 @@ debug: {ledger: true, chaos: true}
   EXPECT_EQ(spec.limits.orphan_ms, 0);
   EXPECT_TRUE(spec.ledger);
   EXPECT_TRUE(spec.chaos);
-  EXPECT_TRUE(spec.train->metrics.tensorboard);
+  EXPECT_FALSE(spec.train->metrics.tensorboard);
   EXPECT_EQ(spec.train->metrics.trace_from, 5);
   EXPECT_EQ(spec.train->metrics.trace_steps, 2);
   EXPECT_EQ(good(std::string(kMinimal) + "checkpoint: {every_steps: 10, keep_every: 100}\n")

@@ -31,6 +31,7 @@ core::State jobs_of_two() {
     core::Job job;
     job.id = JobId{uid - 999};
     job.spec.name = "of-" + std::to_string(uid);
+    job.spec.env["TOKEN"] = "hunter2";
     job.owner_uid = uid;
     job.state = core::JobState::kFinished;
     state.jobs.emplace(job.id, job);
@@ -63,7 +64,7 @@ class PageAnswersTest : public ::testing::Test {
   OwnerLoop loop_{open(Store::Mode::kOwner), jobs_of_two(), clock_, effects_};
   EventFeed feed_{open(Store::Mode::kReader), std::chrono::milliseconds(20)};
   ProgressTable progress_;
-  PageAnswers answers_{loop_, feed_, progress_, "here", "x"};
+  PageAnswers answers_{HomePaths(directory_.path()), loop_, feed_, progress_, "here", "x"};
 };
 
 TEST_F(PageAnswersTest, EachSeesHisOwnJobsAndRootSeesAll) {
@@ -71,7 +72,7 @@ TEST_F(PageAnswersTest, EachSeesHisOwnJobsAndRootSeesAll) {
   EXPECT_EQ(listed(1001), std::vector<int>{2});
   EXPECT_EQ(listed(1002), std::vector<int>{});
   EXPECT_EQ(listed(0), (std::vector<int>{1, 2}));
-  for (const char* path : {"/api/job", "/api/events"}) {
+  for (const char* path : {"/api/job", "/api/events", "/api/series", "/api/heat", "/api/files"}) {
     EXPECT_TRUE(answers_.answer(1000, {path, "1", ""}).ok());
     EXPECT_TRUE(answers_.answer(0, {path, "2", ""}).ok());
     // Whose it is, or that it is there, is not his business.
@@ -88,6 +89,21 @@ TEST_F(PageAnswersTest, WhatIsNoQuestionIsRefused) {
   EXPECT_EQ(answers_.answer(0, {"/api/job", "", ""}).error().code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(answers_.answer(0, {"/api/events", "1", "x"}).error().code,
             ErrorCode::kInvalidArgument);
+  for (const char* points : {"0", "-1", "x", "1000000"}) {
+    const auto refused = answers_.answer(0, {"/api/series", "1", "", "", "", points});
+    EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument) << points;
+  }
+  EXPECT_EQ(answers_.answer(0, {"/api/series", "1", "", "9", "3"}).error().code,
+            ErrorCode::kInvalidArgument);
+  EXPECT_EQ(answers_.answer(0, {"/api/log", "1", "", "", "", "", "x"}).error().code,
+            ErrorCode::kInvalidArgument);
+}
+
+// They may be secrets.
+TEST_F(PageAnswersTest, TheJobFileHidesValuesOfTheEnvironment) {
+  const std::string text = answers_.answer(1000, {"/api/files", "1", ""}).value();
+  EXPECT_THAT(text, HasSubstr("TOKEN"));
+  EXPECT_THAT(text, Not(HasSubstr("hunter2")));
 }
 
 }  // namespace

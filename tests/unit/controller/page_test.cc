@@ -149,6 +149,37 @@ TEST_F(PageServerTest, WhoFollowedALinkSeesThePageAndWhatItAsksFor) {
   EXPECT_THAT(http_get(port_, "/etc/passwd", cookie), HasSubstr("404 Not Found"));
 }
 
+// The page loads them, and nothing from elsewhere.
+TEST_F(PageServerTest, ScriptsAreServedInASessionOnly) {
+  const std::string cookie = signed_in();
+  const std::string page = http_get(port_, "/", cookie);
+  EXPECT_THAT(page, Not(HasSubstr("https://")));
+  for (const char* path : {"/uplot.js", "/uplot.css", "/plots.js", "/page.js"}) {
+    EXPECT_THAT(page, HasSubstr(std::string("\"") + path + "\"")) << path;
+    EXPECT_THAT(http_get(port_, path, cookie), StartsWith("HTTP/1.1 200 OK")) << path;
+    EXPECT_THAT(http_get(port_, path), StartsWith("HTTP/1.1 401 ")) << path;
+  }
+  EXPECT_THAT(http_get(port_, "/uplot.js", cookie), HasSubstr("Content-Type: text/javascript"));
+}
+
+TEST_F(PageServerTest, QuestionsCarryTheirParameters) {
+  std::vector<std::string> found;
+  const auto server = PageServer::open("127.0.0.1:0", access_, [&](uint32_t, const auto& asked) {
+    found = {asked.from, asked.to, asked.points, asked.rank, asked.lines};
+    return Result<std::string>("{}");
+  });
+  ASSERT_TRUE(server.ok()) << server.error().message;
+  const std::string url = (*server)->url();
+  const uint16_t port = HostPort::parse(url.substr(std::string_view("http://").size()))->port;
+  const std::string answer = http_get(port, "/open?code=" + access_.make_code(7).value());
+  std::smatch cookie;
+  ASSERT_TRUE(
+      std::regex_search(answer, cookie, std::regex("Set-Cookie: (hpctl_[0-9]+=[0-9a-f]+)")));
+  http_get(port, "/api/series?id=1&from=2&to=3&points=4&rank=5&lines=6",
+           "Cookie: " + cookie[1].str() + "\r\n");
+  EXPECT_EQ(found, (std::vector<std::string>{"2", "3", "4", "5", "6"}));
+}
+
 TEST_F(PageServerTest, HeadOfALinkKeepsItsCode) {
   const std::string link = "/open?code=" + access_.make_code(7).value();
   const std::string head =

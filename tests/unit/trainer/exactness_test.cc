@@ -58,7 +58,7 @@ TEST(Exactness, WhatChangesNoBitsIsNot) {
               t.memory.activation_checkpointing = Checkpointing::kFull;
               t.memory.offload = {Offload::kOptimizer};
               t.reshard_after_forward = Reshard::kNever;
-              t.metrics.tensorboard = true;
+              t.metrics.tensorboard = false;
               t.validation.every_steps = 5;
               t.stability.policy = BadStepPolicy::kSkip;
               t.loss_scale.initial = 4;
