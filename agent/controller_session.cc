@@ -55,7 +55,7 @@ std::optional<ControllerSession::Hopeless> ControllerSession::dialled(
     return std::nullopt;
   }
   if (now < cut_until_ms_) return std::nullopt;  // cut meanwhile: another attempt follows
-  link_ = std::make_unique<TroubledLink>(dialled->channel, wake_fd_, clock_);
+  link_ = std::make_unique<FaultInjectingLink>(dialled->channel, wake_fd_, clock_);
   link_->send(agent_.registration());
   welcome_by_ms_ = now + dialled->attempt_ms + kWelcomeTimeoutMs;
   look_again_at_ms_ = now + access_->look_every_ms();

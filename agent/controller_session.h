@@ -24,8 +24,8 @@
 
 #include "agent/controller_access.h"
 #include "agent/core/reconnect.h"
+#include "agent/fault_injecting_link.h"
 #include "agent/side_task.h"
-#include "agent/troubled_link.h"
 #include "common/base/clock.h"
 #include "common/base/rng.h"
 #include "common/job/ids.h"
@@ -61,7 +61,7 @@ class ControllerSession {
 
   // Precondition of these two: is_open(), or a message of the stream is being handled.
   void send(const v1::AgentMessage& message) { link_->send(message); }
-  TroubledLink& link() { return *link_; }  // for faults on purpose
+  FaultInjectingLink& link() { return *link_; }  // for faults on purpose
   // The controller must acknowledge it in time; without a session it is not sent.
   void send_report(const v1::AgentMessage& message);
 
@@ -105,7 +105,7 @@ class ControllerSession {
   Backoff backoff_;
   Patience patience_;  // likewise
 
-  std::unique_ptr<TroubledLink> link_;
+  std::unique_ptr<FaultInjectingLink> link_;
   bool is_open_ = false;
   std::optional<v1::AgentMessage> told_to_end_;
   bool is_left_alone_ = false;  // told to end, and the controller went away

@@ -10,9 +10,9 @@
 
 #include "agent/agent.h"
 #include "agent/arguments.h"
-#include "agent/holder/guardian.h"
 #include "agent/holder/holder.h"
 #include "agent/holder/local_programs.h"
+#include "agent/holder/reaper.h"
 #include "agent/nodecheck/check.h"
 #include "agent/read_again.h"
 #include "common/base/log.h"
@@ -24,12 +24,12 @@ using hpctl::agent::is_copy;
 using hpctl::agent::job_of;
 using hpctl::agent::paths_of;
 
-// `program`: what the agent and the guardian are started from.
+// `program`: what the agent and the reaper are started from.
 int run_holder(const Arguments& arguments, const std::string& directory,
                const std::string& program) {
-  hpctl::holder::HolderOptions options{paths_of(arguments),     job_of(arguments),
-                                       arguments.at("--node"),  {program, "--agent"},
-                                       {program, "--guardian"}, directory + "/hpstacks"};
+  hpctl::holder::HolderOptions options{paths_of(arguments),    job_of(arguments),
+                                       arguments.at("--node"), {program, "--agent"},
+                                       {program, "--reaper"},  directory + "/hpstacks"};
   for (const auto& [name, value] : arguments) {
     options.agent_argv.insert(options.agent_argv.end(), {name, value});
   }
@@ -56,9 +56,10 @@ int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
   if (mode == "--help") return std::fputs(hpctl::agent::kUsage, stdout) < 0 ? 1 : 0;
   if (mode == "--version") return std::puts("hpagent " HPCTL_VERSION) < 0 ? 1 : 0;
-  if (mode == "--guardian" && argc == 3) {
-    hpctl::set_log_component("guardian");
-    return hpctl::holder::run_guardian(argv[2]);
+  // Holders of 0.1.0 say --guardian.
+  if ((mode == "--reaper" || mode == "--guardian") && argc == 3) {
+    hpctl::set_log_component("reaper");
+    return hpctl::holder::run_reaper(argv[2]);
   }
   if (mode == "confirm") return hpctl::agent::run_confirm({argv + 2, argv + argc});
   const Arguments arguments = hpctl::agent::parse(argc, argv);

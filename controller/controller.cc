@@ -67,7 +67,7 @@ Outcome Controller::start() {
   HP_TRY_ASSIGN(auto state, store->load());
   HP_TRY_ASSIGN(auto reader, Store::open(paths_.database(), Store::Mode::kReader));
   mode_.adjust(state);
-  OpenedMetrics opened = open_metrics(options_.metrics, [this] { last_look_.scraped(); });
+  OpenedMetrics opened = open_metrics(options_.metrics, [this] { scrape_linger_.scraped(); });
   metrics_ = std::move(opened.metrics);
   metrics_note_ = std::move(opened.trouble);
   const core::State loaded = state;
@@ -144,7 +144,7 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
         directory_faults_.insert_or_assign(told.job, DirectoryFault{fault, told});
       },
       [this](uint32_t uid) { return page_->link(uid); }, [this] { return history_->scores(); },
-      [this] { last_look_.listed(); });
+      [this] { scrape_linger_.listed(); });
 }
 
 // Values that only the status files have: of the last step, for display until heartbeats come.

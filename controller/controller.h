@@ -35,10 +35,10 @@
 #include "controller/page/page_answers.h"
 #include "controller/page/status_page.h"
 #include "controller/publish/audit_log.h"
-#include "controller/publish/last_look.h"
 #include "controller/publish/loss_counter.h"
 #include "controller/publish/metrics.h"
 #include "controller/publish/node_history.h"
+#include "controller/publish/scrape_linger.h"
 #include "controller/publish/status_file_writer.h"
 #include "controller/schedulers/scheduler.h"
 
@@ -54,9 +54,9 @@ class Controller final : public OwnerEffects {
   Outcome start();
   // The job's verdict, once nothing of it runs here any more; before stop(). May wait for seconds.
   void complete(int exit_code);
-  // Until how the job ended has been seen (last_look.h), or `interrupt` is readable.
-  void wait_for_last_look(int interrupt, LastLook::Readers readers) {
-    last_look_.wait(interrupt, readers);
+  // Until how the job ended has been seen (scrape_linger.h), or `interrupt` is readable.
+  void linger_for_scrape(int interrupt, ScrapeLinger::Readers readers) {
+    scrape_linger_.wait(interrupt, readers);
   }
   // The directories and programs that hang: none, or the process is to be left by
   // leave_with_hung_lanes(), because the destructor waits for them.
@@ -165,7 +165,7 @@ class Controller final : public OwnerEffects {
 
   std::atomic<bool> has_work_{false};  // a live job, a node not ended, an open action
 
-  LastLook last_look_{clock_};
+  ScrapeLinger scrape_linger_{clock_};
   bool is_complete_ = false;  // complete() was called
   std::unique_ptr<Metrics> metrics_;
   std::string metrics_note_;  // what is wrong with them; "" = nothing

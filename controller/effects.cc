@@ -303,7 +303,7 @@ void Controller::show(const core::State& state, JobId id) {
     metrics_->lemons(view, lemons);
     metrics_->findings(view, found);
   }
-  if (core::has_ended(shown.state)) last_look_.shown(shown.state == core::JobState::kFailed);
+  if (core::has_ended(shown.state)) scrape_linger_.shown(shown.state == core::JobState::kFailed);
   status_files_->status(std::move(view));
   shown.took_ms = loop_->now_ms() - shown.at_ms;
 }

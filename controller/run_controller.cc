@@ -124,8 +124,8 @@ int wait_for_verdict(Controller& controller, JobMode& mode, JobId job, Directory
       log_info("ending: asked by a signal; the job goes on");
       return kExitFault;
     }
-    const ToldToEnd why = mode.why_told_to_end();
-    if (why == ToldToEnd::kRequeued) {
+    const TerminationCause why = mode.termination_cause();
+    if (why == TerminationCause::kRequeued) {
       log_info("Slurm requeues the job; its next start goes on");
       return kExitRequeued;
     }
@@ -164,9 +164,9 @@ int run_job(const ControllerOptions& options, const UniqueFd& signals) {
   if (has_verdict) {
     // Slurm itself ends a job that it preempts.
     if (!mode.is_preempted()) controller.complete(exit_code);
-    controller.wait_for_last_look(signals.get(), options.run_as.empty()
-                                                     ? LastLook::Readers::kScrapesOfFailure
-                                                     : LastLook::Readers::kScrapesAndCluster);
+    controller.linger_for_scrape(signals.get(), options.run_as.empty()
+                                                    ? ScrapeLinger::Readers::kScrapesOfFailure
+                                                    : ScrapeLinger::Readers::kScrapesAndCluster);
   }
   auto hung = watch.stop();  // it asks the controller
   for (std::string& lane : controller.stop()) hung.push_back(std::move(lane));

@@ -117,7 +117,7 @@ std::unique_ptr<ControllerClient> ControllerClient::connect(const HomePaths& pat
 Result<std::unique_ptr<ControllerClient>> ControllerClient::ensure(const HomePaths& paths) {
   if (!directory_answers(paths.jobs())) {
     if (auto client = connect(paths)) return client;
-    return Error{ErrorCode::kUnavailable, describe_silence(paths.jobs())};
+    return Error{ErrorCode::kUnavailable, describe_verdict(paths.jobs())};
   }
   HP_TRY(check_home_is_ours(paths));
   auto channel = ensure_controller(paths, after(kStartTimeout));

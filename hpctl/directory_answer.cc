@@ -112,14 +112,14 @@ bool directory_answers(const std::string& directory) {
   return start_look(directory)->is_answered();
 }
 
-std::string describe_silence(const std::string& directory) {
+std::string describe_verdict(const std::string& directory) {
   return directory + " has not answered for " + std::to_string(age_of_look(directory).count()) +
          " s; look at the file system's server, and at its mount on this machine";
 }
 
 Outcome check_directory_answers(const std::string& directory) {
   if (directory_answers(directory)) return Ok{};
-  return Error{ErrorCode::kUnavailable, describe_silence(directory)};
+  return Error{ErrorCode::kUnavailable, describe_verdict(directory)};
 }
 
 }  // namespace hpctl

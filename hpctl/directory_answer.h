@@ -15,7 +15,7 @@ namespace hpctl {
 bool directory_answers(const std::string& directory);
 
 // For people, of one that does not: for how long, and what to do.
-std::string describe_silence(const std::string& directory);
+std::string describe_verdict(const std::string& directory);
 
 // Before files of the directory are read. kUnavailable with these words.
 Outcome check_directory_answers(const std::string& directory);

@@ -170,7 +170,7 @@ Result<Fleet> list_home() {
   HP_TRY_ASSIGN(std::vector<JobSummary> jobs, open_source(paths)->list_jobs());
   Fleet fleet;
   const bool has_files = directory_answers(paths.jobs());
-  if (!has_files) fleet.notes.push_back(describe_silence(paths.jobs()));
+  if (!has_files) fleet.notes.push_back(describe_verdict(paths.jobs()));
   for (JobSummary& job : jobs) {
     const int64_t silent_ms = has_files ? record_age_ms(paths, job.job) : 0;
     fleet.jobs.push_back(listed(std::move(job)));

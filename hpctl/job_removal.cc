@@ -44,7 +44,7 @@ Outcome check_can_be_removed(const OpenJob& job) {
                           " is of another home; remove it with HPCTL_HOME=" + job.paths.home());
   }
   if (!job.has_files()) {
-    return Error{ErrorCode::kUnavailable, describe_silence(job.paths.jobs())};
+    return Error{ErrorCode::kUnavailable, describe_verdict(job.paths.jobs())};
   }
   HP_TRY(check_home_is_ours(job.paths));
   if (has_ended(job.view.state)) return Ok{};

@@ -131,7 +131,7 @@ std::string OpenJob::lost_directory() const { return lost_job_directory(paths, i
 
 std::string OpenJob::notice() const {
   std::string text = source->notice(view);
-  if (text.empty() && !has_files()) text = describe_silence(paths.jobs());
+  if (text.empty() && !has_files()) text = describe_verdict(paths.jobs());
   return text;
 }
 
@@ -145,7 +145,7 @@ Result<OpenJob> open_job(const std::string& word) {
     }
     if (found.error().code != ErrorCode::kNotFound && !is_silent) return found.error();
     const Error not_here =
-        is_silent ? Error{ErrorCode::kUnavailable, describe_silence(paths.jobs())} : found.error();
+        is_silent ? Error{ErrorCode::kUnavailable, describe_verdict(paths.jobs())} : found.error();
     HP_TRY_ASSIGN(RemoteJob job, open_elsewhere(word, not_here));
     return OpenJob{job.paths, job.id, std::move(job.client), std::move(job.view), ""};
   }

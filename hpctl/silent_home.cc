@@ -7,7 +7,7 @@ namespace hpctl {
 
 Outcome SilentHome::check_client() const {
   if (client_ != nullptr) return Ok{};
-  return Error{ErrorCode::kUnavailable, describe_silence(paths_.jobs())};
+  return Error{ErrorCode::kUnavailable, describe_verdict(paths_.jobs())};
 }
 
 Result<std::vector<JobSummary>> SilentHome::list_jobs() {
@@ -30,6 +30,6 @@ Result<Explanation> SilentHome::why(JobId job) {
   return client_->why(job);
 }
 
-std::string SilentHome::notice(const JobView&) const { return describe_silence(paths_.jobs()); }
+std::string SilentHome::notice(const JobView&) const { return describe_verdict(paths_.jobs()); }
 
 }  // namespace hpctl

@@ -79,7 +79,7 @@ class Waiter {
   bool is_silent() {
     if (directory_answers(paths_.jobs())) return false;
     if (!std::exchange(is_silence_told_, true) && display_ != nullptr) {
-      display_->tell(describe_silence(paths_.jobs()) + "; waiting until it answers");
+      display_->tell(describe_verdict(paths_.jobs()) + "; waiting until it answers");
     }
     return true;
   }

@@ -17,12 +17,12 @@
 #include "agent/core/signs_of_life.h"
 #include "agent/holder/agent_memory.h"
 #include "agent/holder/event_loop.h"
-#include "agent/holder/guardian.h"
 #include "agent/holder/holder_protocol.h"
 #include "agent/holder/job_node.h"
 #include "agent/holder/locked_memory.h"
 #include "agent/holder/node_lock.h"
 #include "agent/holder/probe_port.h"
+#include "agent/holder/reaper.h"
 #include "agent/holder/spawn.h"
 #include "agent/holder/stack_taker.h"
 #include "agent/holder/worker.h"
@@ -72,7 +72,7 @@ WorkerState state_of(const Worker& worker) {
           worker.origin};
 }
 
-// A process the holder keeps running: the agent proper, and the guardian.
+// A process the holder keeps running: the agent proper, and the reaper.
 struct Kept {
   explicit Kept(int max_short_lives) : policy(max_short_lives) {}
 
@@ -109,7 +109,7 @@ class Holder {
  private:
   // The parts that keep the node alive.
   void open_probe_port();
-  Outcome start_guardian();
+  Outcome start_reaper();
   Outcome start_agent();
   void start_what_is_due();
   void kept_ended(Kept& kept, const std::string& what);
@@ -154,8 +154,8 @@ class Holder {
   const std::string boot_id_;
   AgentMemory memory_;
 
-  UniqueFd guardian_pipe_;  // our end; the guardian acts when it closes
-  Kept guardian_{options_.max_short_lives};
+  UniqueFd reaper_pipe_;  // our end; the reaper acts when it closes
+  Kept reaper_{options_.max_short_lives};
   Kept agent_{options_.max_short_lives};
   std::optional<PacketSocket> agent_socket_;
   agent::SignsOfLife agent_signs_;
@@ -174,7 +174,7 @@ class Holder {
 int Holder::run() {
   open_probe_port();
   loop_.add(signals_.get(), EPOLLIN, [this](uint32_t) { on_signal(); });
-  if (const auto started = start_guardian(); !started.ok()) {
+  if (const auto started = start_reaper(); !started.ok()) {
     log_error(started.error().message);
     return 1;
   }
@@ -208,21 +208,21 @@ void Holder::open_probe_port() {
   });
 }
 
-Outcome Holder::start_guardian() {
+Outcome Holder::start_reaper() {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error("cannot create the guardian's pipe");
+  if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error("cannot create the reaper's pipe");
   const UniqueFd read_end(ends[0]);
-  guardian_pipe_.reset(ends[1]);
+  reaper_pipe_.reset(ends[1]);
   SpawnPlan plan;
-  plan.program = options_.guardian_argv.front();
-  plan.argv = options_.guardian_argv;
+  plan.program = options_.reaper_argv.front();
+  plan.argv = options_.reaper_argv;
   plan.argv.push_back(boot_id_);
   plan.env = environment_with({});
   plan.directory = "/";
   plan.descriptors = {STDERR_FILENO, STDERR_FILENO, STDERR_FILENO, read_end.get(), lock_.get()};
   plan.die_with_parent = false;
-  HP_TRY_ASSIGN(guardian_.process, start_process(plan));
-  guardian_.started_ms = clock_.monotonic_ms();
+  HP_TRY_ASSIGN(reaper_.process, start_process(plan));
+  reaper_.started_ms = clock_.monotonic_ms();
   return Ok{};
 }
 
@@ -247,11 +247,11 @@ Outcome Holder::start_agent() {
 void Holder::start_what_is_due() {
   const int64_t now = clock_.monotonic_ms();
   if (exit_code_) return;
-  if (!guardian_.process && now >= guardian_.start_at_ms) {
-    if (const auto started = start_guardian(); !started.ok()) {
+  if (!reaper_.process && now >= reaper_.start_at_ms) {
+    if (const auto started = start_reaper(); !started.ok()) {
       log_error(started.error().message);
-      guardian_.started_ms = now;
-      kept_ended(guardian_, "guardian");
+      reaper_.started_ms = now;
+      kept_ended(reaper_, "reaper");
     }
   }
   if (!agent_.process && now >= agent_.start_at_ms) {
@@ -322,9 +322,9 @@ void Holder::reap_children() {
       agent_ended();
     } else {
       ::waitpid(info.si_pid, nullptr, 0);
-      if (guardian_.process && guardian_.process->pid == info.si_pid) {
-        log_warning("guardian process ended; starting another");
-        kept_ended(guardian_, "guardian");
+      if (reaper_.process && reaper_.process->pid == info.si_pid) {
+        log_warning("reaper process ended; starting another");
+        kept_ended(reaper_, "reaper");
       }
     }
   }
@@ -503,9 +503,9 @@ void Holder::finish_end() {
     log_error("processes that the workers started could not be ended");
   }
   // Last, because it shares the lock: a free lock means that nothing is left.
-  if (guardian_.process) {
-    ::kill(guardian_.process->pid, SIGKILL);
-    ::waitpid(guardian_.process->pid, nullptr, 0);
+  if (reaper_.process) {
+    ::kill(reaper_.process->pid, SIGKILL);
+    ::waitpid(reaper_.process->pid, nullptr, 0);
   }
   log_info("holder of node " + options_.node + " ended");
 }
@@ -514,7 +514,7 @@ int64_t Holder::next_timeout_ms() const {
   int64_t next = std::min(workers_.next_deadline_ms(), stacks_.next_deadline_ms());
   if (agent_.process) next = std::min(next, agent_signs_.look_at_ms());
   if (!exit_code_ && !agent_.process) next = std::min(next, agent_.start_at_ms);
-  if (!exit_code_ && !guardian_.process) next = std::min(next, guardian_.start_at_ms);
+  if (!exit_code_ && !reaper_.process) next = std::min(next, reaper_.start_at_ms);
   if (!exit_code_ && !told_to_end_.empty()) next = std::min(next, end_by_ms_);
   if (next == INT64_MAX) return -1;
   return std::max<int64_t>(0, next - clock_.monotonic_ms());
@@ -571,7 +571,7 @@ int run_holder(const HolderOptions& options) {
   if (const auto started = logs.start(OwnLog::kThroughWriter); !started.ok()) {
     log_error(started.error().message);
   }
-  // Agent and guardian do the same; the reason is logged once.
+  // Agent and reaper do the same; the reason is logged once.
   if (const auto locked = lock_memory(); !locked.ok()) log_info(locked.error().message);
   const int exit_code = hold_node(options, logs);
   wait_for_successor_here(options.paths, options.node);

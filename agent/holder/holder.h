@@ -5,8 +5,8 @@
 // when that dies, so an agent's crash does not disturb training.
 //
 // When the holder itself dies, its children die with it: the workers and the agent proper by
-// PDEATHSIG, which is bound to the holder's main and only thread; the guardian ends the descendants
-// of workers (agent/holder/guardian.h).
+// PDEATHSIG, which is bound to the holder's main and only thread; the reaper ends the descendants
+// of workers (agent/holder/reaper.h).
 #pragma once
 
 #include <string>
@@ -24,13 +24,13 @@ struct HolderOptions {
   HomePaths paths;
   JobId job;
   std::string node;
-  // Command lines of the agent proper and of the guardian (its boot id is appended).
+  // Command lines of the agent proper and of the reaper (its boot id is appended).
   std::vector<std::string> agent_argv;
-  std::vector<std::string> guardian_argv;
+  std::vector<std::string> reaper_argv;
   std::string stacks_program;  // hpstacks
   PingTimes ping_times = {};   // of standbys
   int64_t stacks_limit_ms = stacks_limit_or(kStacksLimitMs);
-  int max_short_lives = agent::RespawnPolicy::kMaxShortLives;  // of the agent and of the guardian
+  int max_short_lives = agent::RespawnPolicy::kMaxShortLives;  // of the agent and of the reaper
 };
 
 // Runs until told to end. Exit code: 0 ended on request, or another holder has the node; 1 a fault

@@ -9,7 +9,7 @@
 // start compares the copy with the original. A process that runs from a copy keeps a shared lock on
 // its directory. A process that makes a copy removes copies without a lock.
 //
-// Only hpagent is copied, which is holder, agent and guardian. The other programs that it starts
+// Only hpagent is copied, which is holder, agent and reaper. The other programs that it starts
 // have no liveness deadline and stay where they are (decision 0304).
 #pragma once
 

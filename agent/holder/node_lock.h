@@ -15,7 +15,7 @@
 namespace hpctl::holder {
 
 // Takes the lock and writes our process id into the file. Waits while the holder that has it ends,
-// or is dead and its guardian still cleans up. nullopt: a holder has it that goes on living, or
+// or is dead and its reaper still cleans up. nullopt: a holder has it that goes on living, or
 // `stop` became readable meanwhile.
 Result<std::optional<UniqueFd>> take_node_lock(const std::string& path, const UniqueFd& stop);
 // For those who wait.

@@ -203,7 +203,7 @@ bool take_descriptors(int packets, int own_log) {
     const UniqueFd own_log_copy(::fcntl(own_log, F_DUPFD, kFirstFreeFd));
     if (::dup2(own_log_copy.get(), kOwnLogFd) < 0) return false;
   }
-  // Above all the node's lock, and the pipe by which the guardian sees that the holder has ended.
+  // Above all the node's lock, and the pipe by which the reaper sees that the holder has ended.
   ::close_range(kFirstFreeFd, ~0U, 0);
   return true;
 }

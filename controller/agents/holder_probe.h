@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "controller/core/silence.h"
+#include "controller/core/failure_detector.h"
 
 namespace hpctl {
 

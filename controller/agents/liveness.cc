@@ -170,20 +170,20 @@ void Liveness::begin_probe(const core::NodeKey& node, Entry& entry, int64_t now_
   entry.answer = core::HolderProbe::kAsked;
 }
 
-void Liveness::judge_one(const core::NodeKey& node, const core::SilentNode& seen, int64_t now_ms,
-                         Findings& out) {
+void Liveness::judge_one(const core::NodeKey& node, const core::NodeObservation& seen,
+                         int64_t now_ms, Findings& out) {
   const auto it = entries_.find(node);
   Entry& entry = it->second;
-  core::SilentNode facts = seen;
+  core::NodeObservation facts = seen;
   facts.silent_ms = now_ms - entry.heard_ms;
   facts.unasked_ms = facts.silent_ms - awaited_ms(entry, now_ms);
   facts.was_asked = entry.beats == Beats::kAsked;
   facts.timeout_ms = entry.timeout_ms;
   facts.probe = probe_of(entry, now_ms);
-  core::SilenceVerdict verdict = core::judge_silence(facts);
-  if (verdict.kind == core::SilenceVerdict::Kind::kProbe) {
+  core::FailureVerdict verdict = core::judge_node(facts);
+  if (verdict.kind == core::FailureVerdict::Kind::kProbe) {
     begin_probe(node, entry, now_ms, out);
-  } else if (verdict.kind == core::SilenceVerdict::Kind::kLost) {
+  } else if (verdict.kind == core::FailureVerdict::Kind::kLost) {
     out.lost.push_back({.job = node.job,
                         .node = node.name,
                         .boot_id = entry.boot_id,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The time of each agent's last heartbeat, and whether its holder answers: a soft table, never
 // stored. Only the transition is an event (NodeLost). The core judges the silence of a node
-// (controller/core/silence.h); this table has the facts. A node is in the table from its agent's
-// first registration with this process until the node is given up, also while the stream is closed:
-// the core has no deadline for it then. The node of the former controller is in the table even
-// before it registers.
+// (controller/core/failure_detector.h); this table has the facts. A node is in the table from its
+// agent's first registration with this process until the node is given up, also while the stream is
+// closed: the core has no deadline for it then. The node of the former controller is in the table
+// even before it registers.
 //
 // A holder counts as one that can be probed when it has answered once, just after its agent
 // registered: behind a firewall, a silent probe says nothing.
@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "controller/core/events.h"
-#include "controller/core/silence.h"
+#include "controller/core/failure_detector.h"
 
 namespace hpctl {
 
@@ -77,7 +77,7 @@ class Liveness {
   };
   static constexpr size_t kProbesAtOnce = 64;
   // Facts about the training of a job, for each of its silent nodes.
-  using Sight = std::function<std::map<std::string, core::SilentNode>(
+  using Sight = std::function<std::map<std::string, core::NodeObservation>(
       JobId job, const std::set<std::string>& silent)>;
   Findings judge(int64_t now_ms, const Sight& sight);
   // True when it is this holder's first answer: from now on its silence and a refusal count.
@@ -110,7 +110,7 @@ class Liveness {
   static bool is_heard(const Entry& entry, int64_t now_ms);
   static core::HolderProbe probe_of(const Entry& entry, int64_t now_ms);
   static void begin_probe(const core::NodeKey& node, Entry& entry, int64_t now_ms, Findings& out);
-  void judge_one(const core::NodeKey& node, const core::SilentNode& seen, int64_t now_ms,
+  void judge_one(const core::NodeKey& node, const core::NodeObservation& seen, int64_t now_ms,
                  Findings& out);
   bool is_held(JobId job) const;
 

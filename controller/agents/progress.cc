@@ -307,7 +307,7 @@ int64_t ProgressTable::longest_pause_ms(const Entry& entry) {
 }
 
 void ProgressTable::add_steps(const Entry& entry, const std::set<std::string>& silent,
-                              core::SilentNode& seen) {
+                              core::NodeObservation& seen) {
   seen.is_command = !entry.trains;
   const int64_t pause_ms = longest_pause_ms(entry);
   const int64_t newest_ms = entry.shown.stepped_ms - core::overdue_after_ms(pause_ms);
@@ -317,15 +317,14 @@ void ProgressTable::add_steps(const Entry& entry, const std::set<std::string>& s
   }
 }
 
-std::map<std::string, core::SilentNode> ProgressTable::sight(JobId job,
-                                                             const std::set<std::string>& silent,
-                                                             int64_t now_ms) {
+std::map<std::string, core::NodeObservation> ProgressTable::sight(
+    JobId job, const std::set<std::string>& silent, int64_t now_ms) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto it = jobs_.find(job);
   if (it == jobs_.end()) return {};
   const Entry& entry = it->second;
-  core::SilentNode seen = entry.row;
-  std::map<std::string, core::SilentNode> nodes;
+  core::NodeObservation seen = entry.row;
+  std::map<std::string, core::NodeObservation> nodes;
   if (!entry.meets && (!entry.running || !entry.progressed)) {
     for (const std::string& node : silent) nodes.emplace(node, seen);
     return nodes;

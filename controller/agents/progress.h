@@ -19,8 +19,8 @@
 #include "common/job/time_spent.h"
 #include "controller/core/beats.h"
 #include "controller/core/events.h"
+#include "controller/core/failure_detector.h"
 #include "controller/core/hang.h"
-#include "controller/core/silence.h"
 #include "controller/core/straggler.h"
 #include "controller/core/types.h"
 
@@ -107,8 +107,8 @@ class ProgressTable {
   std::optional<core::GenerationProgressed> news(JobId job);
   std::vector<core::HangDetected> take_hangs(int64_t now_ms);
   // For each silent node: the state of the ranks on nodes that report, and when it last trained.
-  std::map<std::string, core::SilentNode> sight(JobId job, const std::set<std::string>& silent,
-                                                int64_t now_ms);
+  std::map<std::string, core::NodeObservation> sight(JobId job, const std::set<std::string>& silent,
+                                                     int64_t now_ms);
   // Returns whether any of its ranks moved in the last `within_ms`.
   bool has_moved(JobId job, Generation generation, int64_t within_ms, int64_t now_ms);
   // For the jobs whose nodes get another heartbeat interval from now on.
@@ -125,11 +125,11 @@ class ProgressTable {
  private:
   struct Entry {
     JobProgress shown;
-    bool trains = false;      // the built-in trainer runs
-    bool running = false;     // RUNNING and nothing is being prepared
-    bool meets = false;       // taken over: who of the generation is alive is being found out
-    core::SilentNode row;     // what it says of training
-    bool progressed = false;  // GenerationProgressed was made
+    bool trains = false;        // the built-in trainer runs
+    bool running = false;       // RUNNING and nothing is being prepared
+    bool meets = false;         // taken over: who of the generation is alive is being found out
+    core::NodeObservation row;  // what it says of training
+    bool progressed = false;    // GenerationProgressed was made
     bool hang_reported = false;
     core::PlainHangs plain_hangs;
     bool told_fail = false;
@@ -163,7 +163,7 @@ class ProgressTable {
   static int64_t longest_pause_ms(const Entry& entry);
   // Facts about a command from its steps, except still_ms.
   static void add_steps(const Entry& entry, const std::set<std::string>& silent,
-                        core::SilentNode& seen);
+                        core::NodeObservation& seen);
   // For a rank that has begun or ended to wait for storage.
   static std::optional<std::string> storage_note(JobId job, Entry& entry);
   static std::vector<std::string> nodes_of(const Entry& entry);  // in the order of their ranks

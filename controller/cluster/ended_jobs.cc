@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-json to_json(const HeardJobs::Ended& ended, int64_t ahead_ms) {
+json to_json(const JobReports::Ended& ended, int64_t ahead_ms) {
   std::string summary;
   const auto printed = google::protobuf::util::MessageToJsonString(ended.heard.summary, &summary);
   return {{"uid", ended.heard.key.uid},
@@ -25,8 +25,8 @@ json to_json(const HeardJobs::Ended& ended, int64_t ahead_ms) {
           {"summary", printed.ok() ? json::parse(summary) : json::object()}};
 }
 
-HeardJobs::Ended from_json(const json& entry, int64_t now_ms, int64_t ahead_ms) {
-  HeardJobs::Ended ended;
+JobReports::Ended from_json(const json& entry, int64_t now_ms, int64_t ahead_ms) {
+  JobReports::Ended ended;
   entry.at("uid").get_to(ended.heard.key.uid);
   entry.at("job").get_to(ended.heard.key.job);
   // A clock that was set meanwhile keeps none for longer than an hour from now.
@@ -44,15 +44,15 @@ HeardJobs::Ended from_json(const json& entry, int64_t now_ms, int64_t ahead_ms) 
 
 }  // namespace
 
-Outcome EndedJobs::write(const std::vector<HeardJobs::Ended>& ended) const {
+Outcome EndedJobs::write(const std::vector<JobReports::Ended>& ended) const {
   const int64_t ahead_ms = clock_.wall_ms() - clock_.monotonic_ms();
   json list = json::array();
-  for (const HeardJobs::Ended& one : ended) list.push_back(to_json(one, ahead_ms));
+  for (const JobReports::Ended& one : ended) list.push_back(to_json(one, ahead_ms));
   return write_file_atomic(path_, json_text(json{{"ended", std::move(list)}}) + "\n");
 }
 
-Result<std::vector<HeardJobs::Ended>> EndedJobs::load() const {
-  std::vector<HeardJobs::Ended> ended;
+Result<std::vector<JobReports::Ended>> EndedJobs::load() const {
+  std::vector<JobReports::Ended> ended;
   const auto text = read_file(path_);
   if (!text.ok() && text.error().code == ErrorCode::kNotFound) return ended;
   if (!text.ok()) return text.error();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The end of jobs without a controller, kept across the end of the service: STATE/ended.json,
 // replaced as a whole (docs/formats.md). Times in the file are of the wall clock, times of
-// HeardJobs of a monotonic one. An unreadable file costs the list and nothing else.
+// JobReports of a monotonic one. An unreadable file costs the list and nothing else.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/result.h"
-#include "controller/cluster/heard_jobs.h"
+#include "controller/cluster/job_reports.h"
 
 namespace hpctl::cluster {
 
@@ -19,9 +19,9 @@ class EndedJobs {
   // In an existing directory. `clock` outlives this.
   EndedJobs(std::string path, const Clock& clock) : path_(std::move(path)), clock_(clock) {}
 
-  Outcome write(const std::vector<HeardJobs::Ended>& ended) const;
+  Outcome write(const std::vector<JobReports::Ended>& ended) const;
   // None where there is no file. kDataLoss: it is damaged.
-  Result<std::vector<HeardJobs::Ended>> load() const;
+  Result<std::vector<JobReports::Ended>> load() const;
 
  private:
   const std::string path_;

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "controller/cluster/fleet_answers.h"
-#include "controller/cluster/people.h"
+#include "controller/cluster/operator_acl.h"
 #include "controller/page/status_page.h"
 
 namespace hpctl::cluster {

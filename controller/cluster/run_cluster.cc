@@ -18,7 +18,7 @@
 #include "common/process/log_writer.h"
 #include "controller/access/reloading_credentials.h"
 #include "controller/access/tcp_access.h"
-#include "controller/cluster/leaf_keeper.h"
+#include "controller/cluster/certificate_renewer.h"
 #include "controller/cluster/service.h"
 #include "controller/leadership/starter.h"
 #include "controller/publish/audit_log.h"
@@ -43,7 +43,7 @@ std::string listen_of_jobs(const std::string& listen) {
 class Doors {
  public:
   // `keeper` null = MUNGE alone; else it outlives this.
-  Doors(const ControllerOptions& options, const LeafKeeper* keeper)
+  Doors(const ControllerOptions& options, const CertificateRenewer* keeper)
       : listen_(options.listen),
         plain_listen_(options.plain_listen),
         credentials_(keeper == nullptr ? grpc::InsecureServerCredentials()
@@ -106,9 +106,9 @@ LeafNames names_of(const ControllerOptions& options) {
 }
 
 // Null where none is configured.
-Result<std::unique_ptr<LeafKeeper>> open_keeper(const ControllerOptions& options) {
-  if (options.ca_dir.empty()) return std::unique_ptr<LeafKeeper>();
-  return LeafKeeper::open(options.ca_dir, names_of(options), now_s());
+Result<std::unique_ptr<CertificateRenewer>> open_keeper(const ControllerOptions& options) {
+  if (options.ca_dir.empty()) return std::unique_ptr<CertificateRenewer>();
+  return CertificateRenewer::open(options.ca_dir, names_of(options), now_s());
 }
 
 // On the host of the service's own metrics.
@@ -131,7 +131,7 @@ void publish_targets(const ControllerOptions& options, const std::string& metric
                          scrape_targets(targets, node_address()));
 }
 
-void renew(LeafKeeper* keeper, Metrics* metrics) {
+void renew(CertificateRenewer* keeper, Metrics* metrics) {
   if (keeper == nullptr) return;
   keeper->tick(now_s());
   if (metrics != nullptr) {
@@ -142,13 +142,14 @@ void renew(LeafKeeper* keeper, Metrics* metrics) {
 Outcome serve(const ControllerOptions& options, Starter& starter, const sigset_t& signals) {
   Appointed appointed;
   HP_TRY_ASSIGN(appointed.operators,
-                People::parse(options.operators, "--operators or HPCTL_OPERATORS"));
-  HP_TRY_ASSIGN(appointed.readers, People::parse(options.readers, "--readers or HPCTL_READERS"));
+                OperatorAcl::parse(options.operators, "--operators or HPCTL_OPERATORS"));
+  HP_TRY_ASSIGN(appointed.readers,
+                OperatorAcl::parse(options.readers, "--readers or HPCTL_READERS"));
   HP_TRY(make_directories(options.state_dir, 0700));
   HP_TRY_ASSIGN(const UniqueFd lock, lock_file(options.state_dir + "/lock"));
   HP_TRY_ASSIGN(const std::string programs, program_directory());
   HP_TRY_ASSIGN(JobRows rows, JobRows::open(options.state_dir + "/jobs"));
-  HP_TRY_ASSIGN(const std::unique_ptr<LeafKeeper> keeper, open_keeper(options));
+  HP_TRY_ASSIGN(const std::unique_ptr<CertificateRenewer> keeper, open_keeper(options));
   const std::unique_ptr<Metrics> metrics =
       open_metrics(options.metrics, {}, keeper ? &keeper->served() : nullptr).metrics;
   const std::string address_of_metrics = metrics ? metrics->address() : "";

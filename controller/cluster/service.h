@@ -12,7 +12,7 @@
 #include "controller/access/rules.h"
 #include "controller/cluster/fleet_list.h"
 #include "controller/cluster/fleet_page.h"
-#include "controller/cluster/people.h"
+#include "controller/cluster/operator_acl.h"
 #include "controller/cluster/supervisor.h"
 #include "proto/hpctl/v1/cluster.grpc.pb.h"
 

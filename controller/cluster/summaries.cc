@@ -74,7 +74,7 @@ void Summaries::forget_others(const std::vector<JobAddress>& jobs) {
 // At the first word of an end, too: a service that is killed before the job's controller is gone
 // would forget what it has already shown.
 void Summaries::keep() {
-  std::vector<HeardJobs::Ended> ended;
+  std::vector<JobReports::Ended> ended;
   {
     const std::lock_guard lock(mutex_);
     ended = heard_.kept(clock_.monotonic_ms());
@@ -155,19 +155,19 @@ void Summaries::take(const Call& call) {
 
 void Summaries::describe(const JobKey& key, v1::ClusterJob& job) const {
   const std::lock_guard lock(mutex_);
-  if (const HeardJobs::Heard* heard = heard_.find(key)) *job.mutable_summary() = heard->summary;
+  if (const JobReports::Heard* heard = heard_.find(key)) *job.mutable_summary() = heard->summary;
   job.set_heard_ms(static_cast<uint64_t>(heard_.silent_ms(key, clock_.monotonic_ms())));
 }
 
 std::vector<v1::ClusterJob> Summaries::ended(std::optional<uid_t> whose,
                                              const JobKey& after) const {
-  std::vector<HeardJobs::Heard> ended;
+  std::vector<JobReports::Heard> ended;
   {
     const std::lock_guard lock(mutex_);
     ended = heard_.ended();
   }
   std::vector<v1::ClusterJob> jobs;
-  for (HeardJobs::Heard& heard : ended) {
+  for (JobReports::Heard& heard : ended) {
     if (heard.key <= after || (whose && heard.key.uid != *whose)) continue;
     v1::ClusterJob& job = jobs.emplace_back();
     job.set_uid(heard.key.uid);
@@ -178,7 +178,7 @@ std::vector<v1::ClusterJob> Summaries::ended(std::optional<uid_t> whose,
 }
 
 void Summaries::show() {
-  std::vector<HeardJobs::Heard> heard;
+  std::vector<JobReports::Heard> heard;
   std::vector<int64_t> silent_ms;
   {
     const std::lock_guard lock(mutex_);

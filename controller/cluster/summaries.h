@@ -22,7 +22,7 @@
 #include "common/watch/job_watch.h"
 #include "controller/cluster/ended_jobs.h"
 #include "controller/cluster/fleet_lemons.h"
-#include "controller/cluster/heard_jobs.h"
+#include "controller/cluster/job_reports.h"
 #include "controller/cluster/job_row.h"
 #include "controller/publish/metrics.h"
 #include "proto/hpctl/v1/cluster.pb.h"
@@ -47,10 +47,10 @@ class Summaries {
   using ListJobs = std::function<std::vector<JobAddress>()>;
 
   // `jobs` is called on a thread of this class and returns all jobs, serving or not. The answers of
-  // a job are forgotten when it is no longer listed, except its end (heard_jobs.h), which stays for
-  // `metrics`. `metrics` may be null, and outlives this. The nodes that jobs blame go to `lemons`,
-  // which outlives this as well. The ends of jobs that an earlier service kept in the file `ended`
-  // are there from the beginning.
+  // a job are forgotten when it is no longer listed, except its end (job_reports.h), which stays
+  // for `metrics`. `metrics` may be null, and outlives this. The nodes that jobs blame go to
+  // `lemons`, which outlives this as well. The ends of jobs that an earlier service kept in the
+  // file `ended` are there from the beginning.
   Summaries(ListJobs jobs, FleetLemons& lemons, Metrics* metrics, std::string ended);
   ~Summaries();
   Summaries(const Summaries&) = delete;
@@ -63,7 +63,7 @@ class Summaries {
   // time since the first query.
   void describe(const JobKey& key, v1::ClusterJob& job) const;
   // Any thread. Jobs after this one that have said how they ended, of this user or of all, by key:
-  // what HeardJobs keeps of those that are gone, and those that are there still.
+  // what JobReports keeps of those that are gone, and those that are there still.
   std::vector<v1::ClusterJob> ended(std::optional<uid_t> whose, const JobKey& after) const;
 
  private:
@@ -95,7 +95,7 @@ class Summaries {
   std::condition_variable changed_;
   bool stopping_ = false;
   Calls calls_;  // under way
-  HeardJobs heard_;
+  JobReports heard_;
   std::thread thread_;
 };
 

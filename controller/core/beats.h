@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How often the nodes of a job send heartbeats (decision 1521).
 //
-// The short limits for silence need heartbeats each kBeatMs (silence.h), but only while training
-// does not visibly go on. While it does, in a job of many nodes
+// The short limits for silence need heartbeats each kBeatMs (failure_detector.h), but only while
+// training does not visibly go on. While it does, in a job of many nodes
 //
 //   - kSentinelNodes of them, evenly among the ranks, beat each kBeatMs. They are enough to show
 //     that training has stopped, because a step takes every rank
@@ -16,7 +16,7 @@
 //   - none has moved for kQuietMs, whatever they do: a verdict on hangs needs all ranks (hang.h)
 //   - no sentinel reports
 //
-// For a command only the first case counts, and an overdue step (silence.h): it shows no
+// For a command only the first case counts, and an overdue step (failure_detector.h): it shows no
 // collectives. When for kCalmMs no pause was longer than kQuietMs, they beat seldom again: asking
 // all of them once a second costs less than frequent heartbeats of all.
 //

@@ -38,7 +38,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(FileFault, file, offset, bytes, 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Seal, step, digest, generation)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ArenaSeals, own, copies, part, parts, copied_part)
 
-// A row may lack its spec; that it does is found when rows are loaded (soundness.cc).
+// A row may lack its spec; that it does is found when rows are loaded (validate_state.cc).
 void to_json(json& j, const JobSpec& spec) {
   j = spec.name.empty() ? json() : parse_json(to_json_text(spec));
 }

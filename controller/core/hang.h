@@ -27,8 +27,8 @@
 // enough for its quarantine.
 //
 // A report from before the others stopped proves nothing: the rank may have gone on with them. Its
-// node is silent, which core/silence.h judges. Here such a rank counts as one without a report, and
-// if all ranks are like that, none hangs.
+// node is silent, which core/failure_detector.h judges. Here such a rank counts as one without a
+// report, and if all ranks are like that, none hangs.
 //
 // If a rank reports that it waits for storage, no rank hangs: it gives up by itself.
 //

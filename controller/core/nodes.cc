@@ -156,7 +156,8 @@ void on(Transition& t, const AgentDisconnected& e) {
   }
   node->connected = false;
   t.changed(*node);
-  // silence.h judges how long it may be silent; its open orders are sent again when it is back.
+  // failure_detector.h judges how long it may be silent; its open orders are sent again when it is
+  // back.
   if (node->state == NodeState::kUp) t.set_deadline(*node, 0);
 }
 

@@ -7,7 +7,7 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
-#include "controller/core/silence.h"
+#include "controller/core/failure_detector.h"
 
 namespace hpctl {
 namespace {

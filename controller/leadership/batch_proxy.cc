@@ -161,7 +161,7 @@ bool nodes_have_ended(const ControllerOptions& options, const JobDirectory& dire
 }
 
 // False: no controller has taken it.
-bool cancel(const ControllerOptions& options, JobDirectory& directory, ToldToEnd why) {
+bool cancel(const ControllerOptions& options, JobDirectory& directory, TerminationCause why) {
   if (!directory.knows_controller()) return false;
   directory.ask_for_controller();  // for the next attempt
   const auto controller = directory.controller();
@@ -172,7 +172,7 @@ bool cancel(const ControllerOptions& options, JobDirectory& directory, ToldToEnd
   set_deadline(context);
   v1::CancelRequest request;
   request.set_job(to_string(job));
-  request.set_time_limit(why == ToldToEnd::kTimeLimit);
+  request.set_time_limit(why == TerminationCause::kTimeLimit);
   request.set_reason(last_words(why, directory.spec(), paths.default_checkpoints(job)));
   v1::CancelResponse response;
   return v1::Controller::NewStub(controller)->Cancel(&context, request, &response).ok();
@@ -209,7 +209,7 @@ void wait_for_nodes(const ControllerOptions& options, JobDirectory& directory) {
 int wait_for_end(const ControllerOptions& options, JobDirectory& directory, const UniqueFd& signals,
                  int silence_ms) {
   bool to_tell = false;  // until a controller is told; one may just be started again
-  auto why = ToldToEnd::kSomebody;
+  auto why = TerminationCause::kSomebody;
   const SystemClock clock;
   int64_t heard_ms = clock.monotonic_ms();
   int64_t ask_ms = heard_ms;
@@ -222,14 +222,14 @@ int wait_for_end(const ControllerOptions& options, JobDirectory& directory, cons
     const int signal = next_signal(signals, kFileLookMs);
     if (signal == SIGTERM || signal == SIGINT) {
       if (options.scheduler != kSchedulerNone) {
-        why = ask_why_told_to_end(JobId{options.job}, directory.spec().slurm);
+        why = ask_termination_cause(JobId{options.job}, directory.spec().slurm);
       }
-      if (why == ToldToEnd::kRequeued) {
+      if (why == TerminationCause::kRequeued) {
         log_info("Slurm requeues the job; its next start goes on");
         return kExitRequeued;
       }
       log_info("ending the job: asked by a signal");
-      if (why == ToldToEnd::kPreempted) directory.note_preemption();
+      if (why == TerminationCause::kPreempted) directory.note_preemption();
       directory.ask_for_controller();
       to_tell = true;
     }

@@ -348,9 +348,9 @@ void JobMode::job_ended(const core::Job& job, const JobView& view) {
 
 void JobMode::nodes_ended(JobId) { over(verdict_); }
 
-ToldToEnd JobMode::why_told_to_end() const {
-  if (record_.scheduler != kSchedulerSlurm) return ToldToEnd::kSomebody;
-  return ask_why_told_to_end(job_, document_.spec.slurm);
+TerminationCause JobMode::termination_cause() const {
+  if (record_.scheduler != kSchedulerSlurm) return TerminationCause::kSomebody;
+  return ask_termination_cause(job_, document_.spec.slurm);
 }
 
 // The batch script's own process may have noted it. A note that cannot be read says nothing: the
@@ -370,10 +370,10 @@ void JobMode::note_preemption() {
   if (!noted.ok()) log_error(noted.error().message + "; Slurm may not requeue the job");
 }
 
-core::EventBody JobMode::cancellation(ToldToEnd why) const {
+core::EventBody JobMode::cancellation(TerminationCause why) const {
   return core::CancelRequested{job_, document_.uid,
                                last_words(why, document_.spec, paths_.default_checkpoints(job_)),
-                               why == ToldToEnd::kTimeLimit};
+                               why == TerminationCause::kTimeLimit};
 }
 
 void JobMode::look(const std::function<std::set<std::string>()>& heard) {

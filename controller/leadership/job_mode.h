@@ -27,7 +27,7 @@
 #include "controller/engine/owner_loop.h"
 #include "controller/leadership/controller_mode.h"
 #include "controller/leadership/options.h"
-#include "controller/leadership/told_to_end.h"
+#include "controller/leadership/termination_cause.h"
 
 namespace hpctl {
 
@@ -63,11 +63,11 @@ class JobMode final : public ControllerMode {
   // As claimed.
   const ControllerRecord& record() const { return record_; }
   // After a signal that ends our processes.
-  ToldToEnd why_told_to_end() const;
+  TerminationCause termination_cause() const;
   // Before the cancellation. The next look, or the end of the job if that comes first, writes what
   // the batch script reads then.
-  void note_told_to_end(ToldToEnd why) {
-    if (why == ToldToEnd::kPreempted) is_preempted_ = true;
+  void note_told_to_end(TerminationCause why) {
+    if (why == TerminationCause::kPreempted) is_preempted_ = true;
   }
   // Once the job has ended. Touches no file.
   bool is_preempted() const { return is_preempted_; }
@@ -76,7 +76,7 @@ class JobMode final : public ControllerMode {
   // (common/job/controller_beat.h). One thread at a time; may block.
   void look(const std::function<std::set<std::string>()>& heard);
   // The cancellation that a signal asks for.
-  core::EventBody cancellation(ToldToEnd why) const;
+  core::EventBody cancellation(TerminationCause why) const;
   // Waits at most `timeout_ms`, or until `interrupt` is readable. Touches no file. The exit code
   // once this process has nothing more to do.
   std::optional<int> wait(int interrupt, int timeout_ms) const;

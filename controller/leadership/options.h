@@ -34,7 +34,7 @@ struct ControllerOptions {
   // The cluster controller.
   bool cluster = false;
   std::string state_dir = kClusterStateDir;
-  std::string operators;  // of nodes: NAME,UID,%GROUP (controller/cluster/people.h).
+  std::string operators;  // of nodes: NAME,UID,%GROUP (controller/cluster/operator_acl.h).
                           // Default: $HPCTL_OPERATORS
   std::string readers;    // likewise. Default: $HPCTL_READERS
   std::string ca_dir;     // of its authority (common/authority/authority.h); "" = none, and no TLS.

@@ -23,7 +23,7 @@ namespace {
 
 constexpr char kPrefix[] = "metrics-targets-";
 constexpr char kSuffix[] = ".json";
-constexpr int64_t kLeavingSeconds = 60;  // a controller that ends removes its own (last_look.h)
+constexpr int64_t kLeavingSeconds = 60;  // a controller that ends removes its own (scrape_linger.h)
 constexpr int64_t kDeadSeconds = 24 * 3600;
 
 bool is_number(const std::string& text) {

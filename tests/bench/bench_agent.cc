@@ -14,7 +14,7 @@
 #include <cstdlib>
 #include <map>
 
-#include "controller/core/silence.h"
+#include "controller/core/failure_detector.h"
 #include "tests/bench/process_usage.h"
 #include "tests/support/program_output.h"
 #include "tests/unit/agent/node_under_test.h"
@@ -32,7 +32,7 @@ using Samples = std::map<std::string, std::vector<double>>;
 
 constexpr int kRestSeconds = 20;
 
-// Holder, guardian and agent proper.
+// Holder, reaper and agent proper.
 std::vector<pid_t> processes_of(const NodeUnderTest& node) {
   std::vector<pid_t> pids;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {

@@ -23,7 +23,7 @@
 #include "common/base/json.h"
 #include "tests/bench/figures.h"
 #include "trainer/arch/blocked_attention.h"
-#include "trainer/arch/fused_rows.h"
+#include "trainer/arch/fused_ops.h"
 #include "trainer/arch/ops.h"
 #include "trainer/compat/torch_compat.h"
 #include "trainer/device/device.h"

@@ -113,7 +113,7 @@ class Impostor {
     }
     std::atomic<int> heard{0};
   };
-  struct People final : v1::Controller::Service {
+  struct OperatorAcl final : v1::Controller::Service {
     grpc::Status GetVersion(grpc::ServerContext*, const v1::GetVersionRequest*,
                             v1::GetVersionResponse*) override {
       ++heard;
@@ -123,7 +123,7 @@ class Impostor {
   };
 
   Agents agents_;
-  People people_;
+  OperatorAcl people_;
   std::unique_ptr<grpc::Server> server_;
 };
 

@@ -9,7 +9,7 @@
 
 #include "controller/core/codec.h"
 #include "controller/core/explain.h"
-#include "controller/core/silence.h"
+#include "controller/core/failure_detector.h"
 #include "tests/golden/submit_words.h"
 #include "tests/golden/words.h"
 #include "tests/unit/core/fake_shell.h"
@@ -286,7 +286,7 @@ class Script {
   }
   // As the controller's table does it, of a node whose holder cannot be probed.
   void judge(const Words& words) {
-    SilentNode facts = seen_in(job());
+    NodeObservation facts = seen_in(job());
     facts.silent_ms = shell_.now_ms - silent_since_ms_.at(words.at(1));
     facts.timeout_ms = job().spec.recovery.heartbeat_timeout_ms;
     if (is_training(job())) {
@@ -294,8 +294,8 @@ class Script {
       facts.still_ms = shell_.now_ms - moved_ms_;
       if (shell_.state.index.ranks.contains({id_, words.at(1)})) facts.trained_ms = facts.still_ms;
     }
-    const SilenceVerdict verdict = judge_silence(facts);
-    if (verdict.kind != SilenceVerdict::Kind::kLost) {
+    const FailureVerdict verdict = judge_node(facts);
+    if (verdict.kind != FailureVerdict::Kind::kLost) {
       report_ += "  it may be silent\n";
       return;
     }

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "trainer/arch/attention.h"
-#include "trainer/arch/device_rows.h"
+#include "trainer/arch/cuda_ops.h"
 #include "trainer/arch/joined_projections.h"
 #include "trainer/arch/targets.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of a GPU are held against: each operation of device_rows.h beside its definition
+// What the kernels of a GPU are held against: each operation of cuda_ops.h beside its definition
 // by ATen in fp64 on the host, result and gradients, over shapes that take each way through the
 // kernels; AdamW beside the host's; the sum of squares beside a plain loop; attention beside the
 // CPU's in fp64. Without GoogleTest, because the same cases serve two programs: a unit test, which
-// runs the kernels on the host behind stubs (device_rows_test.cc, device_kernels_test.cc), and
+// runs the kernels on the host behind stubs (cuda_ops_test.cc, device_kernels_test.cc), and
 // kernels_check.cc, which runs them on a real card.
 //
 // All of it is used from one thread. Kernels outlive the cases that are made of them.

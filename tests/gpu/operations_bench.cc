@@ -17,11 +17,11 @@
 #include <vector>
 
 #include "tests/gpu/card.h"
-#include "trainer/arch/device_rows.h"
+#include "trainer/arch/cuda_ops.h"
 #include "trainer/arch/gradient_memory.h"
 #include "trainer/arch/joined_projections.h"
 #include "trainer/arch/ops.h"
-#include "trainer/arch/wide_products.h"
+#include "trainer/arch/wide_matmul.h"
 #include "trainer/device/torch_device.h"
 #include "trainer/optim/adamw.h"
 #include "trainer/process/pin_environment.h"

@@ -6,8 +6,8 @@
 
 #include "tests/gpu/kernel_cases.h"
 #include "trainer/arch/gradient_memory.h"
-#include "trainer/arch/wide_products.h"
-#include "trainer/kernels/products.h"
+#include "trainer/arch/wide_matmul.h"
+#include "trainer/kernels/matmul.h"
 
 namespace hpctl::testing {
 

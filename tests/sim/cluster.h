@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "common/base/rng.h"
+#include "controller/core/failure_detector.h"
 #include "controller/core/hang.h"
-#include "controller/core/silence.h"
 #include "controller/core/straggler.h"
 #include "tests/sim/agenda.h"
 #include "tests/sim/checkers.h"
@@ -246,7 +246,7 @@ class Cluster final : public World {
   void send_report(SimNode& node, uint64_t number);
   void watch_orphan(SimNode& node);
 
-  // silence.cc
+  // failure_detector.cc
   bool is_cut(const SimNode& node) const { return agenda_.now() < node.cut_until_ms; }
   bool is_silent(const SimNode& node) const {
     return is_cut(node) || agenda_.now() < node.busy_until_ms;
@@ -255,11 +255,11 @@ class Cluster final : public World {
   void watch_silence(SimNode& node, const Silence& silence);
   bool is_still_watched(const SimNode& node, const Silence& silence) const;
   bool is_lost_by_silence(const SimNode& node, Silence& silence);
-  core::SilentNode see(const SimNode& node, Silence& silence);
+  core::NodeObservation see(const SimNode& node, Silence& silence);
   static bool has_rank_of(const Run& run, const SimNode& node);
   core::HolderProbe probe(const SimNode& node, const Silence& silence) const;
-  void check_verdict(const SimNode& node, Silence& silence, const core::SilentNode& facts,
-                     const core::SilenceVerdict& verdict);
+  void check_verdict(const SimNode& node, Silence& silence, const core::NodeObservation& facts,
+                     const core::FailureVerdict& verdict);
 
   // hangs.cc
   void watch_job(JobId job);

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "trainer/arch/device_rows.h"
+#include "trainer/arch/cuda_ops.h"
 #include "trainer/arch/model.h"
 #include "trainer/arch/ops.h"
 #include "trainer/arch/rotary.h"

@@ -16,7 +16,7 @@
 #include <optional>
 
 #include "common/job/job_spec.h"
-#include "trainer/arch/attention_by.h"
+#include "trainer/arch/attention_backend.h"
 #include "trainer/arch/blocked_attention.h"
 #include "trainer/arch/documents.h"
 #include "trainer/arch/packed_attention.h"
@@ -36,7 +36,7 @@ inline double gpu_attention_bound(at::ScalarType type) {
 
 class CausalAttention {
  public:
-  using By = AttentionBy;
+  using By = AttentionBackend;
 
   // For sequences of `seq_len` tokens; `compute` as in make_model(), `asked` for a GPU. `by`: the
   // device's best choice, unless given; products work on each device. `packed`: the kernels of

@@ -10,7 +10,7 @@
 
 #include <vector>
 
-#include "trainer/arch/wide_products.h"
+#include "trainer/arch/wide_matmul.h"
 #include "trainer/compat/torch_compat.h"
 
 namespace hpctl {

@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "trainer/arch/fused_rows.h"
+#include "trainer/arch/fused_ops.h"
 #include "trainer/arch/registry.h"
 #include "trainer/arch/targets.h"
 

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "common/job/job_spec.h"
-#include "trainer/arch/attention_by.h"
+#include "trainer/arch/attention_backend.h"
 #include "trainer/arch/documents.h"
 #include "trainer/arch/recomputed.h"
 #include "trainer/arch/segments.h"
@@ -76,7 +76,7 @@ class Model {
   };
   Loss loss(const at::Tensor& logits, const at::Tensor& targets) const;
   // The implementation of attention, on which its bits also depend.
-  virtual AttentionBy attention_by() const = 0;
+  virtual AttentionBackend attention_by() const = 0;
   double z_loss() const { return z_loss_; }
 
  protected:

@@ -8,9 +8,9 @@
 #include "trainer/arch/element_data.h"
 #include "trainer/arch/joined_projections.h"
 #include "trainer/arch/model.h"
-#include "trainer/arch/wide_products.h"
+#include "trainer/arch/wide_matmul.h"
 #include "trainer/kernels/level.h"
-#include "trainer/kernels/products.h"
+#include "trainer/kernels/matmul.h"
 
 namespace hpctl::ops {
 
@@ -23,7 +23,7 @@ using torch::autograd::variable_list;
 bool is_half_on_cpu(const Tensor& x) { return x.scalar_type() == at::kHalf && x.device().is_cpu(); }
 
 // Whether the matrix units of a CPU compute products of x.
-bool is_on_units(const Tensor& x) {
+bool uses_amx(const Tensor& x) {
   return x.device().is_cpu() && x.scalar_type() == at::kBFloat16 &&
          bf16_products() == Bf16Products::kMatrixUnits;
 }
@@ -31,10 +31,10 @@ bool is_on_units(const Tensor& x) {
 // Whether products of x are computed from widened operands.
 bool is_widened(const Tensor& x) {
   return is_half_on_cpu(x) ||
-         (x.device().is_cpu() && x.scalar_type() == at::kBFloat16 && !is_on_units(x));
+         (x.device().is_cpu() && x.scalar_type() == at::kBFloat16 && !uses_amx(x));
 }
 
-// x as an operand of trainer/kernels/products.h, copied where neither direction is contiguous;
+// x as an operand of trainer/kernels/matmul.h, copied where neither direction is contiguous;
 // `kept` then has the copy.
 Bf16Matrix matrix_of(const Tensor& x, Tensor& kept) {
   const bool across = x.stride(0) == 1 && x.stride(1) > 1;
@@ -61,7 +61,7 @@ void for_product_rows(const Tensor& a, const Tensor& b, const Work& work) {
 }
 
 // a [rows, depth] b [depth, columns] by the matrix units; bias [columns] or undefined.
-Tensor product_on_units(const Tensor& a, const Tensor& b, const Tensor& bias = {}) {
+Tensor product_by_amx(const Tensor& a, const Tensor& b, const Tensor& bias = {}) {
   const Tensor result = at::empty({a.size(0), b.size(1)}, a.options());
   const Tensor addend = bias.defined() ? bias.contiguous() : bias;
   for_product_rows(a, b, [&](const Bf16Product& product, int64_t first) {
@@ -72,9 +72,9 @@ Tensor product_on_units(const Tensor& a, const Tensor& b, const Tensor& bias = {
 }
 
 // Rounded and added to `sum`, contiguous, which is made where it is undefined.
-void add_rounded_product_on_units(const Tensor& a, const Tensor& b, Tensor& sum) {
+void add_rounded_product_by_amx(const Tensor& a, const Tensor& b, Tensor& sum) {
   if (!sum.defined()) {
-    sum = product_on_units(a, b);
+    sum = product_by_amx(a, b);
     return;
   }
   for_product_rows(a, b, [&](const Bf16Product& product, int64_t first) {
@@ -83,7 +83,7 @@ void add_rounded_product_on_units(const Tensor& a, const Tensor& b, Tensor& sum)
 }
 
 // Added to `sum`, contiguous and of fp32.
-void add_product_on_units(const Tensor& a, const Tensor& b, Tensor& sum) {
+void add_product_by_amx(const Tensor& a, const Tensor& b, Tensor& sum) {
   for_product_rows(a, b, [&](const Bf16Product& product, int64_t first) {
     add_product(product, sum.data_ptr<float>() + first * sum.size(1));
   });
@@ -108,12 +108,12 @@ struct WidenedProduct : torch::autograd::Function<WidenedProduct> {
 };
 
 // The gradient of a weight, a b; undefined where it has been added to the attached one.
-Tensor of_weight_on_units(const Tensor& weight, const Tensor& a, const Tensor& b) {
+Tensor of_weight_by_amx(const Tensor& weight, const Tensor& a, const Tensor& b) {
   Tensor& attached = weight.mutable_grad();
   const bool fits =
       attached.defined() && attached.scalar_type() == at::kFloat && attached.is_contiguous();
-  if (!fits) return product_on_units(a, b);
-  add_product_on_units(a, b, attached);
+  if (!fits) return product_by_amx(a, b);
+  add_product_by_amx(a, b, attached);
   return {};
 }
 
@@ -132,9 +132,9 @@ struct Projection : torch::autograd::Function<Projection> {
                         const Tensor& bias, bool transposed) {
     context->save_for_backward({x, weight, bias});
     context->saved_data["transposed"] = transposed;
-    if (is_on_units(x)) {
-      return product_on_units(x, transposed ? weight.t() : weight,
-                              bias.numel() > 0 ? bias : Tensor());
+    if (uses_amx(x)) {
+      return product_by_amx(x, transposed ? weight.t() : weight,
+                            bias.numel() > 0 ? bias : Tensor());
     }
     const Tensor wide = widened(weight);
     const Tensor factor = transposed ? wide.t() : wide;
@@ -147,7 +147,7 @@ struct Projection : torch::autograd::Function<Projection> {
     const variable_list saved = context->get_saved_variables();
     const bool transposed = context->saved_data["transposed"].toBool();
     const at::ScalarType type = saved[0].scalar_type();
-    if (is_on_units(saved[0])) return backward_on_units(saved, gradients[0], transposed);
+    if (uses_amx(saved[0])) return backward_by_amx(saved, gradients[0], transposed);
     const Tensor gradient = widened(gradients[0]);
     variable_list results(4);
     if (saved[0].requires_grad()) {
@@ -163,17 +163,17 @@ struct Projection : torch::autograd::Function<Projection> {
     return results;
   }
 
-  static variable_list backward_on_units(const variable_list& saved, const Tensor& gradient,
-                                         bool transposed) {
+  static variable_list backward_by_amx(const variable_list& saved, const Tensor& gradient,
+                                       bool transposed) {
     const Tensor& x = saved[0];
     const Tensor& weight = saved[1];
     variable_list results(4);
     if (x.requires_grad()) {
-      results[0] = product_on_units(gradient, transposed ? weight : weight.t());
+      results[0] = product_by_amx(gradient, transposed ? weight : weight.t());
     }
     if (weight.requires_grad()) {
-      results[1] = transposed ? of_weight_on_units(weight, gradient.t(), x)
-                              : of_weight_on_units(weight, x.t(), gradient);
+      results[1] = transposed ? of_weight_by_amx(weight, gradient.t(), x)
+                              : of_weight_by_amx(weight, x.t(), gradient);
     }
     if (saved[2].requires_grad()) results[2] = of_bias(gradient);
     return results;
@@ -200,7 +200,7 @@ struct ProjectionsOnUnits : torch::autograd::Function<ProjectionsOnUnits> {
     variable_list results;
     for (size_t i = 0; i < weights.size(); ++i) {
       results.push_back(
-          product_on_units(x, weights[i].t(), biases[i].numel() > 0 ? biases[i] : Tensor()));
+          product_by_amx(x, weights[i].t(), biases[i].numel() > 0 ? biases[i] : Tensor()));
     }
     return results;
   }
@@ -213,8 +213,8 @@ struct ProjectionsOnUnits : torch::autograd::Function<ProjectionsOnUnits> {
     for (size_t i = count; i > 0; --i) {
       const Tensor& gradient = gradients[i - 1];
       const Tensor& weight = saved[i];
-      if (x.requires_grad()) add_rounded_product_on_units(gradient, weight, results[0]);
-      if (weight.requires_grad()) results[i] = of_weight_on_units(weight, gradient.t(), x);
+      if (x.requires_grad()) add_rounded_product_by_amx(gradient, weight, results[0]);
+      if (weight.requires_grad()) results[i] = of_weight_by_amx(weight, gradient.t(), x);
       if (saved[count + i].requires_grad()) results[count + i] = of_bias(gradient);
     }
     return results;
@@ -281,7 +281,7 @@ variable_list linears(const Tensor& x, const variable_list& weights, const varia
   if (!x.device().is_cpu() && worth_joining(x, weights, biases)) {
     return joined_projections(x, weights, biases, wide_product_for(x));
   }
-  if (!is_on_units(x)) {
+  if (!uses_amx(x)) {
     for (size_t i = 0; i < weights.size(); ++i) {
       results.push_back(linear(x, weights[i], biases[i]));
     }

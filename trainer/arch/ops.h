@@ -4,11 +4,11 @@
 // in fp32 from the narrow operands and rounded once, forward and backward, like the matrix units of
 // a GPU: products in fp16 overflow and vanish as on those.
 //
-// Products of bf16 with weights use trainer/kernels/products.h if bf16_products() says so, which
+// Products of bf16 with weights use trainer/kernels/matmul.h if bf16_products() says so, which
 // also has a bound of the error of sums in fp32. Products with weights on a CPU, except in fp16,
 // add the weight's gradient to the one attached to it (at::Tensor::grad(), fp32 or fp64), so
 // autograd has nothing to do with it. Products with weights in bf16 on a GPU do the same if
-// LibTorch can (wide_products.h). All else is plain ATen.
+// LibTorch can (wide_matmul.h). All else is plain ATen.
 #pragma once
 
 #include <vector>

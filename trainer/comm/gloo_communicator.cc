@@ -175,7 +175,7 @@ class GlooCommunicator::AllGather final : public Collective {
  public:
   AllGather(GlooCommunicator& owner, uint64_t sequence, void* data, size_t chunk)
       : owner_(owner),
-        last_look_(owner),
+        scrape_linger_(owner),
         sequence_(sequence),
         chunk_(chunk),
         slot_(owner.next_slot_++),
@@ -189,7 +189,7 @@ class GlooCommunicator::AllGather final : public Collective {
         for (int k = 1; k < owner_.world_size(); ++k) buffer_.wait_recv();
         for (int k = 1; k < owner_.world_size(); ++k) buffer_.wait_send();
       });
-      last_look_.note_completed();
+      scrape_linger_.note_completed();
     });
   }
 
@@ -206,7 +206,7 @@ class GlooCommunicator::AllGather final : public Collective {
   }
 
   GlooCommunicator& owner_;
-  LoopsLastLook last_look_;  // ends after the buffers
+  LoopsLastLook scrape_linger_;  // ends after the buffers
   uint64_t sequence_;
   size_t chunk_;
   uint64_t slot_;
@@ -219,7 +219,7 @@ class GlooCommunicator::ReduceScatter final : public Collective {
   ReduceScatter(GlooCommunicator& owner, uint64_t sequence, const float* input, size_t chunk,
                 float* output)
       : owner_(owner),
-        last_look_(owner),
+        scrape_linger_(owner),
         sequence_(sequence),
         input_(input),
         chunk_(chunk),
@@ -241,7 +241,7 @@ class GlooCommunicator::ReduceScatter final : public Collective {
   Outcome wait() override {
     return owner_.guarded("reduce-scatter", sequence_, [this] {
       messages_->await([this] { add_what_comes(); });
-      last_look_.note_completed();
+      scrape_linger_.note_completed();
     });
   }
 
@@ -292,7 +292,7 @@ class GlooCommunicator::ReduceScatter final : public Collective {
   }
 
   GlooCommunicator& owner_;
-  LoopsLastLook last_look_;  // ends after the buffers
+  LoopsLastLook scrape_linger_;  // ends after the buffers
   uint64_t sequence_;
   const float* input_;
   size_t chunk_;
@@ -308,7 +308,7 @@ class GlooCommunicator::Exchange final : public Collective {
  public:
   Exchange(GlooCommunicator& owner, uint64_t sequence, int to, std::span<const std::byte> outgoing,
            int from, std::span<std::byte> incoming)
-      : owner_(owner), last_look_(owner), sequence_(sequence), slot_(owner.next_slot_++) {
+      : owner_(owner), scrape_linger_(owner), sequence_(sequence), slot_(owner.next_slot_++) {
     // Gloo only reads what it sends; its interface has no const.
     if (!outgoing.empty()) {
       outgoing_.emplace(owner, const_cast<std::byte*>(outgoing.data()), outgoing.size());
@@ -325,7 +325,7 @@ class GlooCommunicator::Exchange final : public Collective {
         if (incoming_) incoming_->wait_recv();
         if (outgoing_) outgoing_->wait_send();
       });
-      last_look_.note_completed();
+      scrape_linger_.note_completed();
     });
   }
 
@@ -340,7 +340,7 @@ class GlooCommunicator::Exchange final : public Collective {
   }
 
   GlooCommunicator& owner_;
-  LoopsLastLook last_look_;  // ends after the buffers
+  LoopsLastLook scrape_linger_;  // ends after the buffers
   uint64_t sequence_;
   uint64_t slot_;
   std::optional<LiveBuffer> outgoing_;

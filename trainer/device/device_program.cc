@@ -12,7 +12,7 @@
 #include "trainer/kernels/device/numbers.h"
 #include "trainer/kernels/device/optimizer.h"
 #include "trainer/kernels/device/passes.h"
-#include "trainer/kernels/device/rows.h"
+#include "trainer/kernels/device/rowwise.h"
 
 namespace hpctl {
 
@@ -25,7 +25,7 @@ constexpr std::array kHeaderNames = {
     "trainer/kernels/device/kernels.cuh",   "trainer/kernels/device/language.cuh",
     "trainer/kernels/device/loss.cuh",      "trainer/kernels/device/numbers.cuh",
     "trainer/kernels/device/optimizer.cuh", "trainer/kernels/device/passes.cuh",
-    "trainer/kernels/device/rows.cuh"};
+    "trainer/kernels/device/rowwise.cuh"};
 constexpr std::array<const char*, kHeaderNames.size()> kHeaders = {
     kKernelsText, kLanguageText, kLossText, kNumbersText, kOptimizerText, kPassesText, kRowsText};
 

@@ -46,7 +46,7 @@ class ScopedKernelLevel {
 };
 
 // How a CPU computes with operands of bf16: widened to fp32, like everything else, or as tiles on
-// its matrix units (products.h). Bits differ.
+// its matrix units (matmul.h). Bits differ.
 enum class Bf16Products { kWidened, kMatrixUnits };
 
 // "widened", "matrix_units".

@@ -9,7 +9,7 @@
 #include "common/base/log.h"
 #include "common/layout/sharding.h"
 #include "trainer/arch/lora.h"
-#include "trainer/arch/wide_products.h"
+#include "trainer/arch/wide_matmul.h"
 #include "trainer/checkpoint/lora_base.h"
 #include "trainer/metrics/evaluation_record.h"
 #include "trainer/plan/fit.h"

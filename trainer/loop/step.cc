@@ -17,7 +17,7 @@
 #include "trainer/optim/grad_norm.h"
 #include "trainer/optim/loss_scaler.h"
 #include "trainer/optim/schedule.h"
-#include "trainer/process/fault_order.h"
+#include "trainer/process/fault_injector.h"
 #include "trainer/process/stop_request.h"
 
 namespace hpctl {
@@ -149,7 +149,7 @@ Result<std::optional<Generation::StepSums>> Generation::compute_gradients(
   const double scale = loss_factor() / static_cast<double>(step_tokens_) *
                        ordered_gradient_factor(workload_.generation);
   int64_t counted = 0;
-  HP_TRY(suffer_ordered_fault(workload_.generation));
+  HP_TRY(inject_ordered_fault(workload_.generation));
   const auto began = Clock::now();
   for (size_t number = 0; number < batches.size(); ++number) {
     const MicroBatch& batch = batches[number];
@@ -164,7 +164,7 @@ Result<std::optional<Generation::StepSums>> Generation::compute_gradients(
     counted += batch.counted;
   }
   HP_TRY_ASSIGN(const FullySharded::Sums own, engine_->finish_step());
-  suffer_ordered_slowness(workload_.generation, Clock::now() - began);
+  inject_ordered_slowness(workload_.generation, Clock::now() - began);
   times_.lap(StepPart::kCompute);
   add_schedule(trace_, schedule_, run_.model_blocks());
   if (snapshots_) {

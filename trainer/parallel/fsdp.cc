@@ -8,7 +8,7 @@
 #include "common/layout/memory_savings.h"
 #include "common/layout/sharding.h"
 #include "trainer/arch/registry.h"
-#include "trainer/arch/wide_products.h"
+#include "trainer/arch/wide_matmul.h"
 
 namespace hpctl {
 

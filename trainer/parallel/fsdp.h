@@ -41,11 +41,11 @@
 #include "trainer/arch/model.h"
 #include "trainer/comm/mesh_communicators.h"
 #include "trainer/parallel/buffer_pool.h"
+#include "trainer/parallel/comm_timer.h"
 #include "trainer/parallel/gradient_reducer.h"
 #include "trainer/parallel/offloaded_inputs.h"
 #include "trainer/parallel/schedule_trace.h"
 #include "trainer/parallel/sharded_block.h"
-#include "trainer/parallel/under_way_clock.h"
 
 namespace hpctl {
 
@@ -177,7 +177,7 @@ class FullySharded {
   std::vector<std::unique_ptr<ShardedBlock>> adapters_;         // of layer i; with frozen_
   bool gathers_from_peers_;
   std::vector<std::vector<bool>> products_;  // by trained block, as ShardedBlock::attach_gradient()
-  UnderWayClock under_way_;
+  CommTimer under_way_;
   GradientReducer reducer_;
   std::vector<bool> recompute_;         // per block of the model, as all that follow
   std::vector<Recomputed> recomputed_;  // per block; none unless cheap operations are done again

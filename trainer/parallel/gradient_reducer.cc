@@ -17,7 +17,7 @@ int64_t largest(const std::vector<int64_t>& values) {
 }  // namespace
 
 GradientReducer::GradientReducer(const std::vector<int64_t>& elements, MeshCommunicators& comms,
-                                 bool whole_gradients, Device& device, UnderWayClock& clock)
+                                 bool whole_gradients, Device& device, CommTimer& clock)
     : comms_(comms),
       device_(device),
       whole_gradients_(whole_gradients),

@@ -21,7 +21,7 @@
 
 #include "trainer/comm/mesh_communicators.h"
 #include "trainer/parallel/buffer_pool.h"
-#include "trainer/parallel/under_way_clock.h"
+#include "trainer/parallel/comm_timer.h"
 
 namespace hpctl {
 
@@ -35,7 +35,7 @@ class GradientReducer {
  public:
   // `elements[b]` = numel of block b. The communicators, the device and the clock outlive it.
   GradientReducer(const std::vector<int64_t>& elements, MeshCommunicators& comms,
-                  bool whole_gradients, Device& device, UnderWayClock& clock);
+                  bool whole_gradients, Device& device, CommTimer& clock);
 
   void begin_step(int micro_batches);
   // For the backward pass of `block` in this micro-batch: the block's elements rounded up to whole
@@ -74,7 +74,7 @@ class GradientReducer {
   MeshCommunicators& comms_;
   Device& device_;
   bool whole_gradients_;
-  UnderWayClock& clock_;
+  CommTimer& clock_;
   BufferPool buffers_;
   std::vector<BlockMemory> blocks_;
   DeviceArray<float> partial_;  // reduced shard of the 2nd and later micro-batches

@@ -13,7 +13,7 @@
 #include "common/base/log.h"
 #include "common/worker/injected_fault.h"
 #include "common/worker/worker_abi.h"
-#include "trainer/process/fault_order.h"
+#include "trainer/process/fault_injector.h"
 #include "trainer/process/stop_request.h"
 #include "trainer/process/workload_check.h"
 

@@ -121,11 +121,11 @@ void note_gpu_keys(const GpuSpec& gpu, Environment& environment) {
   if (!gpu.deterministic) environment[kDeterministicLabel] = "false";
 }
 
-void note_attention(const TrainSpec& train, AttentionBy by, Environment& environment) {
+void note_attention(const TrainSpec& train, AttentionBackend by, Environment& environment) {
   const bool kernels_wanted =
       train.precision != Precision::kFp32 && train.gpu.attention != GpuAttention::kProducts;
-  if (by == AttentionBy::kProducts && kernels_wanted) environment["attention"] = "products";
-  if (by == AttentionBy::kFused && train.data.keeps_apart()) {
+  if (by == AttentionBackend::kProducts && kernels_wanted) environment["attention"] = "products";
+  if (by == AttentionBackend::kFused && train.data.keeps_apart()) {
     environment["attention"] = "document by document";
   }
 }

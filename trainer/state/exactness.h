@@ -11,7 +11,7 @@
 
 #include "common/job/train_spec.h"
 #include "common/net/packet.h"
-#include "trainer/arch/attention_by.h"
+#include "trainer/arch/attention_backend.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/kernels/level.h"
 
@@ -41,7 +41,7 @@ void note_order_of_sums(int32_t ranks, Environment& environment);
 void note_weight_gradients(const TrainSpec& train, bool whole_gradients, Environment& environment);
 
 // On a GPU in bf16: whether gradients of weights are added in fp32 before they are rounded
-// (trainer/arch/wide_products.h). Those of checkpoints without this label were rounded first.
+// (trainer/arch/wide_matmul.h). Those of checkpoints without this label were rounded first.
 void note_wide_gradients(bool wide, Environment& environment);
 
 // On a GPU: one product for projections of the same activations
@@ -60,7 +60,7 @@ void note_gpu_keys(const GpuSpec& gpu, Environment& environment);
 // How a GPU attends, if it, or its LibTorch, lacks the kernels that such a job has elsewhere: by
 // products without a fused kernel, or document by document without one that takes them all. The
 // labels of the release and of the device determine which of LibTorch's kernels a fused call is.
-void note_attention(const TrainSpec& train, AttentionBy by, Environment& environment);
+void note_attention(const TrainSpec& train, AttentionBackend by, Environment& environment);
 
 // Why no run in `environment` gives the bits of another one; "" = it may.
 std::string unrepeatable_reason(const Environment& environment);

@@ -13,7 +13,7 @@
 #include "common/base/log.h"
 #include "trainer/checkpoint/commit.h"
 #include "trainer/kernels/bf16_rounding.h"
-#include "trainer/process/fault_order.h"
+#include "trainer/process/fault_injector.h"
 #include "trainer/state/checkpoint_directory.h"
 
 namespace hpctl {
@@ -194,7 +194,7 @@ void Saver::begin() {
        parts = std::move(parts)]() mutable -> Result<std::string> {
     state_.device().await_downloads();
     give_values(sources, parts);
-    HP_TRY(suffer_ordered_disk(workload_.generation));
+    HP_TRY(inject_ordered_disk(workload_.generation));
     HP_TRY(check_claimed(workload_));
     const ShardJob job{.checkpoint_dir = workload_.checkpoint_dir,
                        .checkpoint = manifest_.ref(),

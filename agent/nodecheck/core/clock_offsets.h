@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The offsets between the wall clocks of a check's nodes. People sort the nodes' timestamps, and
-// programs compare those of files on a shared file system.
+// The offsets between the wall clocks of a check's nodes. OperatorAcl sort the nodes' timestamps,
+// and programs compare those of files on a shared file system.
 //
 // A node reports its clock when an order reaches it, and the coordinator knows its own from when it
 // sent the order. The difference is the node's offset plus the order's travel time, which is never

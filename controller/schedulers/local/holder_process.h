@@ -16,7 +16,7 @@ namespace hpctl {
 // ActionId{} for a holder that was started without one.
 std::optional<ActionId> launch_of_holder(pid_t pid, const core::NodeKey& node);
 
-// Ends the holder with SIGKILL, which also ends one that hangs or is stopped; its guardian then
+// Ends the holder with SIGKILL, which also ends one that hangs or is stopped; its reaper then
 // ends the rest of the node and frees the lock, which the next holder waits for. Waits for the
 // holder's end, for some seconds. Harmless when it is gone or the pid is no longer its own.
 // kUnavailable when it does not end.

@@ -135,7 +135,7 @@ Result<uint64_t> LocalScheduler::present_holder(const core::NodeKey& node) const
   if (lock.error().code != ErrorCode::kAlreadyExists) return lock.error();
   HP_TRY_ASSIGN(const std::string text, read_file(path, 64));
   const long pid = std::strtol(text.c_str(), nullptr, 10);
-  // A dead holder's guardian keeps the lock until nothing of the node is left.
+  // A dead holder's reaper keeps the lock until nothing of the node is left.
   return process_lives(static_cast<pid_t>(pid)) ? static_cast<uint64_t>(pid) : uint64_t{0};
 }
 

@@ -47,7 +47,7 @@ class HolderTest : public ::testing::Test {
             kJob,
             "n0",
             {test::test_program("fake_agent"), socket_path_},
-            {test::product_program("hpagent"), "--guardian"},
+            {test::product_program("hpagent"), "--reaper"},
             stacks_program_,
             ping_times_,
             stacks_limit_ms_};

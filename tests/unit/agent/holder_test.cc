@@ -257,7 +257,7 @@ TEST_F(HolderTest, NothingSurvivesTheHolder) {
     EXPECT_TRUE(eventually([&] { return !process_runs(pid); }))
         << pid << broken_promise("leftover");
   }
-  // A free lock means that nothing is left, so whoever comes next waits for the guardian.
+  // A free lock means that nothing is left, so whoever comes next waits for the reaper.
   EXPECT_EQ(holder_.wait_for_end(), 256 + SIGKILL);
   const std::string old_boot = hello_.boot_id;
   start_holder();
@@ -465,7 +465,7 @@ TEST_F(HolderTest, ManyGenerationsLeakNothing) {
   spawn(worker(301, 0, {"exit", "0"}));
   tell(KeepReport{301, expect<Exited>().exit_id, 0, 0, 0, 0, "r"});
   EXPECT_TRUE(eventually([&] { return open_descriptors(holder_.pid()) <= before; }));
-  expect_children(3);  // the guardian, the agent and the log keeper, and no stray
+  expect_children(3);  // the reaper, the agent and the log keeper, and no stray
 }
 
 // ---- stacks of a generation that hangs
@@ -528,7 +528,7 @@ TEST_F(HolderTest, StacksThatTakeTooLongAreNotWaitedFor) {
   EXPECT_EQ(expect<Exited>().signal, SIGKILL);
   EXPECT_GE(std::chrono::steady_clock::now() - ordered, std::chrono::milliseconds(kStacksLimitMs))
       << "stacks come first";
-  expect_children(3);  // guardian, agent, log keeper: hpstacks is gone
+  expect_children(3);  // reaper, agent, log keeper: hpstacks is gone
 }
 
 }  // namespace

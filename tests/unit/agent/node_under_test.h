@@ -33,7 +33,7 @@ class NodeUnderTest {
       ::waitpid(holder_.pid, nullptr, 0);
     }
     controller_.stop();
-    // The guardian gives the lock back when nothing of the node is left.
+    // The reaper gives the lock back when nothing of the node is left.
     EXPECT_TRUE(eventually([&] { return lock_file(home_.paths().node_lock(kJob, "n0")).ok(); }))
         << broken_promise("leftover");
     std::filesystem::remove_all(home_.paths().socket_directory());

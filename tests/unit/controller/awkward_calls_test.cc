@@ -225,7 +225,7 @@ TEST_F(AwkwardCalls, AStreamThatEndsWhileItsRegistrationIsCommittedLeavesItsNode
   const auto deadline = std::chrono::steady_clock::now() + kCallPatience;
   while (is_connected()) ASSERT_LT(std::chrono::steady_clock::now(), deadline);
   const auto nobody_sees = [](JobId, const auto&) {
-    return std::map<std::string, core::SilentNode>{};
+    return std::map<std::string, core::NodeObservation>{};
   };
   EXPECT_TRUE(liveness_.judge(loop_->now_ms(), nobody_sees).lost.empty());
   EXPECT_EQ(liveness_.judge(loop_->now_ms() + 3'600'000, nobody_sees).lost.size(), 1U);

@@ -16,11 +16,11 @@
 #include "common/rpc/cluster_client.h"
 #include "common/rpc/cluster_conf.h"
 #include "controller/cluster/ended_jobs.h"
-#include "controller/cluster/heard_jobs.h"
 #include "controller/cluster/identity.h"
+#include "controller/cluster/job_reports.h"
 #include "controller/cluster/job_row.h"
 #include "controller/cluster/life_policy.h"
-#include "controller/cluster/people.h"
+#include "controller/cluster/operator_acl.h"
 #include "controller/cluster/service.h"
 #include "controller/leadership/child_protocol.h"
 #include "tests/support/hand_clock.h"
@@ -52,8 +52,8 @@ v1::JobSummary summary_of(const std::string& state, int64_t ended_wall_ms) {
   return summary;
 }
 
-TEST(HeardJobs, HowAJobEndedStaysForAnHour) {
-  HeardJobs heard;
+TEST(JobReports, HowAJobEndedStaysForAnHour) {
+  JobReports heard;
   const JobKey failed{1000, 7};
   const JobKey cut{1000, 8};
   heard.hear(failed, summary_of("RUNNING", 0), 100);
@@ -69,14 +69,14 @@ TEST(HeardJobs, HowAJobEndedStaysForAnHour) {
   const auto all = heard.all();
   ASSERT_EQ(all.size(), 1U) << "how the other went on nobody knows";
   EXPECT_EQ(all[0].summary.state(), "FAILED");
-  heard.retain({}, 399 + HeardJobs::kEndedMs);
+  heard.retain({}, 399 + JobReports::kEndedMs);
   EXPECT_EQ(heard.all().size(), 1U);
-  heard.retain({}, 400 + HeardJobs::kEndedMs);
+  heard.retain({}, 400 + JobReports::kEndedMs);
   EXPECT_TRUE(heard.all().empty());
 }
 
-TEST(HeardJobs, WhoNeverAnswersIsSilentSinceItIsThere) {
-  HeardJobs heard;
+TEST(JobReports, WhoNeverAnswersIsSilentSinceItIsThere) {
+  JobReports heard;
   const JobKey key{1000, 7};
   EXPECT_EQ(heard.silent_ms(key, 100), 0) << "nobody has asked it";
   heard.retain({key}, 100);
@@ -89,8 +89,8 @@ TEST(HeardJobs, WhoNeverAnswersIsSilentSinceItIsThere) {
   EXPECT_EQ(heard.silent_ms(key, 700), 100) << "another life";
 }
 
-TEST(HeardJobs, AnotherLifeOfAJobTakesThePlaceOfTheFormer) {
-  HeardJobs heard;
+TEST(JobReports, AnotherLifeOfAJobTakesThePlaceOfTheFormer) {
+  JobReports heard;
   const JobKey key{1000, 7};
   heard.hear(key, summary_of("FAILED", 5), 100);
   heard.retain({}, 200);
@@ -101,19 +101,19 @@ TEST(HeardJobs, AnotherLifeOfAJobTakesThePlaceOfTheFormer) {
   EXPECT_EQ(heard.all()[0].summary.state(), "RUNNING");
 }
 
-TEST(HeardJobs, OfThoseThatEndedTheNewestStay) {
-  HeardJobs heard;
+TEST(JobReports, OfThoseThatEndedTheNewestStay) {
+  JobReports heard;
   const JobKey live{1000, 1};
-  const auto ended = static_cast<uint64_t>(HeardJobs::kMostEnded) + 3;
+  const auto ended = static_cast<uint64_t>(JobReports::kMostEnded) + 3;
   for (uint64_t job = 2; job < 2 + ended; ++job) {
     heard.hear(live, summary_of("RUNNING", 0), 100);
     heard.hear({1000, job}, summary_of("FINISHED", 5), 100);
     heard.retain({live}, 100 + static_cast<int64_t>(job));
   }
-  EXPECT_EQ(heard.ended().size(), HeardJobs::kMostEnded);
+  EXPECT_EQ(heard.ended().size(), JobReports::kMostEnded);
   EXPECT_EQ(heard.ended()[0].key.job, 5U) << "by key";
   const auto all = heard.all();
-  ASSERT_EQ(all.size(), 1 + HeardJobs::kMostEnded);
+  ASSERT_EQ(all.size(), 1 + JobReports::kMostEnded);
   EXPECT_EQ(all[0].key, live);
   EXPECT_EQ(all[1].key.job, 1 + ended) << "the newest first";
   EXPECT_EQ(all.back().key.job, 5U);
@@ -129,7 +129,7 @@ TEST_F(EndedJobsTest, AreThereForTheRestOfTheirHourWhenTheServiceIsStartedAgain)
   const JobKey failed{1000, 7};
   test::HandClock first(5'000);
   first.ahead_ms = 1'000'000'000'000;
-  HeardJobs before;
+  JobReports before;
   v1::JobSummary summary = summary_of("FAILED", 999'999'999'000);
   summary.set_taken_wall_ms(summary.ended_wall_ms());
   summary.set_name("a \"name\"");
@@ -145,7 +145,7 @@ TEST_F(EndedJobsTest, AreThereForTheRestOfTheirHourWhenTheServiceIsStartedAgain)
 
   test::HandClock second(10);  // of a machine that was started again
   second.ahead_ms = first.wall_ms() + 60'000 - second.now_ms;
-  HeardJobs after;
+  JobReports after;
   after.restore(EndedJobs(path_, second).load().value());
   const auto restored = after.kept(10);
   ASSERT_EQ(restored.size(), 1U);
@@ -155,7 +155,7 @@ TEST_F(EndedJobsTest, AreThereForTheRestOfTheirHourWhenTheServiceIsStartedAgain)
   EXPECT_EQ(read.name(), summary.name());
   EXPECT_EQ(read.reason(), summary.reason());
   EXPECT_EQ(read.ended_wall_ms(), summary.ended_wall_ms());
-  const int64_t rest = HeardJobs::kEndedMs - 60'000;
+  const int64_t rest = JobReports::kEndedMs - 60'000;
   EXPECT_FALSE(after.retain({}, 9 + rest));
   EXPECT_EQ(after.all().size(), 1U);
   EXPECT_TRUE(after.retain({}, 10 + rest));
@@ -169,14 +169,14 @@ TEST_F(EndedJobsTest, EndBeforeTheControllerIsGoneIsKept) {
   const JobKey running{1000, 8};
   test::HandClock clock(5'000);
   clock.ahead_ms = 1'000'000'000'000;
-  HeardJobs before;
+  JobReports before;
   EXPECT_FALSE(before.hear(running, summary_of("RUNNING", 0), 4'000));
   v1::JobSummary end = summary_of("FAILED", 999'999'999'000);
   end.set_taken_wall_ms(end.ended_wall_ms());
   ASSERT_TRUE(before.hear(failed, end, 4'000));
   ASSERT_TRUE(EndedJobs(path_, clock).write(before.kept(4'000)).ok());
 
-  HeardJobs after;
+  JobReports after;
   after.restore(EndedJobs(path_, clock).load().value());
   after.retain({failed, running}, 5'000);
   ASSERT_NE(after.find(failed), nullptr) << "its controller is still there";
@@ -192,11 +192,11 @@ TEST_F(EndedJobsTest, AClockThatWasSetBackKeepsNoneForLongerThanAnHour) {
   test::HandClock clock;
   clock.ahead_ms = 1'000'000'000'000;
   const EndedJobs kept(path_, clock);
-  HeardJobs::Ended ended;
+  JobReports::Ended ended;
   ended.heard.key = {1, 2};
   ended.gone_ms = 0;
   ASSERT_TRUE(kept.write({ended}).ok());
-  clock.ahead_ms -= 10 * HeardJobs::kEndedMs;
+  clock.ahead_ms -= 10 * JobReports::kEndedMs;
   EXPECT_EQ(kept.load().value().at(0).gone_ms, clock.monotonic_ms());
 }
 
@@ -261,11 +261,11 @@ TEST(ClusterIdentity, NobodyBecomesSomebodyElse) {
   EXPECT_TRUE(become({::geteuid(), ::getegid(), {}}).ok());
 }
 
-TEST(People, AreUsersUidsAndGroups) {
-  const auto none = People::parse("", "here");
+TEST(OperatorAcl, AreUsersUidsAndGroups) {
+  const auto none = OperatorAcl::parse("", "here");
   ASSERT_TRUE(none.ok());
   EXPECT_FALSE(none->have(0, 0)) << "nobody is appointed by nothing";
-  const auto some = People::parse("nobody,4711,%daemon,%4712", "here");
+  const auto some = OperatorAcl::parse("nobody,4711,%daemon,%4712", "here");
   ASSERT_TRUE(some.ok());
   EXPECT_TRUE(some->have(65'534, 99)) << "by name";
   EXPECT_TRUE(some->have(4711, 99)) << "a uid that this machine does not know";
@@ -274,14 +274,15 @@ TEST(People, AreUsersUidsAndGroups) {
   EXPECT_FALSE(some->have(4713, 99));
   EXPECT_FALSE(some->have(0, 0));
   for (const std::string bad : {"a b", "a,,b", ",", "%", "%%a", "-a", "a:b", "a\tb", " "}) {
-    const auto people = People::parse(bad, "--operators");
+    const auto people = OperatorAcl::parse(bad, "--operators");
     ASSERT_FALSE(people.ok()) << bad;
     EXPECT_EQ(people.error().message.find("--operators: "), 0U) << people.error().message;
   }
 }
 
-TEST(People, HaveTheirRoles) {
-  const Appointed appointed{People::parse("10", "").value(), People::parse("10,11", "").value()};
+TEST(OperatorAcl, HaveTheirRoles) {
+  const Appointed appointed{OperatorAcl::parse("10", "").value(),
+                            OperatorAcl::parse("10,11", "").value()};
   EXPECT_EQ(role_of(appointed, 10, 99, 500), Role::kAppointedOperator);
   EXPECT_EQ(role_of(appointed, 11, 99, 500), Role::kAppointedReader);
   EXPECT_EQ(role_of(appointed, 12, 99, 500), Role::kUser);

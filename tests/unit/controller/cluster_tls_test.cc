@@ -23,7 +23,7 @@
 #include "common/rpc/cluster_trust.h"
 #include "controller/access/reloading_credentials.h"
 #include "controller/access/tcp_access.h"
-#include "controller/cluster/leaf_keeper.h"
+#include "controller/cluster/certificate_renewer.h"
 #include "controller/publish/https_server.h"
 #include "controller/publish/metrics.h"
 #include "proto/hpctl/v1/cluster.grpc.pb.h"
@@ -54,8 +54,8 @@ class MadeAuthority {
   std::string path() const { return root_ / "ca"; }
   AuthorityDirectory open() const { return AuthorityDirectory::open(path()).value(); }
   std::string bundle() const { return read_file(open().bundle_path()).value(); }
-  std::unique_ptr<LeafKeeper> keeper(int64_t at_s) const {
-    auto opened = LeafKeeper::open(path(), {{"localhost"}, {"127.0.0.1"}}, at_s);
+  std::unique_ptr<CertificateRenewer> keeper(int64_t at_s) const {
+    auto opened = CertificateRenewer::open(path(), {{"localhost"}, {"127.0.0.1"}}, at_s);
     EXPECT_TRUE(opened.ok()) << opened.error().message;
     return std::move(opened).value();
   }
@@ -258,7 +258,7 @@ TEST(ClusterTls, ARotationIsNotNoticed) {
   EXPECT_THAT(refusal(impostor, with(new_bundle)), HasSubstr("does not prove"));
 }
 
-TEST(LeafKeeper, RenewsLongBeforeTheEndAndNotWithoutNeed) {
+TEST(CertificateRenewer, RenewsLongBeforeTheEndAndNotWithoutNeed) {
   const MadeAuthority authority(now_s());
   const auto keeper = authority.keeper(now_s());
   const auto first = keeper->served().get();
@@ -273,7 +273,7 @@ TEST(LeafKeeper, RenewsLongBeforeTheEndAndNotWithoutNeed) {
       << "a clock was set back: nobody could believe that one";
 }
 
-TEST(LeafKeeper, KeepsTheLeafThereIsWhereTheAuthorityCannotBeRead) {
+TEST(CertificateRenewer, KeepsTheLeafThereIsWhereTheAuthorityCannotBeRead) {
   const MadeAuthority authority(now_s());
   const auto keeper = authority.keeper(now_s());
   const auto first = keeper->served().get();
@@ -287,9 +287,9 @@ TEST(LeafKeeper, KeepsTheLeafThereIsWhereTheAuthorityCannotBeRead) {
   EXPECT_NE(keeper->served().get(), first);
 }
 
-TEST(LeafKeeper, AnAuthorityThatCountsNoMoreIsSaid) {
+TEST(CertificateRenewer, AnAuthorityThatCountsNoMoreIsSaid) {
   const MadeAuthority authority(now_s() - 2 * kYear);
-  const auto opened = LeafKeeper::open(authority.path(), {}, now_s());
+  const auto opened = CertificateRenewer::open(authority.path(), {}, now_s());
   ASSERT_FALSE(opened.ok());
   EXPECT_THAT(opened.error().message,
               AllOf(HasSubstr(authority.path()), HasSubstr("hpctl ca rotate")));
@@ -375,7 +375,7 @@ class HttpsMetrics : public ::testing::Test {
   uint16_t port() const { return metrics_->port(); }
 
   const MadeAuthority authority_{now_s() - 23 * kHour};
-  const std::unique_ptr<LeafKeeper> keeper_ = authority_.keeper(now_s());
+  const std::unique_ptr<CertificateRenewer> keeper_ = authority_.keeper(now_s());
   std::atomic<int> scrapes_ = 0;
   std::unique_ptr<Metrics> metrics_;
 };

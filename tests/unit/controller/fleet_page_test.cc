@@ -182,7 +182,7 @@ class FleetPageTest : public ::testing::Test {
                                            listed(kBert, summary_of_job(8, "RUNNING"))};
       },
       [] { return std::vector<FleetLemon>{}; },
-      {People::parse("", "").value(), People::parse(std::to_string(kReader), "").value()},
+      {OperatorAcl::parse("", "").value(), OperatorAcl::parse(std::to_string(kReader), "").value()},
       "",
       clock_,
       "head"};

@@ -14,7 +14,7 @@ namespace {
 
 const core::NodeKey kNode{JobId{1}, "n0"};
 
-using Sights = std::map<std::string, core::SilentNode>;
+using Sights = std::map<std::string, core::NodeObservation>;
 
 Sights nothing_seen(JobId, const std::set<std::string>&) { return {}; }
 
@@ -195,7 +195,7 @@ class WaitedFor : public ::testing::Test {
  protected:
   static Sights others_wait(JobId, const std::set<std::string>&) {
     Sights sights;
-    core::SilentNode& seen = sights[kNode.name];
+    core::NodeObservation& seen = sights[kNode.name];
     seen.training = core::TrainingSight::kSeen;
     seen.still_ms = core::kStillMs;
     seen.peers_wait = true;

@@ -11,7 +11,7 @@
 namespace hpctl {
 namespace {
 
-using Sights = std::map<std::string, core::SilentNode>;
+using Sights = std::map<std::string, core::NodeObservation>;
 
 TEST(Standbys, AreKnownUntilTheNodeTellsOfOthers) {
   ProgressTable table;
@@ -233,7 +233,7 @@ class Sight : public ::testing::Test {
     job_.state = core::JobState::kRunning;
     table_.observe(job_, 20);
   }
-  core::SilentNode without_n1(int64_t now_ms) {
+  core::NodeObservation without_n1(int64_t now_ms) {
     return table_.sight(job_.id, {"n1"}, now_ms).at("n1");
   }
 
@@ -243,7 +243,7 @@ class Sight : public ::testing::Test {
 
 TEST_F(Sight, OnlyRanksOnNodesThatAreHeardCount) {
   table_.report(job_.id, "n1", {at_step(2, 1, 1, 10)}, 900);  // the last that came of it
-  const core::SilentNode seen = without_n1(1'000);
+  const core::NodeObservation seen = without_n1(1'000);
   EXPECT_EQ(seen.training, core::TrainingSight::kSeen);
   EXPECT_TRUE(seen.peers_wait);
   EXPECT_EQ(seen.still_ms, 990);

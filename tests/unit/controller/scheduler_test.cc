@@ -73,7 +73,7 @@ TEST_F(LocalSchedulerTest, ANewLaunchReplacesAHolderThatHangs) {
   EXPECT_NE(holder, 0U);
   EXPECT_NE(holder, former);
   EXPECT_FALSE(process_lives(static_cast<pid_t>(former)));
-  EXPECT_TRUE(await_lock(*scheduler, holder)) << "once the former guardian has freed it";
+  EXPECT_TRUE(await_lock(*scheduler, holder)) << "once the former reaper has freed it";
   EXPECT_EQ(told_, 0) << "the core gave the former life up itself";
 }
 

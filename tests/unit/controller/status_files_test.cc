@@ -9,7 +9,7 @@
 
 #include "common/base/json.h"
 #include "controller/leadership/requeue_carryover.h"
-#include "controller/leadership/told_to_end.h"
+#include "controller/leadership/termination_cause.h"
 #include "controller/publish/job_view.h"
 #include "tests/support/temporary_directory.h"
 
@@ -125,35 +125,36 @@ TEST(StatusFiles, AControllerThatFollowsFindsTheTotals) {
   EXPECT_EQ(read_totals(paths, job.id, {first}).submitted_wall_ms, 1'000'400);
 }
 
-TEST(ToldToEnd, TheTimeLimitIsNotAPerson) {
+TEST(TerminationCause, TheTimeLimitIsNotAPerson) {
   SlurmJob job;
   job.state = "RUNNING";
   job.end_time_s = 10'000;
-  EXPECT_EQ(why_told_to_end(job, {}, 9'940'000), ToldToEnd::kTimeLimit);
-  EXPECT_EQ(why_told_to_end(job, {}, 5'000'000), ToldToEnd::kSomebody);
+  EXPECT_EQ(termination_cause(job, {}, 9'940'000), TerminationCause::kTimeLimit);
+  EXPECT_EQ(termination_cause(job, {}, 5'000'000), TerminationCause::kSomebody);
   job.preempt_time_s = 4'990;
-  EXPECT_EQ(why_told_to_end(job, {}, 5'000'000), ToldToEnd::kPreempted);
+  EXPECT_EQ(termination_cause(job, {}, 5'000'000), TerminationCause::kPreempted);
   job.preempt_time_s = 0;
   job.state = "CANCELLED";
-  EXPECT_EQ(why_told_to_end(job, {}, 9'940'000), ToldToEnd::kSomebody);
+  EXPECT_EQ(termination_cause(job, {}, 9'940'000), TerminationCause::kSomebody);
   JobSpec spec;
   spec.train = TrainSpec{};
-  EXPECT_EQ(last_words(ToldToEnd::kTimeLimit, spec, "/h/jobs/7/checkpoints"),
+  EXPECT_EQ(last_words(TerminationCause::kTimeLimit, spec, "/h/jobs/7/checkpoints"),
             "the time limit of the Slurm job has come; to go on, submit it again with "
             "checkpoint.dir: /h/jobs/7/checkpoints (where the file names none, every job has its "
             "own directory)");
   spec.slurm.requeue_at_limit = true;
-  EXPECT_EQ(last_words(ToldToEnd::kTimeLimit, spec, "").find("submit it again"), std::string::npos)
+  EXPECT_EQ(last_words(TerminationCause::kTimeLimit, spec, "").find("submit it again"),
+            std::string::npos)
       << "Slurm does that";
   spec.slurm.requeue_at_limit = false;
   spec.checkpoint.dir = "/shared/run";
   EXPECT_EQ(
-      last_words(ToldToEnd::kSomebody, spec, "/h/jobs/7/checkpoints"),
+      last_words(TerminationCause::kSomebody, spec, "/h/jobs/7/checkpoints"),
       "a user or Slurm ended the Slurm job (scancel, preemption); submit it again to go on from "
       "checkpoint.dir");
 }
 
-TEST(ToldToEnd, APreemptionIsOfOneStartOfTheJob) {
+TEST(TerminationCause, APreemptionIsOfOneStartOfTheJob) {
   const TemporaryDirectory directory;
   EXPECT_FALSE(is_preempted(directory.path(), 0).value());
   ASSERT_TRUE(note_preemption(directory.path(), 0).ok());
@@ -162,7 +163,7 @@ TEST(ToldToEnd, APreemptionIsOfOneStartOfTheJob) {
   ASSERT_TRUE(remove_tree(directory / "preempted").ok());
   ASSERT_TRUE(make_directories(directory / "preempted").ok());
   EXPECT_FALSE(is_preempted(directory.path(), 0).ok()) << "a note that cannot be read is no answer";
-  EXPECT_NE(last_words(ToldToEnd::kPreempted, {}, "").find("Slurm preempted the job"),
+  EXPECT_NE(last_words(TerminationCause::kPreempted, {}, "").find("Slurm preempted the job"),
             std::string::npos);
 }
 

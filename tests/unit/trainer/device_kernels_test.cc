@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdamW and the sum of squares by the kernels of a GPU, over the stubs as in device_rows_test.cc;
+// AdamW and the sum of squares by the kernels of a GPU, over the stubs as in cuda_ops_test.cc;
 // and what is said where kernels cannot be had.
 #include "trainer/device/device_kernels.h"
 
@@ -63,13 +63,13 @@ TEST(DeviceKernels, AGpuThatIsTooOldHasNone) {
 
 TEST(DeviceKernels, TheCompilersLogIsInTheError) {
   take_stub_gpu();
-  setenv("STUB_NVRTC_SAYS", "rows.cuh(7): error: identifier \"x\" is undefined", 1);
+  setenv("STUB_NVRTC_SAYS", "rowwise.cuh(7): error: identifier \"x\" is undefined", 1);
   const auto kernels = DeviceKernels::load(8, 0, {Element::kFp32, Element::kBf16});
   unsetenv("STUB_NVRTC_SAYS");
   ASSERT_FALSE(kernels.ok());
   EXPECT_THAT(kernels.error().message,
               AllOf(HasSubstr("cannot compile the kernels for sm_80, NVRTC_ERROR_COMPILATION"),
-                    HasSubstr("rows.cuh(7): error: identifier \"x\" is undefined")));
+                    HasSubstr("rowwise.cuh(7): error: identifier \"x\" is undefined")));
 }
 
 TEST(DeviceKernels, AKernelThatIsMissingIsNamed) {

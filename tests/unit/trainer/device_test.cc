@@ -15,7 +15,7 @@
 #include "common/job/lineage.h"
 #include "tests/support/promise.h"
 #include "tests/unit/trainer/torch_on_host.h"
-#include "trainer/arch/fused_rows.h"
+#include "trainer/arch/fused_ops.h"
 #include "trainer/kernels/bf16_rounding.h"
 
 namespace hpctl {

@@ -184,7 +184,7 @@ TEST(Exactness, WhatAGpuIsToldIsADifferenceWhereItIsNotWhatItDoesUnasked) {
 
 // A job that goes on where LibTorch has another kernel for it, or none.
 TEST(Exactness, AttentionIsADifferenceWhereAGpuLacksItsKernels) {
-  using By = AttentionBy;
+  using By = AttentionBackend;
   TrainSpec train;
   train.precision = Precision::kBf16;
   const auto label = [&](By by) {

@@ -140,10 +140,10 @@ TEST(GpuAttention, AModelSaysWhichWayItGoes) {
     };
     const bool fused = compat::kHasFusedAttention && model.arch != Arch::mistral;
     EXPECT_EQ(by(at::kBFloat16, at::kMeta, GpuAttention::kAuto),
-              fused ? AttentionBy::kFused : AttentionBy::kProducts);
-    EXPECT_EQ(by(at::kBFloat16, at::kMeta, GpuAttention::kCudnn), AttentionBy::kFused);
-    EXPECT_EQ(by(at::kFloat, at::kMeta, GpuAttention::kAuto), AttentionBy::kProducts);
-    EXPECT_EQ(by(at::kBFloat16, at::kCPU, GpuAttention::kCudnn), AttentionBy::kBlocks);
+              fused ? AttentionBackend::kFused : AttentionBackend::kProducts);
+    EXPECT_EQ(by(at::kBFloat16, at::kMeta, GpuAttention::kCudnn), AttentionBackend::kFused);
+    EXPECT_EQ(by(at::kFloat, at::kMeta, GpuAttention::kAuto), AttentionBackend::kProducts);
+    EXPECT_EQ(by(at::kBFloat16, at::kCPU, GpuAttention::kCudnn), AttentionBackend::kBlocks);
   }
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/unit/trainer/counted_operations.h"
-#include "trainer/kernels/products.h"
+#include "trainer/kernels/matmul.h"
 #include "trainer/state/exactness.h"
 
 namespace hpctl {

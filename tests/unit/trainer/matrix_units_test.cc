@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products on the processor's matrix units (trainer/kernels/products.h) beside plain loops in fp64,
+// Products on the processor's matrix units (trainer/kernels/matmul.h) beside plain loops in fp64,
 // and where they are chosen.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 #include "trainer/kernels/bf16.h"
 #include "trainer/kernels/level.h"
-#include "trainer/kernels/products.h"
+#include "trainer/kernels/matmul.h"
 
 namespace hpctl {
 namespace {

@@ -193,7 +193,7 @@ TEST(MemoryPlan, BetweenProductsNothingWideIsKept) {
   EXPECT_EQ(parts_of(s)["activations"], 8192.0 * 32 * (products * 2 + 32 * 4));
 }
 
-// The loss takes them as they are (trainer/arch/fused_rows.h), but a CPU's those of fp16 in fp32;
+// The loss takes them as they are (trainer/arch/fused_ops.h), but a CPU's those of fp16 in fp32;
 // their gradient is written over them.
 TEST(MemoryPlan, LogitsAreAsNarrowAsTheModel) {
   PlanSetting s = planned_job("llama3-8b", 1, 8);

@@ -140,7 +140,7 @@ TEST_F(WorkerLevel, ASpareOfAnotherOneIsNotExactAndSaysWhich) {
 }
 
 // Bits are those of a number of threads; ours are the same with any (attention_test.cc,
-// products_test.cc), LibTorch's and OpenBLAS's need not be.
+// matmul_test.cc), LibTorch's and OpenBLAS's need not be.
 TEST(WorkerThreads, ThatAreAskedForAreUsedAndRecorded) {
   const Job& calm = calm_job();
   EXPECT_EQ(manifest_of(calm, "step-8.g1").environment["aten_threads"], "1");

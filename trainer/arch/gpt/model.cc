@@ -46,7 +46,7 @@ class Gpt : public Model {
   Tensor project(const std::vector<Tensor>& parameters, const Tensor& normed) const override;
   Tensor with_positions(const std::vector<Tensor>& parameters, const Tensor& x,
                         const Tensor& positions) const override;
-  AttentionBy attention_by() const override { return attention_.by(); }
+  AttentionBackend attention_by() const override { return attention_.by(); }
 
  private:
   Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,

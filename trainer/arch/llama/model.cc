@@ -13,7 +13,7 @@
 
 #include "common/base/check.h"
 #include "trainer/arch/attention.h"
-#include "trainer/arch/fused_rows.h"
+#include "trainer/arch/fused_ops.h"
 #include "trainer/arch/lora.h"
 #include "trainer/arch/ops.h"
 #include "trainer/arch/registry.h"
@@ -124,7 +124,7 @@ class Llama : public Model {
   const std::vector<Segment>& segments() const override { return segments_; }
   Tensor final_norm(const std::vector<Tensor>& parameters, const Tensor& x) const override;
   Tensor project(const std::vector<Tensor>& parameters, const Tensor& normed) const override;
-  AttentionBy attention_by() const override { return attention_.by(); }
+  AttentionBackend attention_by() const override { return attention_.by(); }
 
  private:
   std::vector<Segment> make_segments() const;

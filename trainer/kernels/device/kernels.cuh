@@ -6,7 +6,7 @@
 
 #include "trainer/kernels/device/loss.cuh"
 #include "trainer/kernels/device/optimizer.cuh"
-#include "trainer/kernels/device/rows.cuh"
+#include "trainer/kernels/device/rowwise.cuh"
 
 namespace hpctl::device {
 

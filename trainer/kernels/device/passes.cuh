@@ -17,7 +17,7 @@ inline constexpr int kPackBytes = 16;
 // Rows of up to so many elements are a warp's; longer ones a block's.
 inline constexpr long long kLongestNarrow = 1024;
 
-// As rows.h: y and inverse_rms of x, or, where `addend` is not null, of sum = x + addend, which is
+// As rowwise.h: y and inverse_rms of x, or, where `addend` is not null, of sum = x + addend, which is
 // rounded first.
 struct RmsNorm {
   long long rows;
