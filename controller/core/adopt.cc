@@ -10,7 +10,10 @@
 #include <set>
 
 #include "controller/core/lost_time.h"
+#include "controller/core/membership.h"
 #include "controller/core/plan.h"
+#include "controller/core/quarantine.h"
+#include "controller/core/recovery.h"
 #include "controller/core/rules.h"
 
 namespace hpctl::core {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps that the trainer did not apply. It has decided and acted already; here its decision becomes
 // history and counts. Repetitions are known by generation and number, and told once.
-#include "controller/core/plan.h"
+#include "controller/core/last_generation.h"
+#include "controller/core/mirror.h"
+#include "controller/core/prune.h"
 #include "controller/core/rules.h"
 
 namespace hpctl::core {

@@ -8,6 +8,7 @@
 #include "common/worker/worker_abi.h"
 #include "controller/core/codec.h"
 #include "controller/core/plan.h"
+#include "controller/core/quarantine.h"
 #include "controller/core/rules.h"
 
 namespace hpctl::core {

@@ -5,8 +5,13 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "controller/core/plan.h"
+#include "controller/core/membership.h"
+#include "controller/core/mirror.h"
+#include "controller/core/prune.h"
+#include "controller/core/quarantine.h"
+#include "controller/core/recovery.h"
 #include "controller/core/rules.h"
+#include "controller/core/second_reader.h"
 
 namespace hpctl::core {
 

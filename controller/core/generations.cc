@@ -6,9 +6,13 @@
 
 #include "common/base/plausible.h"
 #include "common/job/lineage.h"
+#include "controller/core/last_generation.h"
 #include "controller/core/lost_time.h"
+#include "controller/core/mirror.h"
 #include "controller/core/plan.h"
+#include "controller/core/quarantine.h"
 #include "controller/core/rules.h"
+#include "controller/core/second_reader.h"
 
 namespace hpctl::core {
 

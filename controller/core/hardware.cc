@@ -12,7 +12,8 @@
 // one keeps only that it was rebooted, also in the job's next session and under a successor.
 #include <algorithm>
 
-#include "controller/core/plan.h"
+#include "controller/core/membership.h"
+#include "controller/core/quarantine.h"
 #include "controller/core/rules.h"
 
 namespace hpctl::core {

@@ -4,6 +4,7 @@
 #include "controller/core/injection.h"
 
 #include "controller/core/plan.h"
+#include "controller/core/quarantine.h"
 #include "controller/core/rules.h"
 
 namespace hpctl::core {

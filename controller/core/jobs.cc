@@ -3,8 +3,13 @@
 #include <algorithm>
 #include <set>
 
+#include "controller/core/last_generation.h"
 #include "controller/core/lost_time.h"
+#include "controller/core/membership.h"
 #include "controller/core/plan.h"
+#include "controller/core/prune.h"
+#include "controller/core/quarantine.h"
+#include "controller/core/recovery.h"
 #include "controller/core/rules.h"
 
 namespace hpctl::core {

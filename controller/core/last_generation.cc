@@ -13,10 +13,14 @@
 // If the state itself is accused (a step that is not finite, a loss that leaps), its checkpoint
 // lies apart in the directory `suspect`: it is no part of the lineage, checkpoint.keep does not
 // count it, and a job resumes from it only if checkpoint.resume names it.
+#include "controller/core/last_generation.h"
+
 #include <algorithm>
 #include <csignal>
 #include <string>
 
+#include "common/job/duration_text.h"
+#include "controller/core/membership.h"
 #include "controller/core/plan.h"
 
 namespace hpctl::core {

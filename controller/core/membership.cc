@@ -11,12 +11,17 @@
 //            (which happens when no job holds it), in the scheduler's queue
 // and if none of these is possible, the attempt counts as another restart of the job. A shrunk job
 // grows back when a later generation finds nodes without ranks.
+#include "controller/core/membership.h"
+
 #include <algorithm>
 #include <array>
 #include <set>
 
 #include "common/base/check.h"
+#include "controller/core/last_generation.h"
 #include "controller/core/plan.h"
+#include "controller/core/quarantine.h"
+#include "controller/core/recovery.h"
 #include "controller/core/rules.h"
 
 namespace hpctl::core {

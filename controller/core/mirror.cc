@@ -13,6 +13,8 @@
 //   the first place cannot be read for       the mirror, or memory, is taken if it has the newest
 //   checkpoint.mirror.after                  committed step; otherwise the job waits on. The
 //                                            generation is recorded in the mirror.
+#include "controller/core/mirror.h"
+
 #include <algorithm>
 
 #include "common/job/lineage.h"

@@ -4,7 +4,10 @@
 #include <algorithm>
 
 #include "common/base/plausible.h"
+#include "controller/core/membership.h"
 #include "controller/core/plan.h"
+#include "controller/core/quarantine.h"
+#include "controller/core/recovery.h"
 #include "controller/core/rules.h"
 
 namespace hpctl::core {

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/core/plan.h"
+#include "controller/core/last_generation.h"
+#include "controller/core/membership.h"
+#include "controller/core/mirror.h"
+#include "controller/core/prune.h"
+#include "controller/core/quarantine.h"
+#include "controller/core/recovery.h"
 
 #include <algorithm>
 #include <set>

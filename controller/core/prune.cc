@@ -17,10 +17,12 @@
 // A node that is lost or late, or cannot read, is followed by another one, and after kMostReaders
 // by the controller. So is a node that finds damage: only what two readers find is damage, and then
 // nothing is deleted.
+#include "controller/core/prune.h"
+
 #include <utility>
 
-#include "controller/core/plan.h"
 #include "controller/core/rules.h"
+#include "controller/core/second_reader.h"
 
 namespace hpctl::core {
 

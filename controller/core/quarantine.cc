@@ -8,9 +8,12 @@
 // drains a node that trains and a spare can take over, until the scheduler would use the node
 // again, and for kDepartedForMs when a signal told the node to end. Silence (missed heartbeats) is
 // never a reason: it blames the network as much as the node.
+#include "controller/core/quarantine.h"
+
 #include <algorithm>
 
-#include "controller/core/plan.h"
+#include "controller/core/membership.h"
+#include "controller/core/recovery.h"
 #include "controller/core/rules.h"
 
 namespace hpctl::core {

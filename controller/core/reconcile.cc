@@ -6,7 +6,13 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "controller/core/last_generation.h"
+#include "controller/core/membership.h"
+#include "controller/core/mirror.h"
 #include "controller/core/plan.h"
+#include "controller/core/prune.h"
+#include "controller/core/quarantine.h"
+#include "controller/core/recovery.h"
 
 namespace hpctl::core {
 

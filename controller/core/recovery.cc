@@ -7,13 +7,20 @@
 // exception has kAlikeExits generations. Failing storage costs no restart: `limits.storage`
 // bounds how long the job waits for it. All are counted in the job's row, so a restart of the
 // controller does not renew them.
+#include "controller/core/recovery.h"
+
 #include <algorithm>
 #include <set>
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/job/duration_text.h"
+#include "controller/core/last_generation.h"
 #include "controller/core/lost_time.h"
+#include "controller/core/membership.h"
 #include "controller/core/plan.h"
+#include "controller/core/quarantine.h"
+#include "controller/core/second_reader.h"
 
 namespace hpctl::core {
 

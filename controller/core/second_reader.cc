@@ -11,9 +11,14 @@
 //
 // A claim may be about an absolute path: a checkpoint in the mirror, or the one that
 // checkpoint.resume names.
+#include "controller/core/second_reader.h"
+
 #include <algorithm>
 
+#include "controller/core/membership.h"
 #include "controller/core/plan.h"
+#include "controller/core/prune.h"
+#include "controller/core/quarantine.h"
 #include "controller/core/rules.h"
 
 namespace hpctl::core {

@@ -6,7 +6,9 @@
 // faults of its workers.
 #include <algorithm>
 
-#include "controller/core/plan.h"
+#include "controller/core/membership.h"
+#include "controller/core/quarantine.h"
+#include "controller/core/recovery.h"
 #include "controller/core/rules.h"
 
 namespace hpctl::core {

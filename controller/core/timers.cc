@@ -4,10 +4,16 @@
 // fresh deadline first, because it was the controller that was late.
 #include <algorithm>
 
+#include "common/job/duration_text.h"
+#include "controller/core/last_generation.h"
 #include "controller/core/lost_time.h"
+#include "controller/core/membership.h"
 #include "controller/core/plan.h"
+#include "controller/core/prune.h"
 #include "controller/core/reconcile.h"
+#include "controller/core/recovery.h"
 #include "controller/core/rules.h"
+#include "controller/core/second_reader.h"
 
 namespace hpctl::core {
 

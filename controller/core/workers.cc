@@ -8,8 +8,10 @@
 
 #include "common/base/result.h"
 #include "common/worker/worker_abi.h"
+#include "controller/core/last_generation.h"
 #include "controller/core/lost_time.h"
 #include "controller/core/plan.h"
+#include "controller/core/recovery.h"
 #include "controller/core/rules.h"
 
 namespace hpctl::core {
