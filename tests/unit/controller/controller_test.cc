@@ -133,9 +133,10 @@ TEST(Controller, ServesWithoutMetricsWhereTheirAddressIsNotOfThisMachine) {
     LiveController controller;
     controller.start("", {"--metrics", address});
     EXPECT_FALSE(controller.ended()) << test::last_line(controller.paths().controller_log());
+    EXPECT_FALSE(is_accessible(controller.paths().home() + "/metrics-targets.json"));
+    controller.terminate();  // which waits until its log is written
     const auto log = read_file(controller.paths().controller_log());
     EXPECT_NE(log->find("there are no metrics"), std::string::npos) << *log;
-    EXPECT_FALSE(is_accessible(controller.paths().home() + "/metrics-targets.json"));
   }
 }
 

@@ -432,10 +432,12 @@ TEST_P(PyTorch, WorkersInFp32Agree) {
   EXPECT_LT(worst_relative(curve.losses, comparison.reference.losses, 1), 1e-5);
   EXPECT_LT(worst_relative(curve.losses, comparison.reference.losses, kSteps), 1e-3);
   EXPECT_LT(worst_relative(curve.norms, comparison.reference.norms, 1), 1e-5);
-  EXPECT_LT(curve.losses.back(), 0.8 * curve.losses.front()) << "it learns";
+  const TrainSpec& train = comparison.workload.train;
+  // Adapters beside weights that were never trained learn little.
+  const double learnt = train.lora.on() ? 0.95 : 0.8;
+  EXPECT_LT(curve.losses.back(), learnt * curve.losses.front()) << "it learns";
 
   MeshCommunicators comms({}, Mesh());
-  const TrainSpec& train = comparison.workload.train;
   const std::vector<Block> blocks = comparison.blocks();
   const auto model = make_model(train, at::kFloat);
   std::deque<std::vector<float>> weights;
