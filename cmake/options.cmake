@@ -109,9 +109,10 @@ if(HPCTL_SANITIZE MATCHES address)
   list(APPEND hp_test_environment "ASAN_OPTIONS=handle_sigill=1:malloc_context_size=8")
 endif()
 
-# Tests on Slurm wait for its timeouts most of their time. They start first, and as many run at once
-# as there are processors, each in a lane; other tests run beside them.
+# Tests on Slurm wait for its timeouts most of the time. They start first, and half as many again
+# run at once as there are processors, each in a lane; other tests run beside them.
 cmake_host_system_information(RESULT hp_slurm_lanes QUERY NUMBER_OF_LOGICAL_CORES)
+math(EXPR hp_slurm_lanes "(3 * ${hp_slurm_lanes} + 1) / 2")
 
 # hp_embed(TARGET FILE NAME): for TARGET's sources a header beside FILE, to be included by FILE's
 # name with .h for its ending, with FILE's text as `inline constexpr char hpctl::NAME[]`.

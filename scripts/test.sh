@@ -5,7 +5,8 @@
 #   scripts/test.sh --all   everything
 # Each test runs once, in the preset where it finds most (docs/contributing.md): optimised, as users
 # have it, or under a sanitizer. --all adds the tests with the label `extended`, runs more tests
-# under the sanitizers, and checks every source where the short form checks those that changed.
+# under the sanitizers, and compiles every source alone where the short form compiles those that
+# changed. Both forms run clang-tidy over what changed, because every landing did so before.
 #
 # A test of real processes that fails runs once more, alone; if it passes then, the end names it as
 # FLAKY with both logs (scripts/run_ctest.sh). Prints the time of each part, the ten slowest tests
@@ -66,21 +67,22 @@ await_next() {
 }
 
 result=0
-# Tests on Slurm wait most of their time. They take half of these (hp_slurm_lanes).
-jobs=$((2 * $(nproc)))
+# Tests on Slurm wait most of their time (hp_slurm_lanes).
+jobs=$((2 * $(nproc) + 1))
 rm -f build/*/ctest.log build/*/flaky build/behind.*.log
 part "packages" scripts/install_packages.sh
 if $all; then
-  targets=tests tidy=scripts/tidy.sh alone="scripts/check_alone.sh --all"
+  targets=tests alone="scripts/check_alone.sh --all"
   optimised='^(asan|tsan|bench)$' with_asan='^asan(_too)?$' with_tsan='^tsan(_too)?$'
   part "format" scripts/check_format.sh || result=1
 else
-  targets=landing_tests tidy="scripts/tidy.sh --changed" alone="scripts/check_alone.sh --rest"
+  targets=landing_tests alone="scripts/check_alone.sh --rest"
   optimised='^(asan|tsan|bench|extended)$' with_asan='^asan$' with_tsan='^tsan$'
   part "format" scripts/check_format.sh --changed || result=1
 fi
 part "build release" scripts/build.sh release "$targets"
-behind "scripts/build.sh asan $targets" "scripts/build.sh tsan $targets" "$alone" "$tidy"
+behind "scripts/build.sh asan $targets" "scripts/build.sh tsan $targets" "$alone" \
+  "scripts/tidy.sh --changed"
 part "test release" scripts/run_ctest.sh release "$jobs" -LE "$optimised" -E _NOT_BUILT || result=1
 part "build asan" await_next || result=1
 part "test asan+ubsan" scripts/run_ctest.sh asan "$jobs" -L "$with_asan" || result=1
