@@ -136,6 +136,7 @@ const std::vector<Rule>& rules() {
        {"trainer/plan/", "trainer/arch/registry.h", "common/base/", "common/job/", "common/layout/",
         "common/worker/"},
        join(kWire, kTorch)},
+      {"trainer/schedule/", {"trainer/schedule/", "common/base/"}, join(kWire, kTorch)},
       {"trainer/",
        {"trainer/", "common/base/", "common/gpu/", "common/job/", "common/layout/", "common/net/",
         "common/process/", "common/worker/"},
