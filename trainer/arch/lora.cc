@@ -36,6 +36,22 @@ std::vector<Block> adapter_layout(const ModelSpec& model, const LoraSpec& lora) 
   return adapters;
 }
 
+CutModel cut_adapters(const ModelSpec& model, const LoraSpec& lora) {
+  CutModel adapters;
+  for (Block& block : adapter_layout(model, lora)) {
+    CutBlock& cut = adapters.blocks.emplace_back();
+    for (const TensorSlot& tensor : block.tensors) {
+      const bool is_a = tensor.name.ends_with(kLoraA);
+      const size_t length = tensor.name.size() - (is_a ? kLoraA : kLoraB).size();
+      const std::string base = tensor.name.substr(0, length) + std::string(kWeight);
+      const CuttingRule rule = architecture_of(model).cut(model, base);
+      cut.rules.push_back(rule.dim == (is_a ? 1 : 0) ? rule : CuttingRule{});
+    }
+    cut.block = std::move(block);
+  }
+  return adapters;
+}
+
 std::vector<Block> trained_layout(const TrainSpec& train) {
   return train.lora.on() ? adapter_layout(train.model, train.lora) : model_layout(train.model);
 }

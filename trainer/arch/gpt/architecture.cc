@@ -61,6 +61,25 @@ InitialDistribution initial(const ModelSpec& model, const Block&, std::string_vi
   return {.std = deviation / std::sqrt(2.0 * static_cast<double>(model.layers))};
 }
 
+// Matrices are [in, out]: columns make heads and the feed-forward width, rows take them. A bias of
+// c_proj comes behind the sum, so it is whole on every rank, as norms and positions are.
+CuttingRule cut(const ModelSpec& model, std::string_view tensor) {
+  using enum CuttingRule::Kind;
+  const int64_t head = model.head_size();
+  if (tensor.ends_with("c_attn.weight")) {
+    return {.kind = kEqual, .dim = 1, .sections = 3, .unit = head};
+  }
+  if (tensor.ends_with("c_attn.bias")) return {.kind = kEqual, .sections = 3, .unit = head};
+  if (tensor.ends_with("attn.c_proj.weight")) return {.kind = kEqual, .unit = head};
+  if (tensor.ends_with("c_fc.weight")) return {.kind = kEqual, .dim = 1};
+  if (tensor.ends_with("c_fc.bias")) return {.kind = kEqual};
+  if (tensor.ends_with("mlp.c_proj.weight")) return {.kind = kEqual};
+  if (tensor.ends_with(".wte.weight") || tensor.ends_with("lm_head.weight")) {
+    return {.kind = kUneven};
+  }
+  return {};
+}
+
 int64_t looked_up(const ModelSpec& model) {
   const int64_t tokens = model.tied_embeddings ? 0 : model.vocab * model.dim;
   return tokens + model.max_positions * model.dim;
@@ -72,6 +91,7 @@ extern const Architecture kArchitecture;
 constinit const Architecture kArchitecture = {
     .layout = layout,
     .is_embedding = is_embedding,
+    .cut = cut,
     .initial = initial,
     .looked_up = looked_up,
     // Each norm keeps its input and its result, but one input serves for two, which the layer keeps

@@ -25,12 +25,14 @@ std::vector<Block> layout(const ModelSpec& model, LayerParts parts);
 // For Architecture.
 bool is_embedding(std::string_view tensor);
 InitialDistribution initial(const ModelSpec& model, const Block& block, std::string_view tensor);
+CuttingRule cut(const ModelSpec& model, std::string_view tensor);
 int64_t looked_up(const ModelSpec& model);
 
 constexpr Architecture family(std::vector<Block> (*layout)(const ModelSpec& model),
                               HuggingFaceForm form, LayerParts parts = {}) {
   return {.layout = layout,
           .is_embedding = is_embedding,
+          .cut = cut,
           .initial = initial,
           .looked_up = looked_up,
           // Each norm keeps its input and its result, but one input serves for two, which the layer
