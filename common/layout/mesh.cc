@@ -71,12 +71,26 @@ std::vector<int32_t> Mesh::group(int32_t rank, MeshDims dims) const {
 
 DataRank Mesh::data_rank(int32_t rank) const {
   std::vector<std::string_view> others;
+  std::vector<std::string_view> loss_copies;
   for (const MeshDimension& d : dimensions_) {
-    if (!is_among(kDataDims, d)) others.push_back(d.name);
+    if (is_among(kDataDims, d)) continue;
+    others.push_back(d.name);
+    if (d.name != MeshDim::kPp && d.name != MeshDim::kCp) loss_copies.push_back(d.name);
   }
+  const bool is_last_stage = coordinate(rank, MeshDim::kPp) + 1 == degree(MeshDim::kPp);
   return {.index = coordinate(rank, kDataDims),
           .count = degree(kDataDims),
-          .counts = coordinate(rank, others) == 0};
+          .shares_data = coordinate(rank, others) == 0,
+          .shares_loss = is_last_stage && coordinate(rank, loss_copies) == 0};
+}
+
+Mesh Mesh::with_world(int32_t world_size) const {
+  HP_CHECK(world_size > 0 && world_size % unit() == 0);
+  return Mesh({{std::string(MeshDim::kPp), degree(MeshDim::kPp)},
+               {std::string(MeshDim::kDpReplicate), 1},
+               {std::string(MeshDim::kDpShard), world_size / unit()},
+               {std::string(MeshDim::kCp), degree(MeshDim::kCp)},
+               {std::string(MeshDim::kTp), degree(MeshDim::kTp)}});
 }
 
 Outcome check_engine_mesh(const Mesh& mesh) {

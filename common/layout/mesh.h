@@ -44,6 +44,12 @@ inline constexpr std::array kDataDims = {MeshDim::kDpReplicate, MeshDim::kDpShar
 // Over which parameters, gradients and optimizer state are: parts of a sequence need whole
 // parameters as much as other sequences do.
 inline constexpr std::array kShardDims = {MeshDim::kDpShard, MeshDim::kCp};
+// By which the state that a rank has differs: ranks that differ in dp_replicate alone have the
+// same.
+inline constexpr std::array kStateDims = {MeshDim::kPp, MeshDim::kDpShard, MeshDim::kCp,
+                                          MeshDim::kTp};
+// That all ranks of one data coordinate differ in: such a group leaves and joins as a whole.
+inline constexpr std::array kUnitDims = {MeshDim::kPp, MeshDim::kCp, MeshDim::kTp};
 
 struct MeshDimension {
   std::string name;
@@ -55,8 +61,11 @@ struct MeshDimension {
 struct DataRank {
   int32_t index = 0;  // coordinate in kDataDims: ranks with the same one read the same samples
   int32_t count = 1;  // of such coordinates
-  // The first of those ranks: where something is counted once for each sample, it is this one's.
-  bool counts = true;
+  // The first of those ranks: what is counted once for each sample, as in the ledger, it counts.
+  bool shares_data = true;
+  // It has a part of the loss: the last stage has the logits, with the same loss on all ranks of
+  // tp, of which the first one counts; each rank of cp has the loss of its part of the sequence.
+  bool shares_loss = true;
   bool operator==(const DataRank&) const = default;
 };
 
@@ -82,6 +91,17 @@ class Mesh {
   }
   std::vector<int32_t> group(int32_t rank, MeshDims dims) const;
   DataRank data_rank(int32_t rank) const;
+
+  // The parts of the state: a rank's is its coordinate in kStateDims.
+  int32_t parts() const { return degree(kStateDims); }
+  int32_t part(int32_t rank) const { return coordinate(rank, kStateDims); }
+  // The ranks that have the part of `rank`, ascending; it is one of them.
+  std::vector<int32_t> replicas(int32_t rank) const { return group(rank, MeshDim::kDpReplicate); }
+  // The ranks of one data coordinate: a job shrinks and grows by so many, or a multiple.
+  int32_t unit() const { return degree(kUnitDims); }
+  // The mesh of a job of `world_size` ranks with the same units; its data coordinates alone count,
+  // not how they are divided between replicas and shards. Precondition: a multiple of unit(), > 0.
+  Mesh with_world(int32_t world_size) const;
 
  private:
   std::vector<MeshDimension> dimensions_;

@@ -25,19 +25,24 @@ bool keeps_rounded_weights(const TrainSpec& train, int32_t shards) {
          !offloads_optimizer(train) && (shards == 1 || !keeps_parameters(train));
 }
 
-Result<Sharding> sharding_of(const TrainSpec& train, int32_t world_size) {
-  if (train.strategy == Strategy::kHybrid &&
-      (train.shard_group < 1 || world_size % train.shard_group != 0)) {
+Result<Mesh> mesh_of(const TrainSpec& train, int32_t world_size, int32_t workers_per_node) {
+  const int32_t shards = state_parts(train, world_size, workers_per_node);
+  if (shards < 1 || world_size % shards != 0) {
     return Error{ErrorCode::kInvalidArgument,
                  "parallelism.shard_group: expected a divisor of the number of workers (" +
-                     std::to_string(world_size) + "), found " + std::to_string(train.shard_group)};
+                     std::to_string(world_size) + "), found " + std::to_string(shards)};
   }
-  const int32_t shards = state_parts(train, world_size, world_size);
+  return Mesh(world_size / shards, shards);
+}
+
+Result<Sharding> sharding_of(const TrainSpec& train, int32_t world_size) {
+  // 0 is the controller's to replace: the engine does not know nodes.
+  HP_TRY_ASSIGN(const Mesh mesh, mesh_of(train, world_size, 0));
   Sharding sharding;
-  sharding.mesh = Mesh(world_size / shards, shards);
+  sharding.mesh = mesh;
   sharding.keep_parameters = keeps_parameters(train);
   // A shard that is the whole block needs no second place for its gradient.
-  sharding.whole_gradients = keeps_gradients(train) || shards == 1;
+  sharding.whole_gradients = keeps_gradients(train) || mesh.degree(kShardDims) == 1;
   return sharding;
 }
 

@@ -32,9 +32,10 @@ struct Sharding {
   bool whole_gradients = false;
 };
 
-// The number of parts that parameters and optimizer state are divided into. Each part is on
-// world_size / parts ranks: rank r has the part r % parts.
+// The number of parts that parameters and optimizer state are divided into: the mesh's parts().
 int32_t state_parts(const TrainSpec& train, int32_t world_size, int32_t workers_per_node);
+// The ranks of a job. kInvalidArgument as sharding_of().
+Result<Mesh> mesh_of(const TrainSpec& train, int32_t world_size, int32_t workers_per_node);
 
 // Returns whether gathered parameters, and unsharded gradients, of all blocks stay for the whole
 // step; parameters of a frozen model then for all steps.

@@ -101,11 +101,12 @@ bool has_own(const ArenaSeals* arena, const DividedState& state, int32_t part) {
 // one of them cannot get it from a replica, or from the rank that keeps its copy.
 std::optional<std::vector<Rank>> ranks_to_refill(const Job& job, const Arenas& arenas,
                                                  const DividedState& state) {
-  if (state.parts != parts_of_state(job)) return std::nullopt;
+  const auto mesh = mesh_of(*job.spec.train, job.world_size(), job.spec.workers_per_node);
+  if (!mesh.ok() || state.parts != mesh->parts()) return std::nullopt;
   std::vector<Rank> without;
   std::set<int32_t> present;
   for (int32_t rank = 0; rank < job.world_size(); ++rank) {
-    const int32_t part = rank % state.parts;
+    const int32_t part = mesh->part(rank);
     if (has_own(arenas[static_cast<size_t>(rank)], state, part)) {
       present.insert(part);
     } else {
@@ -113,7 +114,7 @@ std::optional<std::vector<Rank>> ranks_to_refill(const Job& job, const Arenas& a
     }
   }
   for (const Rank rank : without) {
-    if (present.contains(rank.value % state.parts)) continue;
+    if (present.contains(mesh->part(rank.value))) continue;
     const int32_t holder = snapshot_holder(rank.value, job.world_size(), job.spec.workers_per_node);
     const ArenaSeals* arena = arenas[static_cast<size_t>(holder)];
     const bool keeps_it = state.parts == job.world_size() && has_own(arena, state, holder) &&

@@ -29,8 +29,8 @@ void enter_wait_nodes(Transition& t, Job& job);
 void enter_find_checkpoint(Transition& t, Job& job, const std::string& reason);
 void enter_record_generation(Transition& t, Job& job, const Facts::Origin& origin);
 void start_generation(Transition& t, Job& job);
-// The number of parts of the state of a job that trains: rank r has part r mod this, as its
-// replicas have (common/layout/mesh.h). If each rank has a different part, copies may be at
+// The number of parts of the state of a job that trains; replicas have the same one
+// (Mesh::part() in common/layout/mesh.h). If each rank has a different part, copies may be at
 // peers (common/job/snapshot_peers.h).
 int32_t parts_of_state(const Job& job);
 // The newest state that is whole in what the newest generation's ranks left in memory, where the

@@ -136,17 +136,18 @@ void fill_initial_values(const ModelSpec& model, const Block& block, uint64_t se
 
 void fill_initial_local(const ModelSpec& model, const Block& block, const TensorSlot& tensor,
                         uint64_t seed, const LocalTensor& local, float* out) {
+  const bool is_matrix = tensor.shape.size() == 2;
   const int64_t row = local.shape.back();
-  int64_t column = 0;
-  for (const TensorBox& box : local.boxes) {
-    const bool is_matrix = box.shape.size() == 2;
-    const int64_t rows = is_matrix ? box.shape.front() : 1;
-    const int64_t first_row = is_matrix ? box.begin.front() : 0;
+  for (const PlacedBox& placed : local.boxes) {
+    const std::vector<int64_t>& offsets = placed.box.offsets;
+    const int64_t length = placed.box.lengths.back();
+    const int64_t rows = is_matrix ? placed.box.lengths.front() : 1;
+    const int64_t first_row = is_matrix ? offsets.front() : 0;
+    float* own = out + placed.local_begin * (is_matrix && local.dim == 0 ? row : 1);
     for (int64_t r = 0; r < rows; ++r) {
-      const int64_t first = (first_row + r) * tensor.shape.back() + box.begin.back();
-      fill_elements(model, block, tensor, seed, first, box.shape.back(), out + r * row + column);
+      const int64_t first = (first_row + r) * tensor.shape.back() + offsets.back();
+      fill_elements(model, block, tensor, seed, first, length, own + r * row);
     }
-    column += box.shape.back();
   }
 }
 

@@ -10,7 +10,7 @@
 
 #include "common/job/job_spec.h"
 #include "common/layout/block_layout.h"
-#include "trainer/arch/tensor_cuts.h"
+#include "common/layout/local_layout.h"
 
 namespace hpctl {
 
@@ -19,8 +19,8 @@ namespace hpctl {
 void fill_initial_values(const ModelSpec& model, const Block& block, uint64_t seed,
                          ElementRange range, float* out, int threads = 1);
 
-// Writes the values of the part of `tensor`, of the block, that a tp rank has, in the order of its
-// local elements. An element's value follows from its index in the global tensor, so it does not
+// Writes the values of the part of `tensor`, of the block, that a tp rank has, to an array of its
+// local shape. An element's value follows from its index in the global tensor, so it does not
 // depend on the number of tp ranks.
 void fill_initial_local(const ModelSpec& model, const Block& block, const TensorSlot& tensor,
                         uint64_t seed, const LocalTensor& local, float* out);

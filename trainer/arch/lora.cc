@@ -12,6 +12,15 @@ namespace {
 
 constexpr std::string_view kWeight = ".weight";
 
+// That of A or B, of which `end` is the name's end, which cut their matrix's `dim`.
+CuttingRule rule_of_adapter(const ModelSpec& model, std::string_view tensor, std::string_view end,
+                            int32_t dim) {
+  tensor.remove_suffix(end.size());
+  const CuttingRule rule =
+      architecture_of(model).cut(model, std::string(tensor) + std::string(kWeight));
+  return rule.dim == dim ? rule : CuttingRule{};
+}
+
 }  // namespace
 
 bool is_lora_target(const LoraSpec& lora, std::string_view tensor) {
@@ -32,6 +41,24 @@ std::vector<Block> adapter_layout(const ModelSpec& model, const LoraSpec& lora) 
       append_tensor(adapter, name + std::string(kLoraB), {tensor.shape.at(0), lora.rank});
     }
     if (!adapter.tensors.empty()) adapters.push_back(std::move(adapter));
+  }
+  return adapters;
+}
+
+CuttingRule cutting_rule(const ModelSpec& model, std::string_view tensor) {
+  if (tensor.ends_with(kLoraA)) return rule_of_adapter(model, tensor, kLoraA, 1);
+  if (tensor.ends_with(kLoraB)) return rule_of_adapter(model, tensor, kLoraB, 0);
+  return architecture_of(model).cut(model, tensor);
+}
+
+CutModel cut_adapters(const ModelSpec& model, const LoraSpec& lora) {
+  CutModel adapters;
+  for (Block& block : adapter_layout(model, lora)) {
+    CutBlock& cut = adapters.blocks.emplace_back();
+    for (const TensorSlot& tensor : block.tensors) {
+      cut.rules.push_back(cutting_rule(model, tensor.name));
+    }
+    cut.block = std::move(block);
   }
   return adapters;
 }

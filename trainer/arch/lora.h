@@ -15,6 +15,7 @@
 
 #include "common/job/train_spec.h"
 #include "common/layout/block_layout.h"
+#include "common/layout/local_layout.h"
 
 namespace hpctl {
 
@@ -26,6 +27,11 @@ bool is_lora_target(const LoraSpec& lora, std::string_view tensor);
 
 // One block for each layer.
 std::vector<Block> adapter_layout(const ModelSpec& model, const LoraSpec& lora);
+// How tp cuts a tensor of the model or of its adapters. B of a matrix whose rows are cut is cut
+// like it, and so is A of one whose columns are; the other one of the two is whole on every rank.
+CuttingRule cutting_rule(const ModelSpec& model, std::string_view tensor);
+// The adapters' blocks with the rule of each tensor.
+CutModel cut_adapters(const ModelSpec& model, const LoraSpec& lora);
 
 // The blocks that a job trains: its adapters, or the model.
 std::vector<Block> trained_layout(const TrainSpec& train);

@@ -47,6 +47,21 @@ std::vector<Block> model_layout(const ModelSpec& model) {
   return architecture_of(model).layout(model);
 }
 
+CutModel cut_model(const ModelSpec& model) {
+  const Architecture& architecture = architecture_of(model);
+  CutModel whole;
+  for (Block& block : architecture.layout(model)) {
+    CutBlock& cut = whole.blocks.emplace_back();
+    for (const TensorSlot& tensor : block.tensors) {
+      cut.rules.push_back(architecture.cut(model, tensor.name));
+    }
+    cut.block = std::move(block);
+  }
+  // The first tensor of the embedding's block is that of the tokens.
+  if (model.tied_embeddings) whole.tied = whole.blocks.front().block.tensors.front().name;
+  return whole;
+}
+
 std::vector<Block> stack_blocks(const ModelSpec& model, Block embed,
                                 const std::function<Block(const ModelSpec&, int64_t)>& layer,
                                 Block head) {

@@ -17,7 +17,7 @@
 
 #include "common/job/train_spec.h"
 #include "common/layout/block_layout.h"
-#include "trainer/arch/tensor_cuts.h"
+#include "common/layout/local_layout.h"
 
 namespace hpctl {
 
@@ -60,8 +60,8 @@ struct Architecture {
   // are Hugging Face's, so that weights are never permuted.
   std::vector<Block> (*layout)(const ModelSpec& model);
   bool (*is_embedding)(std::string_view tensor);
-  // How tensor parallelism cuts it (tensor_cuts.h).
-  TensorCut (*cut)(std::string_view tensor);
+  // How tp cuts a tensor of layout().
+  CuttingRule (*cut)(const ModelSpec& model, std::string_view tensor);
   // Of a matrix; norms start from 1 and biases from 0 (initial_values.h).
   InitialDistribution (*initial)(const ModelSpec& model, const Block& block,
                                  std::string_view tensor);
@@ -78,6 +78,9 @@ std::optional<Arch> find_hugging_face(std::string_view model_type);
 std::string hugging_face_types();
 
 std::vector<Block> model_layout(const ModelSpec& model);
+
+// The model's blocks with the rule of each tensor, for local_layout().
+CutModel cut_model(const ModelSpec& model);
 
 // For layout(): names the blocks `embed`, a `layer` for each of the model's, and `head`, which gets
 // the output projection (lm_head.weight) unless that is the embedding.

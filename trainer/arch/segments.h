@@ -22,7 +22,7 @@
 //   mlp_residual      m, d          -> m + d
 //
 // Counts of heads and widths follow from the parameters that a segment gets. With a part of the
-// heads and of the feed-forward width it computes that part (tensor_cuts.h), and `o` and `d` are
+// heads and of the feed-forward width it computes that part (local_layout.h), and `o` and `d` are
 // parts of a sum. A bias of o or down must be added once: after the sum, by the engine.
 #pragma once
 

@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "trainer/arch/tensor_cuts.h"
+#include "common/layout/local_layout.h"
 #include "trainer/compat/torch_compat.h"
 
 namespace hpctl {

@@ -22,9 +22,6 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kMaxElements = int64_t{1} << 48;
-// The limit of comparisons of two slices. Llama 3.1 405B on 16,384 ranks, eight of which divide
-// each layer, takes 80 million.
-constexpr int64_t kMaxComparisons = int64_t{1} << 28;
 
 json block_json(const Block& block) {
   json tensors = json::array();
@@ -175,7 +172,6 @@ std::string slices_problem(const Manifest& m) {
 // by slices.
 std::string tiling_problem(const Manifest& m) {
   size_t next = 0;
-  int64_t comparisons = kMaxComparisons;
   auto slices = std::span(m.slices);
   for (size_t b = 0; b < m.blocks.size(); ++b) {
     size_t own = 0;
@@ -184,7 +180,7 @@ std::string tiling_problem(const Manifest& m) {
     const auto of_block = slices.first(own);
     slices = slices.subspan(own);
     if (own > 0) {
-      auto problem = tiling_problem(m.blocks[b], of_block, comparisons);
+      auto problem = tiling_problem(m.blocks[b], of_block);
       if (!problem.empty()) return m.blocks[b].name + ": " + problem;
     }
     for (const StateKind kind : m.kinds()) {

@@ -2,6 +2,9 @@
 #include "trainer/checkpoint/tensor_slice.h"
 
 #include <algorithm>
+#include <vector>
+
+#include "common/layout/box.h"
 
 namespace hpctl {
 namespace {
@@ -18,35 +21,23 @@ int64_t place_of(const TensorSlot& tensor, const TensorSlice& slice, int64_t at)
   return place;
 }
 
-bool overlap(const TensorSlice& a, const TensorSlice& b) {
-  for (size_t d = 0; d < a.offsets.size(); ++d) {
-    if (a.offsets[d] + a.lengths[d] <= b.offsets[d]) return false;
-    if (b.offsets[d] + b.lengths[d] <= a.offsets[d]) return false;
-  }
-  return true;
-}
-
-// `slices` of one tensor, by offsets.
-std::string tensor_tiling_problem(const TensorSlot& tensor, std::span<const TensorSlice> slices,
-                                  int64_t& comparisons) {
+// `slices` of one tensor.
+std::string tensor_tiling_problem(const TensorSlot& tensor,
+                                  std::span<const TensorSlice* const> slices) {
   int64_t left = tensor.numel;
-  for (const TensorSlice& slice : slices) {
-    const int64_t elements = elements_of(slice);
+  std::vector<BoxView> boxes;
+  boxes.reserve(slices.size());
+  for (const TensorSlice* slice : slices) {
+    const int64_t elements = elements_of(*slice);
     if (elements > left) return tensor.name + " has elements that are there twice";
     left -= elements;
+    boxes.push_back({slice->offsets, slice->lengths});
   }
   if (left > 0) return tensor.name + " misses " + std::to_string(left) + " elements";
   // As many elements as the tensor has: they are all of them unless two slices share some.
-  for (size_t i = 0; i < slices.size(); ++i) {
-    for (size_t j = i + 1; j < slices.size(); ++j) {
-      const bool is_behind = tensor.shape.empty() ||
-                             slices[j].offsets[0] >= slices[i].offsets[0] + slices[i].lengths[0];
-      if (is_behind) break;
-      if (--comparisons < 0) return tensor.name + " is cut too finely";
-      if (overlap(slices[i], slices[j])) return tensor.name + " has elements that are there twice";
-    }
-  }
-  return "";
+  if (tiles(tensor.shape, boxes)) return "";
+  return tensor.name + " has elements that are there twice, or is cut in more than " +
+         std::to_string(kMaxCutDimensions) + " dimensions";
 }
 
 }  // namespace
@@ -79,16 +70,19 @@ std::string slice_problem(std::span<const Block> blocks, const TensorSlice& slic
   return "";
 }
 
-std::string tiling_problem(const Block& block, std::span<const TensorSlice> slices,
-                           int64_t& comparisons) {
-  std::vector<TensorSlice> sorted(slices.begin(), slices.end());
-  std::sort(sorted.begin(), sorted.end());
+std::string tiling_problem(const Block& block, std::span<const TensorSlice> slices) {
+  std::vector<const TensorSlice*> sorted;
+  sorted.reserve(slices.size());
+  for (const TensorSlice& slice : slices) sorted.push_back(&slice);
+  std::stable_sort(sorted.begin(), sorted.end(), [](const TensorSlice* a, const TensorSlice* b) {
+    return a->tensor < b->tensor;
+  });
   auto begin = sorted.cbegin();
   for (size_t t = 0; t < block.tensors.size(); ++t) {
-    const auto end = std::find_if(begin, sorted.cend(), [&](const TensorSlice& slice) {
-      return slice.tensor != static_cast<int32_t>(t);
+    const auto end = std::find_if(begin, sorted.cend(), [&](const TensorSlice* slice) {
+      return slice->tensor != static_cast<int32_t>(t);
     });
-    auto problem = tensor_tiling_problem(block.tensors[t], {begin, end}, comparisons);
+    auto problem = tensor_tiling_problem(block.tensors[t], {begin, end});
     if (!problem.empty()) return problem;
     begin = end;
   }

@@ -32,10 +32,9 @@ int64_t elements_of(const TensorSlice& slice);
 std::string slice_problem(std::span<const Block> blocks, const TensorSlice& slice);
 
 // The problem that keeps `slices`, all of the block and without slice_problem(), from holding every
-// element of every tensor of the block once, or "". Each comparison of two slices takes one from
-// `comparisons`: what is cut more finely than that allows is a problem, too.
-std::string tiling_problem(const Block& block, std::span<const TensorSlice> slices,
-                           int64_t& comparisons);
+// element of every tensor of the block once, or "". A tensor that is cut in more than
+// kMaxCutDimensions (box.h) is a problem, too. Takes n log n for n slices.
+std::string tiling_problem(const Block& block, std::span<const TensorSlice> slices);
 
 // `elements` of a slice of `tensor`, counted row-major within the slice, as adjacent runs of the
 // block: run(first element in the block, first element of the slice, count), ascending in both.

@@ -317,7 +317,7 @@ Outcome Generation::begin_ledger() {
   if (workload_.ledger_dir.empty()) return Ok{};
   HP_TRY(check_claimed(workload_));
   if (workload_.from_memory && workload_.rank == 0) HP_TRY(complete_ledgers());
-  if (!data_rank_.counts) return Ok{};
+  if (!data_rank_.shares_data) return Ok{};
   HP_TRY_ASSIGN(ledger_,
                 LedgerWriter::create(workload_.ledger_dir, workload_.generation, workload_.rank));
   return Ok{};

@@ -205,8 +205,7 @@ Result<Generation::StepSums> Generation::reduce(FullySharded::Sums own, int64_t 
   if (snapshots_) {
     HP_TRY_ASSIGN(snapshots, snapshots_->news());
   }
-  // Ranks that read the same samples have the same loss.
-  const double share = data_rank_.counts ? 1.0 : 0.0;
+  const double share = data_rank_.shares_loss ? 1.0 : 0.0;
   std::array<double, 11> sums = {own_sums_[1],
                                  own.loss * share,
                                  clock_due ? 1.0 : 0.0,

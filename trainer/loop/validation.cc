@@ -66,7 +66,7 @@ Result<std::optional<ValidationResult>> Validation::run(FullySharded& engine, We
         return std::optional<ValidationResult>();
       }
     }
-    const bool counts = turn_of(round, rank) && rank.counts;
+    const bool counts = turn_of(round, rank) && rank.shares_loss;
     HP_TRY(engine.evaluate(batch->tokens, batch->targets, batch->documents, counts));
     if (counts) counted += static_cast<double>(batch->counted);
   }

@@ -30,8 +30,9 @@ Outcome sum_copies(RowExchange& exchange, const std::vector<CopiedGradient>& cop
   HP_TRY_ASSIGN(const Tensor all, exchange.gather_each(at::cat(flat)));
   int64_t offset = 0;
   for (size_t i = 0; i < copied.size(); ++i) {
+    const int64_t first = exchange.place().rank - copied[i].copy;
     const Tensor of_all = all.narrow(1, offset, flat[i].numel());
-    flat[i].copy_(add_in_pairs(of_all.narrow(0, copied[i].first_copy, copied[i].copies).unbind(0)));
+    flat[i].copy_(add_in_pairs(of_all.narrow(0, first, copied[i].copies).unbind(0)));
     offset += flat[i].numel();
   }
   return Ok{};

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rule for tensors of which several tp ranks have a copy (tensor_cuts.h): norms, biases after a
-// sum, positions, key heads that ranks share, halves of adapters. Each copy gets a part of the
+// The rule for tensors of which several tp ranks have a copy (local_layout.h): norms, biases after
+// a sum, positions, key heads that ranks share, halves of adapters. Each copy gets a part of the
 // gradient. The gradient is the sum of the parts in the order of ranks, every copy then has the
 // same bits, and the first copy alone counts in the norm.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "common/base/result.h"
-#include "trainer/arch/tensor_cuts.h"
+#include "common/layout/local_layout.h"
 #include "trainer/compat/torch_compat.h"
 #include "trainer/parallel/row_exchange.h"
 
@@ -16,8 +17,8 @@ namespace hpctl {
 
 struct CopiedGradient {
   at::Tensor gradient;  // contiguous; of the same shape on all tp ranks, and all of one type
-  int first_copy = 0;   // ranks [first_copy, first_copy + copies) have it
-  int copies = 1;
+  int32_t copies = 1;   // consecutive tp ranks that have it
+  int32_t copy = 0;     // which of them this one is
 };
 
 // The sum of tensors in pairs, as trainer/comm/ordered_sum.h has it.
@@ -28,8 +29,6 @@ at::Tensor add_in_pairs(const std::vector<at::Tensor>& parts);
 Outcome sum_copies(RowExchange& exchange, const std::vector<CopiedGradient>& copied);
 
 // Returns whether the squares of the rank's part count in the norm of the whole gradient.
-inline bool counts_in_norm(const LocalTensor& local, TensorPlace place) {
-  return place.rank == local.first_copy || local.copies == 1;
-}
+inline bool counts_in_norm(const LocalTensor& local) { return local.copy == 0; }
 
 }  // namespace hpctl

@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "common/base/result.h"
-#include "trainer/arch/tensor_cuts.h"
+#include "common/layout/local_layout.h"
 #include "trainer/compat/torch_compat.h"
 
 namespace hpctl {

@@ -535,8 +535,10 @@ Outcome TrainingState::refill(Communicator& replicas) {
 std::vector<SampleRange> TrainingState::samples_of_newest_step(int32_t former_rank) const {
   if (now_.former_cursor == now_.sample_cursor) return {};
   const uint64_t count = global_batch(workload_.train.batch, now_.former_cursor);
-  return data_part(take_samples(now_.former_cursor, count, now_.skipped).ranges, former_rank,
-                   former_world_size_);
+  const DataRank former = mesh_.with_world(former_world_size_).data_rank(former_rank);
+  if (!former.shares_data) return {};
+  return data_part(take_samples(now_.former_cursor, count, now_.skipped).ranges, former.index,
+                   former.count);
 }
 
 Manifest TrainingState::manifest() const {

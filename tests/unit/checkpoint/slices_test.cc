@@ -191,12 +191,12 @@ TEST(Slices, DamageNamesTheSlice) {
 
 // ---- what a manifest may say --------------------------------------------------------------------
 
-std::string problem_of(const std::vector<TensorSlice>& slices, int64_t comparisons = 1000) {
+std::string problem_of(const std::vector<TensorSlice>& slices) {
   const std::vector<Block> blocks = some_blocks();
   for (const TensorSlice& slice : slices) {
     if (auto problem = slice_problem(blocks, slice); !problem.empty()) return problem;
   }
-  return tiling_problem(blocks[1], slices, comparisons);
+  return tiling_problem(blocks[1], slices);
 }
 
 TEST(Slices, MustBeEveryElementOnce) {
@@ -208,10 +208,9 @@ TEST(Slices, MustBeEveryElementOnce) {
   EXPECT_EQ(problem_of({left, right}), "experts misses 210 elements");
   EXPECT_EQ(problem_of({experts, left, right, {1, 1, {32, 0}, {1, 1}}}),
             "matrix has elements that are there twice");
-  EXPECT_EQ(problem_of({experts, left, {1, 1, {0, 8}, {33, 9}}}),
-            "matrix has elements that are there twice")
+  EXPECT_THAT(problem_of({experts, left, {1, 1, {0, 8}, {33, 9}}}),
+              HasSubstr("matrix has elements that are there twice"))
       << "as many elements as there are, and not all of them";
-  EXPECT_EQ(problem_of({experts, left, right}, 0), "matrix is cut too finely");
   // No cut goes through all of it.
   EXPECT_EQ(problem_of({experts,
                         {1, 1, {0, 0}, {10, 12}},

@@ -105,7 +105,7 @@ TEST(Mesh, SamplesAreDividedByDataParallelCoordinate) {
       EXPECT_EQ(data.count, mesh.degree("dp_replicate") * mesh.degree("dp_shard"));
       const auto samples = sample_numbers(data_part(step, data.index, data.count));
       by_coordinate[data.index].insert(samples);
-      if (!data.counts) continue;
+      if (!data.shares_data) continue;
       for (const uint64_t sample : samples) ++counted[sample];
     }
     EXPECT_EQ(by_coordinate.size(), static_cast<size_t>(mesh.degree(kDataDims)));
@@ -147,7 +147,7 @@ TEST(Mesh, SequencesAreEvaluatedOncePerCoordinate) {
         const auto turn = evaluated_in(**part, 3, round, data.index, data.count);
         // All ranks of a coordinate evaluate what the one that counts does.
         by_coordinate[{data.index, round}].insert(turn ? std::optional(turn->begin) : std::nullopt);
-        if (!turn || !data.counts) continue;
+        if (!turn || !data.shares_data) continue;
         ++counted[turn->begin];
         sequences += turn->end - turn->begin;
       }

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -181,70 +180,35 @@ TEST(Segments, UseTheParametersThatTheyDeclare) {
 
 // ---- a layer divided by hand, in one graph of one process ---------------------------------------
 
-// How a parameter is divided among parts of a layer: by its name's end.
-enum class Cut {
-  kNone,
-  kRows,        // its first dimension
-  kColumns,     // its last
-  kThirds,      // the last, of each of queries, keys and values, which lie side by side
-  kOfTheFirst,  // the first part has it, the others zeros
-};
-
-Cut cut_of(const std::string& name) {
-  const auto is_one_of = [&](std::initializer_list<const char*> ends) {
-    return std::any_of(ends.begin(), ends.end(),
-                       [&](const char* end) { return name.ends_with(end); });
-  };
-  if (is_one_of({"norm.weight", "o_proj.lora_B.weight", "down_proj.lora_B.weight", "ln_1.weight",
-                 "ln_1.bias", "ln_2.weight", "ln_2.bias"})) {
-    return Cut::kNone;
-  }
-  if (is_one_of({"o_proj.weight", "down_proj.weight", "o_proj.lora_A.weight",
-                 "down_proj.lora_A.weight", "c_fc.weight", "c_fc.bias"})) {
-    return Cut::kColumns;
-  }
-  if (is_one_of({"c_attn.weight", "c_attn.bias"})) return Cut::kThirds;
-  if (name.ends_with("c_proj.bias")) return Cut::kOfTheFirst;
-  return name.ends_with(".lora_A.weight") ? Cut::kNone : Cut::kRows;
-}
-
-std::vector<std::string> parameter_names(const Case& c) {
+std::vector<TensorSlot> parameter_slots(const Case& c) {
   std::vector<Block> blocks = {model_layout(c.model)[1]};
   if (c.lora.on()) blocks.push_back(adapter_layout(c.model, c.lora)[0]);
-  std::vector<std::string> names;
+  std::vector<TensorSlot> slots;
   for (const Block& block : blocks) {
-    for (const TensorSlot& tensor : block.tensors) names.push_back(tensor.name);
+    slots.insert(slots.end(), block.tensors.begin(), block.tensors.end());
   }
-  return names;
+  return slots;
 }
 
-Tensor part_of(const Tensor& whole, Cut cut, int64_t part, int64_t parts) {
-  const auto chunk = [&](const Tensor& x, int64_t dim) { return x.chunk(parts, dim).at(part); };
-  switch (cut) {
-    case Cut::kNone:
-      return whole;
-    case Cut::kRows:
-      return chunk(whole, 0);
-    case Cut::kColumns:
-      return chunk(whole, -1);
-    case Cut::kThirds: {
-      Tensors thirds = whole.chunk(3, -1);
-      for (Tensor& third : thirds) third = chunk(third, -1);
-      return at::cat(thirds, -1);
-    }
-    case Cut::kOfTheFirst:
-      return part == 0 ? whole : at::zeros_like(whole);
+// The part of a rank. Of copies of a bias that comes after a sum, the first has it and the others
+// have zeros.
+Tensor part_of(const Case& c, const TensorSlot& slot, const Tensor& whole, TensorPlace place) {
+  const LocalTensor local = local_tensor(slot, cutting_rule(c.model, slot.name), place);
+  if (local.copy > 0 && slot.name.ends_with("c_proj.bias")) return at::zeros_like(whole);
+  Tensors parts;
+  for (const PlacedBox& placed : local.boxes) {
+    const auto d = static_cast<size_t>(local.dim);
+    parts.push_back(whole.narrow(local.dim, placed.box.offsets[d], placed.box.lengths[d]));
   }
-  return {};
+  return at::cat(parts, local.dim);
 }
 
-// Of part `part` of `parts`, made by operations with gradients: those gather in the whole
-// parameters.
-Tensors parts_of(const Case& c, const Tensors& whole, int64_t part, int64_t parts) {
-  const std::vector<std::string> names = parameter_names(c);
+// Of a rank, made by operations with gradients: those gather in the whole parameters.
+Tensors parts_of(const Case& c, const Tensors& whole, TensorPlace place) {
+  const std::vector<TensorSlot> slots = parameter_slots(c);
   Tensors own;
   for (size_t i = 0; i < whole.size(); ++i) {
-    own.push_back(part_of(whole[i], cut_of(names[i]), part, parts));
+    own.push_back(part_of(c, slots[i], whole[i], place));
   }
   return own;
 }
@@ -272,15 +236,15 @@ void exchange(Exchange kind, bool sequence_parallel, ByRank& ranks) {
   }
 }
 
-LayerResult on_several_ranks(const Case& c, int64_t ranks, bool sequence_parallel) {
+LayerResult on_several_ranks(const Case& c, int32_t ranks, bool sequence_parallel) {
   const auto model = make_layers(c, at::kDouble);
   const Tensors parameters = random_parameters(c, at::kDouble);
   const Tensor x = random_rows(1, c.model, at::kDouble).set_requires_grad(true);
   const Documents documents;
   ByRank tensors;
   ByRank own;
-  for (int64_t r = 0; r < ranks; ++r) {
-    own.push_back(parts_of(c, parameters, r, ranks));
+  for (int32_t r = 0; r < ranks; ++r) {
+    own.push_back(parts_of(c, parameters, {r, ranks}));
     tensors.push_back({sequence_parallel ? x.chunk(ranks, 1).at(r) : x});
   }
   for (const Segment& segment : model->segments()) {
@@ -308,15 +272,15 @@ void expect_near(const Tensor& a, const Tensor& b, const std::string& what) {
 TEST(Segments, PartsOfALayerOnTwoRanksAreTheLayer) {
   for (const Case& c : every_case()) {
     const LayerResult one = in_one_graph(c, at::kDouble);
-    const std::vector<std::string> names = parameter_names(c);
+    const std::vector<TensorSlot> slots = parameter_slots(c);
     for (const bool sequence_parallel : {false, true}) {
       const LayerResult two = on_several_ranks(c, 2, sequence_parallel);
       const std::string name = c.name + (sequence_parallel ? " sequence " : " tensor ");
       expect_near(two.out, one.out, name + "result");
       expect_near(two.input_gradient, one.input_gradient, name + "input");
-      for (size_t i = 0; i < names.size(); ++i) {
-        ASSERT_TRUE(two.gradients[i].defined()) << name << names[i];
-        expect_near(two.gradients[i], one.gradients[i], name + names[i]);
+      for (size_t i = 0; i < slots.size(); ++i) {
+        ASSERT_TRUE(two.gradients[i].defined()) << name << slots[i].name;
+        expect_near(two.gradients[i], one.gradients[i], name + slots[i].name);
       }
     }
   }
@@ -326,7 +290,7 @@ TEST(Segments, PartsOfALayerOnTwoRanksAreTheLayer) {
 TEST(Segments, EachRanksPartIsNeeded) {
   const Case c = every_case().front();
   const auto model = make_layers(c, at::kDouble);
-  const Tensors first = parts_of(c, random_parameters(c, at::kDouble), 0, 2);
+  const Tensors first = parts_of(c, random_parameters(c, at::kDouble), {0, 2});
   const Tensor alone = model->layer(first, random_rows(1, c.model, at::kDouble), {});
   EXPECT_GT((alone - in_one_graph(c, at::kDouble).out).abs().max().item<double>(), 1e-2);
 }

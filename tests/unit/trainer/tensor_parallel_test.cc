@@ -12,7 +12,6 @@
 
 #include "tests/unit/trainer/tensor_ranks.h"
 #include "trainer/arch/initial_values.h"
-#include "trainer/arch/tensor_cuts.h"
 #include "trainer/arch/vocabulary_loss.h"
 
 namespace hpctl::testing {
@@ -130,15 +129,9 @@ TEST_P(Divided, PartsAreTheWhole) {
       for (const TensorSlot& tensor : block.tensors) {
         Tensor owners = at::zeros(tensor.shape, at::kLong);
         for (int rank = 0; rank < ranks; ++rank) {
-          const LocalTensor local = local_tensor(c.model, tensor, {rank, ranks});
-          if (!counts_in_norm(local, {rank, ranks})) continue;
-          for (const TensorBox& box : local.boxes) {
-            Tensor part = owners;
-            for (size_t d = 0; d < box.begin.size(); ++d) {
-              part = part.narrow(static_cast<int64_t>(d), box.begin[d], box.shape[d]);
-            }
-            part.add_(1);
-          }
+          const LocalTensor local = local_of(c, tensor, {rank, ranks});
+          if (!counts_in_norm(local)) continue;
+          for (const PlacedBox& placed : local.boxes) box_of(owners, placed.box).add_(1);
         }
         EXPECT_TRUE(owners.eq(1).all().item<bool>()) << tensor.name << " on " << ranks;
       }
@@ -156,7 +149,7 @@ TEST_P(Divided, InitialValuesFollowTheGlobalElement) {
       const Tensor whole =
           at::from_blob(flat.data() + tensor.offset, tensor.shape, at::kFloat).clone();
       for (int rank = 0; rank < 4; ++rank) {
-        const LocalTensor local = local_tensor(c.model, tensor, {rank, 4});
+        const LocalTensor local = local_of(c, tensor, {rank, 4});
         const Tensor own = at::full(local.shape, -7.0, at::kFloat);
         fill_initial_local(c.model, block, tensor, 11, local, own.data_ptr<float>());
         EXPECT_TRUE(at::equal(own, part_of(whole, local))) << tensor.name << " rank " << rank;
@@ -254,7 +247,7 @@ TEST(TensorParallel, CopiesCountOnceInTheNorm) {
     for (int rank = 0; rank < 4; ++rank) {
       const StepResult& step = steps[static_cast<size_t>(rank)];
       for (const auto& [tensor, gradient] : step.gradients) {
-        if (!counts_in_norm(step.locals.at(tensor), {rank, 4})) continue;
+        if (!counts_in_norm(step.locals.at(tensor))) continue;
         parts += gradient.square().sum().item<double>();
       }
     }
@@ -291,7 +284,7 @@ TEST(TensorParallel, UnevenVocabularyHasNoPadding) {
   const TensorSlot embedding = model_layout(c.model).front().tensors.front();
   std::vector<int64_t> rows;
   for (int rank = 0; rank < 4; ++rank) {
-    rows.push_back(local_tensor(c.model, embedding, {rank, 4}).shape.front());
+    rows.push_back(local_of(c, embedding, {rank, 4}).shape.front());
   }
   EXPECT_EQ(rows, (std::vector<int64_t>{25, 25, 25, 26}));
   const Tensor table = at::randn({101, 8}, at::kDouble);
@@ -320,8 +313,7 @@ TEST(TensorParallel, LossOfLargeLogitsIsFinite) {
   EXPECT_NEAR(entropy_of(rows, targets).item<double>(), expected, 1e-9 * expected);
 }
 
-// ---- the tape
-// ------------------------------------------------------------------------------------
+// ---- the tape -----------------------------------------------------------------------------------
 
 // A forward pass has two gathers and two sums, a backward pass their transposes. Recompute repeats
 // the gathers and no sum.
@@ -436,22 +428,6 @@ TEST(LayerTape, LostPeerEndsTheStep) {
   }
   // Embedding 2, two layers 10 each, head 3; one rank has no copies.
   EXPECT_EQ(calls, 25);
-}
-
-TEST(TensorCuts, ImpossibleDegreesNameBothNumbers) {
-  ModelSpec model = divided_model(Arch::llama, 2);
-  EXPECT_EQ(tensor_parallel_problem(model, 4), "");
-  EXPECT_EQ(tensor_parallel_problem(model, 3),
-            "heads 4 is no multiple of 3; the nearest that fit: 2 and 4");
-  model.ffn = 50;
-  EXPECT_EQ(tensor_parallel_problem(model, 4),
-            "ffn 50 is no multiple of 4; the nearest that fit: 2");
-  model = divided_model(Arch::llama, 2);
-  model.heads = 12;
-  model.kv_heads = 4;
-  EXPECT_EQ(tensor_parallel_problem(model, 6),
-            "neither of kv_heads 4 and 6 is a multiple of the other; the nearest that fit: 4 and "
-            "12");
 }
 
 }  // namespace

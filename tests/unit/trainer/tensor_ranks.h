@@ -166,17 +166,25 @@ inline std::unique_ptr<Model> make_case_model(const TensorCase& c, at::ScalarTyp
   return make_model(train, type);
 }
 
+inline at::Tensor box_of(at::Tensor whole, const Box& box) {
+  for (size_t d = 0; d < box.offsets.size(); ++d) {
+    whole = whole.narrow(static_cast<int64_t>(d), box.offsets[d], box.lengths[d]);
+  }
+  return whole;
+}
+
+inline LocalTensor local_of(const TensorCase& c, const TensorSlot& tensor, TensorPlace place) {
+  return local_tensor(tensor, cutting_rule(c.model, tensor.name), place);
+}
+
 // The part of a global tensor that a rank has.
 inline at::Tensor part_of(const at::Tensor& whole, const LocalTensor& local) {
-  std::vector<at::Tensor> parts;
-  for (const TensorBox& box : local.boxes) {
-    at::Tensor part = whole;
-    for (size_t d = 0; d < box.begin.size(); ++d) {
-      part = part.narrow(static_cast<int64_t>(d), box.begin[d], box.shape[d]);
-    }
-    parts.push_back(part);
+  at::Tensor own = at::empty(local.shape, whole.options());
+  for (const PlacedBox& placed : local.boxes) {
+    const int64_t length = placed.box.lengths.at(static_cast<size_t>(local.dim));
+    own.narrow(local.dim, placed.local_begin, length).copy_(box_of(whole, placed.box));
   }
-  return at::cat(parts, -1).contiguous();
+  return own;
 }
 
 // The parameters of a rank as leaves, and of its blocks in the order of a forward pass.
@@ -186,7 +194,7 @@ class RankParameters {
     for (const Block& block : all_blocks(c)) {
       for (const TensorSlot& tensor : block.tensors) {
         const bool is_adapter = tensor.name.ends_with(kLoraA) || tensor.name.ends_with(kLoraB);
-        const LocalTensor local = local_tensor(c.model, tensor, place);
+        const LocalTensor local = local_of(c, tensor, place);
         locals.emplace(tensor.name, local);
         leaves[tensor.name] = part_of(values.at(tensor.name), local)
                                   .detach()
@@ -247,7 +255,7 @@ inline Outcome sum_copies_of(RowExchange& exchange, const StepResult& step) {
   std::vector<CopiedGradient> copied;
   for (const auto& [name, gradient] : step.gradients) {
     const LocalTensor& local = step.locals.at(name);
-    if (local.copies > 1) copied.push_back({gradient, local.first_copy, local.copies});
+    if (local.copies > 1) copied.push_back({gradient, local.copies, local.copy});
   }
   return sum_copies(exchange, copied);
 }

@@ -54,21 +54,30 @@ bool is_embedding(std::string_view tensor) {
   return tensor.ends_with(".wte.weight") || tensor.ends_with(".wpe.weight");
 }
 
-// Matrices are [in, out]: what are rows elsewhere are columns here.
-TensorCut cut(std::string_view tensor) {
-  if (tensor.ends_with(".wte.weight") || tensor.ends_with("lm_head.weight")) {
-    return TensorCut::kVocabulary;
-  }
-  if (tensor.find(".c_attn.") != std::string_view::npos) return TensorCut::kThirds;
-  if (tensor.find(".c_fc.") != std::string_view::npos) return TensorCut::kColumns;
-  return tensor.ends_with(".c_proj.weight") ? TensorCut::kRows : TensorCut::kWhole;
-}
-
 // Tensors that write to the residual stream are smaller by the number of such writes.
 InitialDistribution initial(const ModelSpec& model, const Block&, std::string_view tensor) {
   const double deviation = model.init_std > 0 ? model.init_std : 0.02;
   if (!tensor.ends_with("c_proj.weight")) return {.std = deviation};
   return {.std = deviation / std::sqrt(2.0 * static_cast<double>(model.layers))};
+}
+
+// Matrices are [in, out]: columns make heads and the feed-forward width, rows take them. A bias of
+// c_proj comes behind the sum, so it is whole on every rank, as norms and positions are.
+CuttingRule cut(const ModelSpec& model, std::string_view tensor) {
+  using enum CuttingRule::Kind;
+  const int64_t head = model.head_size();
+  if (tensor.ends_with("c_attn.weight")) {
+    return {.kind = kEqual, .dim = 1, .sections = 3, .unit = head};
+  }
+  if (tensor.ends_with("c_attn.bias")) return {.kind = kEqual, .sections = 3, .unit = head};
+  if (tensor.ends_with("attn.c_proj.weight")) return {.kind = kEqual, .unit = head};
+  if (tensor.ends_with("c_fc.weight")) return {.kind = kEqual, .dim = 1};
+  if (tensor.ends_with("c_fc.bias")) return {.kind = kEqual};
+  if (tensor.ends_with("mlp.c_proj.weight")) return {.kind = kEqual};
+  if (tensor.ends_with(".wte.weight") || tensor.ends_with("lm_head.weight")) {
+    return {.kind = kUneven};
+  }
+  return {};
 }
 
 int64_t looked_up(const ModelSpec& model) {

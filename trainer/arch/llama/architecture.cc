@@ -71,16 +71,6 @@ std::vector<Block> layout(const ModelSpec& model, LayerParts parts) {
 
 bool is_embedding(std::string_view tensor) { return tensor.ends_with("embed_tokens.weight"); }
 
-TensorCut cut(std::string_view tensor) {
-  const auto is_of = [&](std::string_view part) {
-    return tensor.find(part) != std::string_view::npos;
-  };
-  if (is_embedding(tensor) || tensor.ends_with("lm_head.weight")) return TensorCut::kVocabulary;
-  if (is_of(".o_proj.") || is_of(".down_proj.")) return TensorCut::kColumns;
-  if (is_of(".k_proj.") || is_of(".v_proj.")) return TensorCut::kKeyHeads;
-  return is_of("_proj.") ? TensorCut::kRows : TensorCut::kWhole;
-}
-
 InitialDistribution initial(const ModelSpec& model, const Block& block, std::string_view tensor) {
   const bool embedding = is_embedding(tensor);
   const bool is_given = model.init_std > 0;
@@ -93,6 +83,21 @@ InitialDistribution initial(const ModelSpec& model, const Block& block, std::str
                       tensor.ends_with("down_proj.weight");
   if (!scaled) return {.std = deviation};
   return {.std = deviation / std::sqrt(2.0 * static_cast<double>(layer_of(block) + 1))};
+}
+
+// Rows of what makes heads and the feed-forward width, columns of what takes them; norms, those of
+// heads too, are whole on every rank.
+CuttingRule cut(const ModelSpec& model, std::string_view tensor) {
+  using enum CuttingRule::Kind;
+  const int64_t head = model.head_size();
+  const auto is_part = [&](std::string_view part) { return tensor.find(part) != tensor.npos; };
+  if (is_part(".q_proj.")) return {.kind = kEqual, .unit = head};
+  if (is_part(".k_proj.") || is_part(".v_proj.")) return {.kind = kShared, .unit = head};
+  if (is_part(".o_proj.")) return {.kind = kEqual, .dim = 1, .unit = head};
+  if (is_part(".gate_proj.") || is_part(".up_proj.")) return {.kind = kEqual};
+  if (is_part(".down_proj.")) return {.kind = kEqual, .dim = 1};
+  if (is_embedding(tensor) || tensor.ends_with("lm_head.weight")) return {.kind = kUneven};
+  return {};
 }
 
 int64_t looked_up(const ModelSpec& model) {

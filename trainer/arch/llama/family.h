@@ -24,8 +24,8 @@ std::vector<Block> layout(const ModelSpec& model, LayerParts parts);
 
 // For Architecture.
 bool is_embedding(std::string_view tensor);
-TensorCut cut(std::string_view tensor);
 InitialDistribution initial(const ModelSpec& model, const Block& block, std::string_view tensor);
+CuttingRule cut(const ModelSpec& model, std::string_view tensor);
 int64_t looked_up(const ModelSpec& model);
 
 constexpr Architecture family(std::vector<Block> (*layout)(const ModelSpec& model),
