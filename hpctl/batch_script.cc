@@ -137,9 +137,9 @@ elif [ "$status" -eq 5 ]; then
   until=$((SECONDS + 120))
   while [ $SECONDS -lt $until ]; do sleep 0.2; done
 fi
-# Slurm preempts the job (controller/leadership/termination_cause.h). It requeues or cancels the job when
-# its grace time is over, and ends this script. Were the script to end first, nothing would be
-# requeued.
+# Slurm preempts the job (controller/leadership/termination_cause.h). It requeues or cancels the
+# job when its grace time is over, and ends this script. Were the script to end first, nothing would
+# be requeued.
 if [ "$(cat "$job_dir/preempted" 2>/dev/null)" = "${SLURM_RESTART_COUNT:-0}" ]; then
   say "Slurm preempts job $job; what it had is saved"
   trap '' TERM
