@@ -3,7 +3,8 @@
 // errno or a pause, for all programs or one of them, at random moments, also while a worker that
 // was killed is replaced. Each job must end with the digest of the undisturbed one, spend no
 // restart for the storage, and lose no checkpoint that `checkpoint.keep` keeps. HPCTL_OUTAGE_SEED
-// replays a seed; HPCTL_OUTAGE_JOBS is the number of random jobs (default 1).
+// replays a seed; HPCTL_OUTAGE_JOBS is the number of random jobs (default 1). With
+// HPCTL_OUTAGE_PATHS=random, about half of the faults befall only a part of the directory.
 #include "tests/integration/storage_outage.h"
 
 #include <errno.h>
@@ -17,6 +18,7 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -84,12 +86,14 @@ struct Fault {
   int error = 0;
   std::string program;
   milliseconds lasts{0};
-  int killed_rank = -1;  // -1 = none is killed while it lasts
+  int killed_rank = -1;   // -1 = none is killed while it lasts
+  std::string path = {};  // below the checkpoint directory, "" = all of it
 
   std::string text() const {
     return "at step " + std::to_string(at_step) + " " +
            (error == STORAGE_PAUSES ? "a pause" : ::strerrorname_np(error)) + " of " +
            std::to_string(lasts.count()) + " ms for " + (program.empty() ? "all" : program) +
+           (path.empty() ? "" : " at " + path) +
            (killed_rank < 0 ? "" : ", rank " + std::to_string(killed_rank) + " killed") + "\n";
   }
 };
@@ -98,6 +102,10 @@ std::vector<Fault> random_faults(uint64_t seed) {
   constexpr auto kErrors = std::to_array<int>({EIO, ENOENT, ESTALE, EACCES, STORAGE_PAUSES});
   constexpr auto kPrograms =
       std::to_array<std::string_view>({"", "hptrain", "hpcontroller", "hpagent"});
+  constexpr auto kPaths =
+      std::to_array<std::string_view>({"", "", "", "/generations", "/ledger", "/owner.json"});
+  const char* const paths = std::getenv("HPCTL_OUTAGE_PATHS");
+  const bool has_paths = paths != nullptr && std::string_view(paths) == "random";
   Rng rng(seed);
   std::vector<Fault> faults(kFaultsOfAJob);
   uint64_t step = 0;
@@ -108,6 +116,7 @@ std::vector<Fault> random_faults(uint64_t seed) {
              .program = std::string(kPrograms[rng.below(kPrograms.size())]),
              .lasts = milliseconds(50 + rng.below(1500)),
              .killed_rank = static_cast<int>(rng.below(8)) - 4};
+    if (has_paths) fault.path = std::string(kPaths[rng.below(kPaths.size())]);
   }
   return faults;
 }
@@ -128,6 +137,7 @@ size_t checkpoints_in(const std::string& directory) {
 struct Ended {
   std::string digest;
   uint32_t calls = 0;  // how many failed or waited
+  int faults = 0;      // how many there were before the job ended
 };
 
 // Runs the job; `story` tells what befell it.
@@ -139,9 +149,9 @@ Ended run(const std::vector<Fault>& faults, std::string& story) {
   for (const Fault& fault : faults) spec.max_restarts += fault.killed_rank < 0 ? 0 : 1;
   const JobId job = cluster.submit(spec.yaml());
   const std::string directory = cluster.paths().default_checkpoints(job);
-  outage.of(directory);
   const auto keep = static_cast<size_t>(kJob.keep);
   bool has_all = false;
+  int begun = 0;
   for (const Fault& fault : faults) {
     story += fault.text();
     if (!cluster.wait_for_step(job, fault.at_step, seconds(60))) break;
@@ -152,7 +162,9 @@ Ended run(const std::vector<Fault>& faults, std::string& story) {
     has_all = has_all || count >= keep;
     const pid_t victim =
         fault.killed_rank < 0 ? 0 : worker_pid(cluster.status(job), fault.killed_rank);
+    outage.of(directory + fault.path);
     outage.begin(fault.error, fault.program);
+    ++begun;
     end_process(victim);
     std::this_thread::sleep_for(fault.lasts);  // the fault itself
     outage.end();
@@ -160,7 +172,7 @@ Ended run(const std::vector<Fault>& faults, std::string& story) {
   const std::string state = cluster.wait_for_end(job, seconds(90));
   EXPECT_EQ(state, "FINISHED") << story << cluster.hpctl({"events", to_string(job)}).out
                                << cluster.hpctl({"logs", to_string(job)}).out;
-  Ended ended{.digest = "", .calls = outage.calls()};
+  Ended ended{.digest = "", .calls = outage.calls(), .faults = begun};
   if (state != "FINISHED") return ended;
   // The controller deletes the last ones after the end.
   EXPECT_TRUE(wait_until(
@@ -186,11 +198,12 @@ const std::string& undisturbed() {
   return digest;
 }
 
-void expect_nothing_lost(const std::vector<Fault>& faults, const std::string& about) {
+Ended expect_nothing_lost(const std::vector<Fault>& faults, const std::string& about) {
   std::string story = about;
-  const Ended ended = run(faults, story);
+  Ended ended = run(faults, story);
   EXPECT_EQ(ended.digest, undisturbed()) << story << broken_promise("digest");
   EXPECT_GT(ended.calls, 0U) << story << "no call met the storage while it failed";
+  return ended;
 }
 
 class EachError : public ::testing::TestWithParam<int> {};
@@ -462,7 +475,12 @@ TEST(StorageOutage, AtAnyMomentLosesNothing) {
   const uint64_t first = given != nullptr ? std::stoull(given) : 1;
   const uint64_t count = jobs != nullptr ? std::stoull(jobs) : 1;
   for (uint64_t seed = first; seed < first + count; ++seed) {
-    expect_nothing_lost(random_faults(seed), "seed " + std::to_string(seed) + "\n");
+    const std::string name = "seed " + std::to_string(seed);
+    const Ended ended = expect_nothing_lost(random_faults(seed), name + "\n");
+    const bool is_equal = !ended.digest.empty() && ended.digest == undisturbed();
+    // tests/bench/outages.sh reads this line.
+    std::cout << name << ": " << ended.faults << " faults, digest "
+              << (is_equal ? "equal" : "not equal") << std::endl;
     if (HasFailure()) break;
   }
 }
