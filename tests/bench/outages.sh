@@ -6,7 +6,8 @@
 #   outages.sh BUILD_DIRECTORY [FIRST [LAST]]      seeds 1 to 25: 200 faults
 #
 # Prints a table with a row for each seed, the line that replays each red one, and one line of JSON.
-# The output of a red seed is kept in OUTAGE_KEEP (/tmp). HPCTL_OUTAGE_PATHS=random reaches the test.
+# The output of a red seed is kept in OUTAGE_KEEP (/tmp). HPCTL_OUTAGE_PATHS=random reaches the
+# test.
 # OUTAGE_UNTIL (seconds since 1970) ends it earlier. Exit status 1: a seed is red, or none ran.
 set -euo pipefail
 build=$(realpath "$1") first=${2:-1} last=${3:-25}

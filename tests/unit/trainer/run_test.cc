@@ -242,7 +242,7 @@ TEST(Run, AGenerationThatIsAbortedBeforeItBeginsWaitsForNoPeer) {
   const Outcome outcome = generation.start();
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.error().code, kPeerLost);
-  EXPECT_THAT(outcome.error().message, HasSubstr("got the order to end"));
+  EXPECT_THAT(outcome.error().message, HasSubstr("was told to end"));
 }
 
 }  // namespace
