@@ -552,7 +552,7 @@ TEST(JobController, ASuccessorNeedsSomebodyToSucceed) {
   test::JobCluster cluster(waiting_job());
   const pid_t successor = cluster.start_controller("n0", {"--successor"});
   EXPECT_EQ(cluster.wait_for(successor, kPatienceMs), kExitFault);
-  EXPECT_NE(cluster.logs().find("nobody to succeed"), std::string::npos);
+  EXPECT_NE(cluster.logs().find("no controller to succeed"), std::string::npos);
 }
 
 }  // namespace
