@@ -79,7 +79,7 @@ int serve() {
 
 int main(int argc, char** argv) {
   if (argc != 1) {
-    std::fprintf(stderr, "%s is for hpctl and hpcontroller, which start it\n", argv[0]);
+    std::fprintf(stderr, "%s is started by hpctl and hpcontroller only\n", argv[0]);
     return 2;
   }
   // It ends when its client closes the stream. In a job Slurm's signals come to every process of

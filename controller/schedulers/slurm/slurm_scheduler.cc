@@ -37,7 +37,7 @@ core::EventBody recovery_seen(const core::Node& node, const std::string& what, b
 }
 
 std::string what_was_done(const core::ReplaceNode& action, ReplacementStep step) {
-  if (step == ReplacementStep::kStandBack) return "another request is under way; hpctl adds none";
+  if (step == ReplacementStep::kStandBack) return "another request is under way; hpctl stands back";
   if (step == ReplacementStep::kRebooted) return "it has rebooted since; hpctl requests nothing";
   return std::string("state FAIL, reason ") + (action.reboot ? kRebootReason : kReplaceReason);
 }

@@ -249,7 +249,7 @@ TEST_F(AuthorityTest, WhatIsWrongIsSaidWithItsRemedy) {
   ASSERT_EQ(::chmod((path() + "/authority.json").c_str(), 0600), 0);
   ASSERT_EQ(::chmod(path().c_str(), 0777), 0);
   EXPECT_THAT(AuthorityDirectory::open(path()).error().message,
-              HasSubstr("writable by nobody else"));
+              HasSubstr("writable by its owner only"));
   ASSERT_EQ(::chmod(path().c_str(), 0711), 0);
 
   const std::string good = read_file(path() + "/authority.json").value();
