@@ -46,7 +46,7 @@ bool MetricsSeries::add_line(std::string_view line) {
   const auto parsed = parse_json_or_discard(line, kMetricsLineLimits);
   if (!parsed.is_object()) return false;
   const auto* step = find_count(parsed, "step");
-  if (step == nullptr) return false;
+  if (step == nullptr || step->get<uint64_t>() > kMostStep) return false;
   const auto* generation_value = find_count(parsed, "generation");
   const uint64_t generation = generation_value == nullptr ? 0 : generation_value->get<uint64_t>();
   if (!generations_.empty() && generation < generations_.back().generation) return false;

@@ -42,6 +42,7 @@ class MetricsSeries {
   static constexpr size_t kMostBuckets = 16'384;
   static constexpr size_t kMostGenerations = 1'000;  // the newest
   static constexpr size_t kMostLineBytes = size_t{64} << 10;
+  static constexpr uint64_t kMostStep = uint64_t{1} << 53;  // exact in JavaScript
 
   struct Bucket {
     uint64_t first = 0;  // steps, both ends with it

@@ -302,7 +302,7 @@ Result<std::string> PageAnswers::heat(uint32_t uid, const std::string& job) {
   return page_json_text({{"columns", std::move(rows)}});
 }
 
-// Values of env.set may be secrets, so that only their names are shown.
+// Values of env.set may be secrets, so that only their names are shown; so is the URL of a webhook.
 Result<std::string> PageAnswers::files(uint32_t uid, const std::string& job) {
   using Found = std::pair<JobId, JobSpec>;
   const auto look = [uid, job](const core::State& state) -> Result<Found> {
@@ -312,6 +312,7 @@ Result<std::string> PageAnswers::files(uint32_t uid, const std::string& job) {
   HP_TRY_ASSIGN(Found found, ask<Found>(look));
   auto& [id, spec] = found;
   for (auto& [name, value] : spec.env) value = "(not shown)";
+  if (!spec.notify.webhook.empty()) spec.notify.webhook = "(not shown)";
   json answer = {{"job_file", to_yaml(spec)}, {"checkpoints", json::array()}, {"problem", ""}};
   const std::string directory = spec.checkpoint.dir;
   if (directory.empty()) return page_json_text(answer);

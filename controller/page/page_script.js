@@ -23,12 +23,6 @@ function make(kind, attributes = {}, ...children) {
   element.append(...children.filter((child) => child !== null && child !== undefined));
   return element;
 }
-function drawing(tag, attributes = {}, text = "") {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.textContent = text;
-  return element;
-}
 // 12.3k, as hpctl ps has it.
 function short(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
@@ -379,7 +373,7 @@ const partWords = {start: "start", train: "training", repeat: "repeated steps", 
   suspended: "suspended"};
 // When the step was completed; null = not known.
 function timeOfStep(step) {
-  const series = Plots.series();
+  const series = Plots.whole();  // of a zoom, the first step may be a later one
   const times = series?.columns?.time;
   if (!times) return null;
   const at = series.last.findIndex((last) => last >= step);
@@ -506,6 +500,7 @@ async function showFailure(job) {
   let lines = await linesOf(job.key, rank, 20);
   if (lines.length === 0 && rank !== 0) lines = await linesOf(job.key, rank = 0, 20);
   if (filesOf !== job.key) return;
+  if (!Array.isArray(lines)) failureShown = "";  // and is asked for again
   section.replaceChildren(make("h2", {}, "Why it failed"), make("pre.exception", {}, told?.cause || job.reason),
     make("h3", {}, "The last lines of rank " + rank), make("pre.lines", {tabindex: "0"}, Array.isArray(lines) ? lines.join("\n") : lines));
   const last = section.querySelector(".lines");
@@ -515,11 +510,13 @@ async function askFiles() {
   clearTimeout(filesTimer);
   const key = filesOf, job = shownJob;
   if (!key || !job || fleet) return;
-  if (!job.plots) await Plots.load(false, [job.step, job.state, job.generation].join("|"));
+  // The last lines of a file on a file server may be seen later than what the controller says.
+  if (!job.plots) await Plots.load(Plots.series()?.last_step < job.step, [job.step, job.state, job.generation].join("|"));
   if (key !== filesOf) return;
   try {
-    if (!heat || !job.ended_ms) showHeat((await get("/api/heat?id=" + key)).columns);
+    const columns = !heat || !job.ended_ms ? (await get("/api/heat?id=" + key)).columns : null;
     if (key !== filesOf) return;
+    if (columns) showHeat(columns);
     await showFailure(job);
     await showLog(key);
     if (key === filesOf && performance.now() - filesAt > SELDOM_MS) {
@@ -569,7 +566,7 @@ function makeJobPage(job) {
     make("section", {"aria-label": "Log"}, make("details", {open: "", toggle: () => showLog(filesOf)}, make("summary", {}, "Log"),
       make("div.tools", {}, make("label", {for: "log-rank"}, "Rank"), rank, make("span.dim", {}, "the last 200 lines; hpctl logs has all")),
       make("pre.lines", {id: "log", tabindex: "0"}))),
-    make("section", {"aria-label": "Job file"}, make("details", {}, make("summary", {}, "Job file"), make("p.dim", {}, "with every key; values of env.set are not shown"),
+    make("section", {"aria-label": "Job file"}, make("details", {}, make("summary", {}, "Job file"), make("p.dim", {}, "with every key; values of env.set and notify.webhook are not shown"),
       make("pre.lines", {id: "job-file", tabindex: "0"}))),
     make("section", {"aria-label": "Events"}, make("details", {}, make("summary", {id: "events-count"}, "Events"),
       make("div.scroll", {id: "events", tabindex: "0"}))));
@@ -647,7 +644,7 @@ async function ask() {
       if (mine !== round) return;
       fleet = data.fleet === true;
       (fleet ? showFleetJob : showJob)(data);
-      const now = fleet ? "" : [job, data.state, data.generation, data.faults, data.restarts, data.reason, data.node_rows.map((r) => r.slice(0, 3)).join(";")].join("|");
+      const now = fleet ? "" : [job, data.state, data.generation, data.faults, data.restarts, data.reason, data.checkpoint_step, data.node_rows.map((r) => r.slice(0, 3)).join(";")].join("|");
       if (now !== historyOf) {
         const told = await get("/api/events?id=" + job);
         if (mine !== round) return;

@@ -91,7 +91,9 @@ class TimelineMaker {
   // The part that a suspension interrupts goes on after it.
   void suspend(const StoredEntry& stored) {
     if (segments_.empty()) return;
+    const bool goes_on = stored.entry.cause.find("lets the job go on") != std::string::npos;
     if (segments_.back().part != "suspended") {
+      if (goes_on) return;  // something else has begun meanwhile, such as a fault
       interrupted_ = segments_.back();
       segments_.push_back({"suspended", stored.wall_ms, stored.entry.cause, 0});
     } else {

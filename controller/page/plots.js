@@ -25,7 +25,7 @@ const Plots = (() => {
   // Round numbers, so that no digit says nothing.
   const tick = (v) => Math.abs(v) >= 1e6 ? v / 1e6 + "M" : Math.abs(v) >= 1000 ? v / 1000 + "k" : String(Number(v.toPrecision(6)));
   let job = "", charts = new Map(), series = null, marks = [], range = null, asking = null;
-  let smoothing = 0, logScale = false, root = null, note = null, asked = "", failed = false;
+  let smoothing = 0, logScale = false, root = null, note = null, asked = "", failed = false, whole = null, dragged = 0;
 
   const wanted = () => "/api/series?id=" + job + "&points=" + POINTS + (range ? "&from=" + range[0] + "&to=" + range[1] : "");
 
@@ -130,7 +130,11 @@ const Plots = (() => {
           const from = Math.max(0, Math.floor(plot.posToVal(plot.select.left, "x")));
           const to = Math.ceil(plot.posToVal(plot.select.left + plot.select.width, "x"));
           plot.setSelect({left: 0, top: 0, width: 0, height: 0}, false);
-          zoom(to > from ? [from, to] : null);
+          // All plots tell of a drag, because they share the cursor; that in which it was comes first.
+          dragged = dragged || setTimeout(() => {
+            dragged = 0;
+            zoom(to > from ? [from, to] : null);
+          });
         }],
       },
     }, dataOf(lines), holder);
@@ -188,6 +192,7 @@ const Plots = (() => {
     charts = new Map();
   }
   function zoom(to) {
+    if (!root) return;
     range = to;
     root.querySelector("[data-whole]").hidden = !range;
     const link = new URLSearchParams(location.hash.slice(1));
@@ -199,7 +204,7 @@ const Plots = (() => {
 
   // Asks for the series where it is another than the one that is shown. `state` is what it depends on.
   async function load(always, state = asked) {
-    if (!job || (!always && state === asked && series?.complete)) return;
+    if (!job || (!always && !failed && state === asked && series?.complete)) return;
     const mine = asking = {};
     try {
       const answer = await get(wanted());
@@ -208,6 +213,7 @@ const Plots = (() => {
       note.textContent = "";
       asked = state;
       series = answer;
+      if (!range) whole = answer;
       draw(false);
       onSeries(series);
     } catch (error) {
@@ -239,7 +245,7 @@ const Plots = (() => {
   function close() {
     clearCharts();
     job = "";
-    series = null;
+    series = whole = null;
     asking = null;
     asked = "";
     range = null;
@@ -250,8 +256,15 @@ const Plots = (() => {
   // A command has no metrics.jsonl: what its controller has kept is shown instead.
   function showKept(plots) {
     if (!root || !plots) return;
-    series = {first: plots.step, last: plots.step, generations: [], complete: true,
-      columns: {loss: {v: plots.loss}, tokens_per_s: {v: plots.tokens_per_second}}};
+    // By step: a restart goes back some, and a long one has many samples. The newest counts.
+    const kept = [];
+    plots.step.forEach((step, i) => {
+      while (kept.length && plots.step[kept[kept.length - 1]] >= step) kept.pop();
+      kept.push(i);
+    });
+    const of = (column) => kept.map((i) => column[i]), steps = of(plots.step);
+    series = {first: steps, last: steps, generations: [], complete: true,
+      columns: {loss: {v: of(plots.loss)}, tokens_per_s: {v: of(plots.tokens_per_second)}}};
     for (const [name, column] of Object.entries(series.columns)) if (!column.v.some((v) => v)) delete series.columns[name];
     draw(false);
   }
@@ -261,5 +274,5 @@ const Plots = (() => {
   }
   addEventListener("resize", fit);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw(true));
-  return {open, close, load, setMarks, showKept, series: () => series, zoom};
+  return {open, close, load, setMarks, showKept, series: () => series, whole: () => whole, zoom};
 })();

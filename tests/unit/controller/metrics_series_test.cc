@@ -70,8 +70,9 @@ TEST(MetricsSeries, RepeatedStepsReplaceTheFormerOnes) {
 
 TEST(MetricsSeries, LinesThatAreNoMetricsChangeNothing) {
   MetricsSeries series;
-  for (const std::string line : {"", "{", "[]", "null", "{\"step\":-1,\"loss\":1}",
-                                 "{\"step\":1.5,\"loss\":1}", "{\"loss\":1}", "\xff\xfe"}) {
+  for (const std::string line :
+       {"", "{", "[]", "null", "{\"step\":-1,\"loss\":1}", "{\"step\":1.5,\"loss\":1}",
+        "{\"loss\":1}", "\xff\xfe", "{\"step\":18446744073709551615,\"loss\":1}"}) {
     EXPECT_FALSE(series.add_line(line)) << line;
   }
   EXPECT_FALSE(series.add_line(std::string(MetricsSeries::kMostLineBytes + 1, ' ')));
@@ -255,6 +256,17 @@ TEST(PageTimeline, AFaultBecomesSegmentsAndMarks) {
   EXPECT_EQ(timeline.marks[0].step, 30U);
   EXPECT_EQ(timeline.marks[1].step, 41U);
   EXPECT_THAT(timeline.marks[1].text, HasSubstr("worker 2"));
+}
+
+TEST(PageTimeline, WhatBeginsWhileSuspendedGoesOn) {
+  const PageTimeline timeline = timeline_of(
+      {stored(1, "JobSubmitted"), stored(2, "JobRunning"),
+       stored(3, "SuspensionChanged", 0, "the scheduler suspends the job; no node is late"),
+       stored(4, "JobRecovering", 7, "a node died"),
+       stored(5, "SuspensionChanged", 0,
+              "the scheduler lets the job go on; every node gets its full time")});
+  ASSERT_EQ(timeline.segments.size(), 4U);
+  EXPECT_EQ(timeline.segments.back().part, "decide");
 }
 
 TEST(PageTimeline, IsBoundedAndKeepsTheNewest) {

@@ -32,6 +32,7 @@ core::State jobs_of_two() {
     job.id = JobId{uid - 999};
     job.spec.name = "of-" + std::to_string(uid);
     job.spec.env["TOKEN"] = "hunter2";
+    job.spec.notify.webhook = "https://hooks.example/hunter2";
     job.owner_uid = uid;
     job.state = core::JobState::kFinished;
     state.jobs.emplace(job.id, job);
@@ -103,6 +104,7 @@ TEST_F(PageAnswersTest, WhatIsNoQuestionIsRefused) {
 TEST_F(PageAnswersTest, TheJobFileHidesValuesOfTheEnvironment) {
   const std::string text = answers_.answer(1000, {"/api/files", "1", ""}).value();
   EXPECT_THAT(text, HasSubstr("TOKEN"));
+  EXPECT_THAT(text, HasSubstr("webhook"));
   EXPECT_THAT(text, Not(HasSubstr("hunter2")));
 }
 

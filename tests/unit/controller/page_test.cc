@@ -134,7 +134,7 @@ TEST_F(PageServerTest, WhoFollowedALinkSeesThePageAndWhatItAsksFor) {
   EXPECT_THAT(page, StartsWith("HTTP/1.1 200 OK"));
   std::smatch nonce;
   ASSERT_TRUE(std::regex_search(page, nonce, std::regex("script-src 'nonce-([0-9a-f]{32})'")));
-  EXPECT_THAT(page, HasSubstr("<script nonce=\"" + nonce[1].str() + "\">"));
+  EXPECT_THAT(page, HasSubstr("<script nonce=\"" + nonce[1].str() + "\" src=\"/page.js\">"));
   EXPECT_THAT(page, Not(HasSubstr("{{NONCE}}")));
   EXPECT_THAT(page, HasSubstr("frame-ancestors 'none'"));
   EXPECT_THAT(page, Not(HasSubstr("unsafe")));
