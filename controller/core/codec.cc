@@ -85,7 +85,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     recovering_since_ms, regain_step, stepped_ms, lost_ms, spent, part_since_ms, loss_part,
     told_waits, bad_step, stragglers, pruning, storage_waited_ms, storage_errors_directory,
     storage_errors_worker, claim, storage_exits, mirror)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Ending, state, reason, awaits_cause, requeues, seq)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Ending, state, reason, awaits_cause, requeues,
+                                                by_ms, seq)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeKey, job, name)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Node, key, state, instance_id, boot_id, address, holder_pid, agent_pid, connected, launches,

@@ -118,6 +118,7 @@ std::string cause_of(const CancelRequested& e) {
 // Its last generation goes on, and saves.
 void end_instead_of_requeue(Transition& t, Job& job, const std::string& reason) {
   job.ending.requeues = false;
+  job.ending.seq = t.seq();
   job.ending.state = JobState::kCancelled;
   job.ending.reason = reason;
   job.reason = reason + "; first the steps that only memory has are saved";

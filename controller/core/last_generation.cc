@@ -44,6 +44,7 @@ void fail_for_good(Transition& t, Job& job, const std::string& reason) {
 void begin_ending(Transition& t, Job& job, JobState state, const std::string& reason) {
   job.ending.state = state;
   job.ending.reason = reason;
+  job.ending.awaits_cause = false;  // its end is known now, and what memory has is saved first
   job.ending.seq = t.seq();
   job.saves_first = false;
   job.state = JobState::kRecovering;
@@ -55,8 +56,13 @@ void begin_ending(Transition& t, Job& job, JobState state, const std::string& re
 }
 
 void save_memory_for_requeue(Transition& t, Job& job) {
+  // Of the notice that Slurm gives, the end of the workers after it takes a part.
+  const int64_t noticed_ms = job.spec.slurm.warning_seconds * 1000;
+  const int64_t end_ms = job.limits.end_ms + kAfterGraceMs;
+  const int64_t left_ms = std::max(noticed_ms - 2 * end_ms, noticed_ms / 3);
+  job.ending.requeues = true;  // before the first deadline is set
+  job.ending.by_ms = t.now() + left_ms;
   begin_ending(t, job, JobState::kTimeout, "the time limit is near");
-  job.ending.requeues = true;
 }
 
 void conclude_for_good(Transition& t, Job& job, const std::string& obstacle) {

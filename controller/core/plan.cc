@@ -99,7 +99,9 @@ int64_t report_limit_ms(const Job& job) {
   return std::clamp(job.spec.recovery.heartbeat_timeout_ms, kReportTimeoutMs, kMostReportMs);
 }
 
-int64_t stage_deadline(const Job& job, int64_t now_ms) {
+namespace {
+
+int64_t own_deadline(const Job& job, int64_t now_ms) {
   switch (job.stage) {
     case PlanStage::kStopWorkers:
       return now_ms + (saves_and_leaves(job) || job.saves_first
@@ -122,6 +124,14 @@ int64_t stage_deadline(const Job& job, int64_t now_ms) {
   if (ends_for_good(job)) return now_ms + last_checkpoint_ms(job);
   const bool waits_for_step = !has_ended(job.state) && job.state != JobState::kRunning;
   return waits_for_step ? now_ms + job.limits.first_step_ms : 0;
+}
+
+}  // namespace
+
+int64_t stage_deadline(const Job& job, int64_t now_ms) {
+  const int64_t due_ms = own_deadline(job, now_ms);
+  if (!job.ending.requeues) return due_ms;
+  return due_ms == 0 ? job.ending.by_ms : std::min(due_ms, job.ending.by_ms);
 }
 
 int64_t last_ranks_limit_ms(const Job& job) {

@@ -104,11 +104,15 @@ bool pass_over_late_reader(Transition& t, Job& job) {
 
 void job_deadline(Transition& t, Job& job) {
   t.set_deadline(job, 0);
+  if (job.ending.requeues && t.now() >= job.ending.by_ms) {
+    return conclude_for_good(t, job, "the time limit is too near");
+  }
   switch (job.stage) {
     case PlanStage::kStopWorkers:
       if (saves_and_leaves(job)) return leave_unconfirmed(t, job);
       if (const int64_t until_ms = job.stage_since_ms + stop_limit_ms(job); t.now() < until_ms) {
-        bear_with_slow_nodes(t, job, until_ms);
+        bear_with_slow_nodes(t, job,
+                             job.ending.requeues ? std::min(until_ms, job.ending.by_ms) : until_ms);
         return;
       }
       lose_late_nodes(t, job, ActionKind::kStopWorkers,

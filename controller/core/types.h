@@ -67,6 +67,7 @@ struct Ending {
   std::string reason;         // why, once its last generation has saved; "" = it does not end
   bool awaits_cause = false;  // only a consequence is known, and no restart is left for its cause
   bool requeues = false;      // it goes back to the queue then: the time limit has come
+  int64_t by_ms = 0;          // when it goes back at the latest, saved or not
   Seq seq;                    // event that showed why
 };
 

@@ -235,7 +235,7 @@ TEST(Codec, JobRowKeepsEveryField) {
   job.not_before_ms = 77;
   job.storage_since_ms = 2;
   job.cancel_requested = true;
-  job.ending = {JobState::kTimeout, "the time limit has come", true, true, Seq{8}};
+  job.ending = {JobState::kTimeout, "the time limit has come", true, true, 9'000, Seq{8}};
   job.lost_ms = 123;
   job.spent = {4, 23, 60, 40, 5, 6, 9, {10, 11}};
   job.part_since_ms = 9;

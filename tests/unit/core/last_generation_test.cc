@@ -111,6 +111,31 @@ TEST_F(LastGeneration, FollowsACancellationDuringARecovery) {
   EXPECT_EQ(job().reason, "cancelled by uid 1000; the last step is saved as step-17.g3");
 }
 
+// The consequence was reported first, and no restart was left for its cause.
+TEST_F(LastGeneration, FollowsAnErrorThatIsToldAfterItsConsequence) {
+  shell.exit_worker(id, 0, kExitPeerLost, 0, 17);
+  ASSERT_TRUE(job().ending.awaits_cause);
+  shell.exit_worker(id, 1, kExitDoNotRestart, 0, 17, "data became shorter");
+  for (const int32_t rank : {2, 3}) shell.exit_worker(id, rank, kExitPeerLost, 0, 17);
+  shell.settle();
+  ASSERT_EQ(job().state, JobState::kRecovering);
+  end_workers(0, SIGTERM);
+  EXPECT_EQ(job().state, JobState::kFailed);
+  EXPECT_THAT(job().reason, HasSubstr("data became shorter"));
+  EXPECT_THAT(job().reason, HasSubstr("the last step is saved as step-17.g3"));
+}
+
+TEST_F(LastGeneration, FollowsACancellationWhileACauseIsAwaited) {
+  for (const int32_t rank : {0, 1, 2, 3}) shell.exit_worker(id, rank, kExitPeerLost, 0, 17);
+  ASSERT_TRUE(job().ending.awaits_cause);
+  shell.feed(CancelRequested{id, 1000});
+  shell.settle();
+  ASSERT_EQ(job().state, JobState::kRecovering);
+  end_workers(0, SIGTERM);
+  EXPECT_EQ(job().state, JobState::kCancelled);
+  EXPECT_EQ(job().reason, "cancelled by uid 1000; the last step is saved as step-17.g3");
+}
+
 TEST_F(LastGeneration, IsTriedOnce) {
   ASSERT_NO_FATAL_FAILURE(spend_budget());
   shell.settle();
