@@ -119,15 +119,15 @@ Result<RemoteJob> open_elsewhere(const std::string& word, const Error& not_here)
 bool OpenJob::has_files() const { return directory_answers(paths.jobs()); }
 
 std::string lost_job_directory(const HomePaths& paths, JobId job) {
-  if (!directory_answers(paths.jobs())) return "";
-  const auto is_there = [](const std::string& path) { return path_exists(path); };
-  const auto jobs = is_there(paths.jobs());
-  const auto own = is_there(paths.job(job));
-  const bool is_lost = jobs.ok() && *jobs && own.ok() && !*own;
-  return is_lost ? paths.job(job) : "";
+  const auto jobs = path_exists(paths.jobs());
+  if (!jobs.ok() || !*jobs) return "";
+  const auto own = entry_exists(paths.job(job));
+  return own.ok() && !*own ? paths.job(job) : "";
 }
 
-std::string OpenJob::lost_directory() const { return lost_job_directory(paths, id); }
+std::string OpenJob::lost_directory() const {
+  return has_files() ? lost_job_directory(paths, id) : "";
+}
 
 std::string OpenJob::notice() const {
   std::string text = source->notice(view);

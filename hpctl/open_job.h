@@ -23,15 +23,15 @@ struct OpenJob {
   // Whether the file system of the job's directory answers. If not, a verb shows what it knows
   // without that directory.
   bool has_files() const;
-  // lost_job_directory() of it.
+  // lost_job_directory(), and "" if the file system does not answer.
   std::string lost_directory() const;
   // For people: what the answer is worth, and whether it lacks what the files tell. "" = all is
   // well.
   std::string notice() const;
 };
 
-// The path of the job's directory if the home's jobs can be listed and it is not among them; "" if
-// it is there, or if the home is not visible here.
+// The path of the job's directory if a listing of the home's jobs lacks it; "" if it is there, or
+// if the home is not visible here. Precondition: directory_answers(paths.jobs()).
 std::string lost_job_directory(const HomePaths& paths, JobId job);
 
 // The id that `word` is; nullopt if it is a name.

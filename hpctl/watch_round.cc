@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "common/process/user_name.h"
+#include "hpctl/directory_answer.h"
 #include "hpctl/fleet.h"
 #include "hpctl/open_job.h"
 
@@ -35,10 +36,11 @@ Result<WatchRound> ask_about(const std::optional<std::string>& job, bool everywh
   HP_TRY_ASSIGN(Fleet fleet, everywhere ? list_everywhere() : list_home());
   WatchRound round{{}, std::move(fleet.notes)};
   HP_TRY_ASSIGN(const HomePaths paths, home_from_environment());
+  // Of the jobs of everybody, some are of other homes.
+  const bool has_files = !everywhere && directory_answers(paths.jobs());
   for (const ListedJob& row : fleet.jobs) {
     round.jobs.push_back(snapshot_of(row));
-    if (everywhere) continue;  // some are of other homes
-    round.jobs.back().lost_directory = lost_job_directory(paths, row.summary.job);
+    if (has_files) round.jobs.back().lost_directory = lost_job_directory(paths, row.summary.job);
   }
   return round;
 }

@@ -143,7 +143,7 @@ void JobWatch::add_directory(const JobSnapshot& snapshot) {
   if (snapshot.lost_directory.empty() || (!is_on_nodes(job) && job.state != "SUSPENDED")) return;
   add(snapshot, FindingKind::kDirectoryGone,
       "its directory is gone: " + snapshot.lost_directory +
-          " was deleted; it trains on, but no controller can take it over, and its logs are lost",
+          " was deleted; it trains on, but its records and logs are lost",
       "`hpctl cancel " + to_string(job.job) +
           "` if it must not go on so; submitted again, it continues from its newest checkpoint")
       .severity = Severity::kCritical;
