@@ -99,8 +99,8 @@ TEST(Liveness, TheStreamsOfASuspendedJobSayThatItsNodesAreThere) {
   EXPECT_TRUE(table.heard_nodes(kNode.job, 60'001 + Liveness::kHeardMs).empty());
 }
 
-// Whether it is suspended is asked, and whoever is cut off may get no answer: that is no sign of
-// life.
+// The controller asks the scheduler whether the job is suspended. A controller that is cut off may
+// get no answer, which is no sign of life.
 TEST(Liveness, AJobThatMayBeSuspendedIsNotHeard) {
   Liveness table;
   table.watch(kNode, "life", 10'000, 0);
