@@ -147,12 +147,13 @@ int run(int runs) {
   for (size_t i = 0; i < kJobs.size(); ++i) lists[i] = job_list(kJobs[i], now_ms);
   std::atomic<size_t> listed = 0;  // which of them
   const std::string one = large_job(now_ms).dump();
-  const std::string events = json{
-      {"events", json::array()},
-      {"left_out", 0},
-      {"summary", "RUNNING: nothing has happened"},
-      {"why", json::array()},
-      {"timeline", {{"segments", json::array()}, {"marks", json::array()}}}}.dump();
+  const std::string events =
+      json{{"events", json::array()},
+           {"left_out", 0},
+           {"summary", "RUNNING: nothing has happened"},
+           {"why", json::array()},
+           {"timeline", {{"segments", json::array()}, {"marks", json::array()}}}}
+          .dump();
   auto server = PageServer::open("127.0.0.1:0", access, [&](uint32_t, const auto& request) {
     return Result<std::string>(request.path == "/api/jobs"  ? lists[listed]
                                : request.path == "/api/job" ? one
