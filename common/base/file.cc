@@ -48,6 +48,20 @@ std::pair<std::string, std::string> split_path(const std::string& path) {
   return {slash == 0 ? "/" : trimmed.substr(0, slash), trimmed.substr(slash + 1)};
 }
 
+// The directories of the path whose names end behind `slash`.
+Outcome make_from(const std::string& path, size_t slash, unsigned mode) {
+  while (slash != std::string::npos) {
+    slash = path.find('/', slash + 1);
+    const std::string prefix = path.substr(0, slash);
+    if (::mkdir(prefix.c_str(), mode) == 0) continue;
+    const int err = errno;
+    struct stat st {};
+    if (::stat(prefix.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) continue;
+    return errno_error("cannot create directory " + prefix, err == EEXIST ? ENOTDIR : err);
+  }
+  return Ok{};
+}
+
 }  // namespace
 
 Result<std::string> read_file(const std::string& path, size_t max_bytes) {
@@ -104,16 +118,13 @@ Outcome create_file_exclusive(const std::string& path, std::string_view data) {
 }
 
 Outcome make_directories(const std::string& path, unsigned mode) {
-  for (size_t slash = 0; slash != std::string::npos;) {
-    slash = path.find('/', slash + 1);
-    const std::string prefix = path.substr(0, slash);
-    if (::mkdir(prefix.c_str(), mode) == 0) continue;
-    const int err = errno;
-    struct stat st {};
-    if (::stat(prefix.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) continue;
-    return errno_error("cannot create directory " + prefix, err == EEXIST ? ENOTDIR : err);
-  }
-  return Ok{};
+  return make_from(path, 0, mode);
+}
+
+Outcome make_directories_below(const std::string& root, const std::string& path, unsigned mode) {
+  HP_TRY_ASSIGN(const bool exists, entry_exists(root));
+  if (!exists) return Error{ErrorCode::kNotFound, "the directory " + root + " is gone", ENOENT};
+  return path.size() <= root.size() ? Outcome(Ok{}) : make_from(path, root.size(), mode);
 }
 
 Outcome sync_directory(const std::string& path) {

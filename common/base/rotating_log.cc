@@ -24,8 +24,9 @@ void RotatingLog::open() {
   opened_at_ms_ = clock_.monotonic_ms();
   size_ = 0;
   file_.reset();
-  const std::string directory = std::filesystem::path(path_).parent_path().string();
-  if (const auto made = make_directories(directory); !made.ok()) {
+  const std::filesystem::path directory = std::filesystem::path(path_).parent_path();
+  const auto made = make_directories_below(directory.parent_path().string(), directory.string());
+  if (!made.ok()) {
     log_warning(made.error().message + "; output is dropped");
     return;
   }

@@ -117,6 +117,7 @@ TEST_F(WatchVerb, ASilentControllerIsFoundByItsRecord) {
   view.job = 7;
   view.name = "alone";
   view.state = "RUNNING";
+  ASSERT_TRUE(make_directories(home_.paths().job(JobId{7})).ok());
   ASSERT_TRUE(write_status(home_.paths(), view).ok());
   EXPECT_EQ(run_hpctl({"watch", "alone", "--once"}).status, kWatchNothing) << "written just now";
   const std::string record = home_.paths().job_status(JobId{7});
