@@ -286,7 +286,9 @@ TEST_F(GoneDirectory, OfARunningJobIsNamedWithWhatSlurmSays) {
     EXPECT_THAT(in_one_line(shown.out), HasSubstr(finding)) << verb;
   }
   EXPECT_THAT(hpctl({"status", "c"}).err, HasSubstr("this is what Slurm says of it"));
-  EXPECT_THAT(in_one_line(hpctl({"why", "100"}).out), HasSubstr("RUNNING: " + words));
+  EXPECT_THAT(in_one_line(hpctl({"why", "100"}).out),
+              HasSubstr("RUNNING: Slurm runs it on n1; its directory " +
+                        home_.paths().job(JobId{100}) + " is gone"));
   EXPECT_THAT(hpctl({"watch", "--once"}).out, HasSubstr(finding));
   EXPECT_THAT(hpctl({"ps"}).out, HasSubstr(gone_));
 }
