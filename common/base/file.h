@@ -43,6 +43,8 @@ Outcome make_directories(const std::string& path, unsigned mode = 0777);
 // `path` is `root`, or below it.
 Outcome make_directories_below(const std::string& root, const std::string& path,
                                unsigned mode = 0777);
+// The directory that `path` lies in, and none above that.
+Outcome make_directory_of(const std::string& path);
 
 // Makes the directory entry changes under `path` durable.
 Outcome sync_directory(const std::string& path);
