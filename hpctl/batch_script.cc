@@ -33,7 +33,8 @@ trap '[ -z "$controller" ] || kill -USR1 "$controller"' USR1
 
 # What is missing is not made again: job.json and the token were in it.
 if [ ! -d "$job_dir" ]; then
-  say "the job's directory $job_dir is gone: it was deleted, or its file system is away; submit again"
+  say "the job's directory $job_dir is gone: it was deleted, or its file system is away;" \
+    "submit the job again"
   exit 93
 fi
 

@@ -93,7 +93,8 @@ rm "$work/checkpoints/owner.json"
 for record in "$work"/checkpoints/generations/*.json; do
   jq 'del(.job_uuid)' "$record" >"$record.new" && mv "$record.new" "$record"
 done
-check_has "a job of the third follows it" "exit 0" "$(outcome hpctl submit "$work/next.yaml" --local)"
+check_has "a job of the third follows it" "exit 0" \
+  "$(outcome hpctl submit "$work/next.yaml" --local)"
 check_has "and finishes" "exit 0" "$(outcome hpctl wait next)"
 check "it owns the directory" "next upgraded" "$(owner name) $(owner former.name)"
 check "and continues the chain" 2 "$(jq .parent "$work/checkpoints/generations/3.json")"
