@@ -39,40 +39,46 @@ class GoneDirectory : public ::testing::Test {
     });
   }
 
+  // `checkpoint`: a line of the job file, or none.
+  void lose_and_find(const std::string& checkpoint) {
+    const std::string gate = cluster_.directory() + "/gate";
+    const JobId job = cluster_.submit(
+        "name: homeless\nnodes: 1\n"
+        "workload: {command: [/bin/sh, -c, 'until [ -e " +
+        gate + " ]; do sleep 0.05; done']}\nenv: none\n" + checkpoint);
+    ASSERT_TRUE(is_running(job, 1)) << cluster_.status(job);
+    const std::string directory = cluster_.paths().job(job);
+    const std::string away = cluster_.directory() + "/away";
+    ASSERT_EQ(std::rename(directory.c_str(), away.c_str()), 0);
+    EXPECT_TRUE(is_noted(job, "the job's directory " + directory + " is gone"));
+    EXPECT_EQ(cluster_.status(job)["state"], "RUNNING");
+    EXPECT_THAT(cluster_.hpctl({"watch", to_string(job), "--once"}).out,
+                HasSubstr("its directory is gone: " + directory));
+    ASSERT_EQ(::kill(cluster_.status(job)["workers"][0]["pid"].get<pid_t>(), SIGKILL), 0);
+    EXPECT_TRUE(eventually([&] {
+      const json status = cluster_.status(job);
+      return status["state"] == "RECOVERING" &&
+             status["reason"].get<std::string>().find(directory + " is gone") != std::string::npos;
+    })) << cluster_.status(job);
+    EXPECT_FALSE(is_accessible(directory)) << "somebody has made it again";
+    ASSERT_EQ(std::rename(away.c_str(), directory.c_str()), 0);
+    EXPECT_TRUE(is_running(job, 2)) << cluster_.status(job);
+    EXPECT_TRUE(is_noted(job, "is there again"));
+    EXPECT_THAT(cluster_.hpctl({"watch", to_string(job), "--once"}).out,
+                ::testing::Not(HasSubstr("is gone")));
+    ASSERT_TRUE(write_file_atomic(gate, "").ok());
+    EXPECT_EQ(cluster_.wait_for_end(job, kLong), "FINISHED");
+    cluster_.stop_and_expect_no_leftovers(kLong);
+  }
+
   LocalCluster cluster_;
 };
 
 TEST_F(GoneDirectory, IsNotMadeAgainAndARecoveryWaitsForIt) {
-  const std::string gate = cluster_.directory() + "/gate";
-  const JobId job = cluster_.submit(
-      "name: homeless\nnodes: 1\n"
-      "workload: {command: [/bin/sh, -c, 'until [ -e " +
-      gate + " ]; do sleep 0.05; done']}\nenv: none\ncheckpoint: {dir: " + cluster_.directory() +
-      "/checkpoints}\n");
-  ASSERT_TRUE(is_running(job, 1)) << cluster_.status(job);
-  const std::string directory = cluster_.paths().job(job);
-  const std::string away = cluster_.directory() + "/away";
-  ASSERT_EQ(std::rename(directory.c_str(), away.c_str()), 0);
-  EXPECT_TRUE(is_noted(job, "the job's directory " + directory + " is gone"));
-  EXPECT_EQ(cluster_.status(job)["state"], "RUNNING");
-  EXPECT_THAT(cluster_.hpctl({"watch", to_string(job), "--once"}).out,
-              HasSubstr("its directory is gone: " + directory));
-  ASSERT_EQ(::kill(cluster_.status(job)["workers"][0]["pid"].get<pid_t>(), SIGKILL), 0);
-  EXPECT_TRUE(eventually([&] {
-    const json status = cluster_.status(job);
-    return status["state"] == "RECOVERING" &&
-           status["reason"].get<std::string>().find(directory + " is gone") != std::string::npos;
-  })) << cluster_.status(job);
-  EXPECT_FALSE(is_accessible(directory)) << "somebody has made it again";
-  ASSERT_EQ(std::rename(away.c_str(), directory.c_str()), 0);
-  EXPECT_TRUE(is_running(job, 2)) << cluster_.status(job);
-  EXPECT_TRUE(is_noted(job, "is there again"));
-  EXPECT_THAT(cluster_.hpctl({"watch", to_string(job), "--once"}).out,
-              ::testing::Not(HasSubstr("is gone")));
-  ASSERT_TRUE(write_file_atomic(gate, "").ok());
-  EXPECT_EQ(cluster_.wait_for_end(job, kLong), "FINISHED");
-  cluster_.stop_and_expect_no_leftovers(kLong);
+  lose_and_find("checkpoint: {dir: " + cluster_.directory() + "/checkpoints}\n");
 }
+
+TEST_F(GoneDirectory, IsNotMadeAgainForTheCheckpointsInIt) { lose_and_find(""); }
 
 }  // namespace
 }  // namespace hpctl::testing

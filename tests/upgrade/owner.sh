@@ -44,13 +44,26 @@ goes_on() { # goes_on NAME FORMER: NAME has the directory, and what FORMER had s
   check "and goes on from its checkpoint" true "$(jq '.start_step > 0' "$(record)")"
 }
 
+forget_owner() { # as a release without owners leaves the directory
+  local record
+  rm -f "$owned/owner.json"
+  for record in "$owned"/generations/*.json; do
+    jq 'del(.job_uuid)' "$record" >"$record.new" && mv "$record.new" "$record"
+  done
+}
+
 # --- without owner.json ---------------------------------------------------------------------------
 start_owned old before
-end_owned old
-rm -f "$owned/owner.json"
-for record in "$owned"/generations/*.json; do
-  jq 'del(.job_uuid)' "$record" >"$record.new" && mv "$record.new" "$record"
-done
+forget_owner
+refuses before
+controller=$(controller_pid)
+kill -KILL "$controller"
+start "$work/controller.log" "$work/new/hpcontroller"
+await "a new controller has the older job" controller_is_another "$controller"
+kill_worker 0
+check "which owns its directory from then on" before "$(owner name)"
+end_owned new
+forget_owner
 start_owned new after
 goes_on after before
 uuid=$(owner uuid)
