@@ -41,7 +41,7 @@ Controller::Controller(const HomePaths& paths, const ControllerOptions& options,
 Controller::~Controller() { stop(); }
 
 Outcome Controller::take_lock() {
-  HP_TRY(make_directories(paths_.jobs(), 0700));
+  if (!paths_.is_one_job()) HP_TRY(make_directories(paths_.jobs(), 0700));
   HP_TRY(prepare_socket_directory(paths_));  // for one job its state too
   HP_TRY_ASSIGN(lock_, take_home_lock(paths_, clock_));
   return Ok{};
@@ -95,8 +95,13 @@ Outcome Controller::start() {
 void Controller::build(core::State state, std::unique_ptr<Store> store,
                        std::unique_ptr<Store> reader) {
   feed_ = std::make_unique<EventFeed>(std::move(reader));
-  status_files_ =
-      std::make_unique<StatusFileWriter>(paths_, [this] { return !mode_.is_superseded(); });
+  job_directories_ = std::make_unique<JobDirectories>(
+      paths_, !paths_.is_one_job(), [this](JobId job, const std::string& what) {
+        log_warning("job " + to_string(job) + ": " + what);
+        loop_->post(core::ControllerNoted{job, what});
+      });
+  status_files_ = std::make_unique<StatusFileWriter>(paths_, *job_directories_,
+                                                     [this] { return !mode_.is_superseded(); });
   history_ =
       std::make_unique<NodeHistory>(paths_, clock_, [this] { return !mode_.is_superseded(); });
   history_->add_fleet(options_.fleet_lemons);
@@ -124,7 +129,7 @@ void Controller::build(core::State state, std::unique_ptr<Store> store,
       options_.page, clock_);
   const ControllerMode::Access access = mode_.access();
   // The machine's log is for the controllers of its cluster, not for a user's home.
-  audit_ = std::make_unique<AuditLog>(paths_.audit_log(), options_.job != 0, clock_);
+  audit_ = std::make_unique<AuditLog>(paths_.home(), paths_.audit_log(), options_.job != 0, clock_);
   authenticator_ =
       std::make_unique<Authenticator>(access.secrets, access.owner, access.older_agents);
   gate_ = std::make_unique<Gate>(*authenticator_,
@@ -158,6 +163,8 @@ void Controller::recall(const core::State& state) {
     progress_.observe(job, 0);
     shown_[id].losses.recall(job);
     shown_[id].spec_written = true;
+    // The former process may not have come so far.
+    if (job.generation != Generation{}) job_directories_->was_made(id);
     shown_[id].notices.recall(job, clock_.wall_ms());
     if (const auto view = read_status(paths_, id); view.ok()) {
       const bool is_final = job.ended_wall_ms != 0 && view->ended_wall_ms == job.ended_wall_ms;

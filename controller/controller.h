@@ -169,6 +169,7 @@ class Controller final : public OwnerEffects {
   bool is_complete_ = false;  // complete() was called
   std::unique_ptr<Metrics> metrics_;
   std::string metrics_note_;  // what is wrong with them; "" = nothing
+  std::unique_ptr<JobDirectories> job_directories_;
   std::unique_ptr<StatusFileWriter> status_files_;
   std::unique_ptr<NodeHistory> history_;
   std::unique_ptr<EventFeed> feed_;

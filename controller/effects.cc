@@ -46,7 +46,8 @@ void Controller::perform(const core::Action& action, const core::State& state) {
     starts_->post(
         "the start of node " + launch->node + " of job " + to_string(launch->job),
         [this, id = action.id, launch = *launch, key = state.jobs.at(launch->job).submit_key] {
-          const Outcome ready = mode_.before_launch(launch.job, key);
+          Outcome ready = job_directories_->check(launch.job);
+          if (ready.ok()) ready = mode_.before_launch(launch.job, key);
           loop_->post(ready.ok() ? scheduler_->launch(id, launch)
                                  : core::ActionFailed{id, launch.job, launch.node,
                                                       ready.error().message, false});
@@ -146,8 +147,15 @@ void Controller::interrupt_withdrawn_records(const core::State& state) {
   });
 }
 
-// False: the directory is not the job's, and the core has the event.
+// False: the directory is not the job's, or is in a directory of the job that is gone, and the core
+// has the event.
 bool Controller::claim(ActionId action, const core::Job& job, bool tells_former_owner) {
+  if (job.spec.checkpoint.dir.starts_with(paths_.job(job.id) + "/")) {
+    if (const Outcome there = job_directories_->check(job.id); !there.ok()) {
+      loop_->post(core::ActionFailed{action, job.id, "", there.error().message, false});
+      return false;
+    }
+  }
   ClaimOutcome claimed = claim_for(action, job, mode_);
   if (tells_former_owner && !claimed.note.empty())
     loop_->post(core::ControllerNoted{job.id, claimed.note});
@@ -289,7 +297,9 @@ void Controller::show(const core::State& state, JobId id) {
   shown.generation = job.generation;
   const std::vector<LemonScore> lemons = history_->scores();
   note_lemons(view, lemons);
-  const std::vector<Finding> found = shown.watch.look(snapshot_of(view, wall_ms), wall_ms);
+  JobSnapshot snapshot = snapshot_of(view, wall_ms);
+  snapshot.lost_directory = job_directories_->lost(id);
+  const std::vector<Finding> found = shown.watch.look(snapshot, wall_ms);
   notify(job, shown.notices.take(found, job, view.step, wall_ms));
   if (page_answers_) page_answers_->sample(view, progress, found, lemons, wall_ms);
   if (metrics_) metrics_->job(view);

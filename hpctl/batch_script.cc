@@ -31,6 +31,13 @@ told=
 trap 'told=--told-to-end; [ -z "$controller" ] || kill -TERM "$controller"' TERM
 trap '[ -z "$controller" ] || kill -USR1 "$controller"' USR1
 
+# What is missing is not made again: job.json and the token were in it.
+if [ ! -d "$job_dir" ]; then
+  say "the job's directory $job_dir is gone: it was deleted, or its file system is away;" \
+    "submit the job again"
+  exit 93
+fi
+
 # `hpctl submit` makes the same link; whoever comes first. An earlier job of this cluster with this
 # id is one that Slurm has forgotten (hpctl/submit_directory.h).
 link=$HPCTL_HOME/jobs/$job
@@ -115,6 +122,7 @@ for life in 1 2 3 4 5 6 7 8 9 10; do
   wait_for "$controller"
   status=$?
   controller=
+  [ -d "$job_dir" ] || break  # without it none can start
   [ -z "$(verdict_of_job)" ] || break
   say "the controller ended with $status (life $life)"
   # 3: a successor on another node has taken over, the agents live as long as the job does.
@@ -147,6 +155,10 @@ if [ "$(cat "$job_dir/preempted" 2>/dev/null)" = "${SLURM_RESTART_COUNT:-0}" ]; 
   while [ $SECONDS -lt $until ]; do sleep 0.2; done
 fi
 verdict=$(verdict_of_job)
+# The directory was deleted while the job ran, so the verdict is the controller's exit status alone.
+if [ ! -d "$job_dir" ]; then
+  case $status in 0 | 1 | 93) verdict=$status ;; esac
+fi
 # Where the controllers that ended left no word themselves.
 if [ -z "$verdict" ] && [ "$status" -ne 3 ] && [ "$status" -ne 5 ]; then
   [ -e "$job_dir/start-failure" ] || echo "1 every controller ended without a verdict, the last" \

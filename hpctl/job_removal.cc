@@ -57,6 +57,7 @@ Outcome check_can_be_removed(const OpenJob& job) {
 // Of a Slurm job `jobs/JOB` is a link to the directory.
 std::string directory_of(const OpenJob& job) {
   if (!is_slurm_job(job.paths, job.id)) return job.paths.job(job.id);
+  if (const std::string lost = lost_job_directory(job.paths, job.id); !lost.empty()) return lost;
   std::error_code error;
   const auto real = std::filesystem::canonical(job.paths.job(job.id), error);
   return error ? job.paths.job(job.id) : real.string();

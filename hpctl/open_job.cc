@@ -118,13 +118,6 @@ Result<RemoteJob> open_elsewhere(const std::string& word, const Error& not_here)
 
 bool OpenJob::has_files() const { return directory_answers(paths.jobs()); }
 
-std::string lost_job_directory(const HomePaths& paths, JobId job) {
-  const auto jobs = path_exists(paths.jobs());
-  if (!jobs.ok() || !*jobs) return "";
-  const auto own = entry_exists(paths.job(job));
-  return own.ok() && !*own ? paths.job(job) : "";
-}
-
 std::string OpenJob::lost_directory() const {
   return has_files() ? lost_job_directory(paths, id) : "";
 }
@@ -134,6 +127,23 @@ std::string OpenJob::notice() const {
   if (text.empty() && !has_files()) text = describe_verdict(paths.jobs());
   return text;
 }
+
+namespace {
+
+// By a controller that is found without the job's directory, which is gone; nullopt if none is.
+std::optional<OpenJob> open_without_directory(const HomePaths& paths, const FoundJob& found) {
+  if (auto client = connect_here(paths, found.id)) {
+    auto view = client->get_job(found.id);
+    if (view.ok()) {
+      return OpenJob{paths, found.id, std::move(client), std::move(*view), found.choice};
+    }
+  }
+  auto job = open_elsewhere(to_string(found.id), Error{ErrorCode::kNotFound, ""});
+  if (!job.ok()) return std::nullopt;
+  return OpenJob{paths, found.id, std::move(job->client), std::move(job->view), found.choice};
+}
+
+}  // namespace
 
 Result<OpenJob> open_job(const std::string& word) {
   HP_TRY_ASSIGN(const HomePaths paths, home_from_environment());
@@ -150,6 +160,10 @@ Result<OpenJob> open_job(const std::string& word) {
     return OpenJob{job.paths, job.id, std::move(job.client), std::move(job.view), ""};
   }
   const JobId id = found->id;
+  if (directory_answers(paths.jobs()) && is_slurm_job(paths, id) &&
+      !lost_job_directory(paths, id).empty()) {
+    if (auto job = open_without_directory(paths, *found)) return std::move(*job);
+  }
   auto source =
       until_it_ends(open_source(paths, id), [paths, id] { return open_record(paths, id); });
   HP_TRY_ASSIGN(JobView view, source->get_job(id));

@@ -30,10 +30,6 @@ struct OpenJob {
   std::string notice() const;
 };
 
-// The path of the job's directory if a listing of the home's jobs lacks it; "" if it is there, or
-// if the home is not visible here. Precondition: directory_answers(paths.jobs()).
-std::string lost_job_directory(const HomePaths& paths, JobId job);
-
 // The id that `word` is; nullopt if it is a name.
 std::optional<JobId> id_in(const std::string& word);
 

@@ -94,6 +94,38 @@ std::string SlurmRecord::start_failure(const JobView& view) const {
   return matters ? read_start_failure(paths_.job(JobId{view.job})) : "";
 }
 
+Result<JobView> SlurmRecord::known_without_directory(JobId job, const std::string& lost,
+                                                     const Result<SlurmJob>& slurm) const {
+  const std::string gone = "its directory " + lost + " is gone";
+  const std::string id = to_string(job);
+  JobView view = linked_view(paths_, job);
+  view.name = "?";
+  if (!slurm.ok()) {
+    if (slurm.error().code != ErrorCode::kNotFound) {
+      return Error{slurm.error().code, gone + ", and " + slurm.error().message};
+    }
+    view.state = "FAILED";
+    view.reason = "Slurm does not know the job any more, and " + gone +
+                  ": how it ended is not known; `hpctl rm " + id + "` forgets it";
+    return view;
+  }
+  view.name = slurm->name;
+  view.state = "RUNNING";  // unless Slurm says otherwise
+  view = with_slurm_state(std::move(view), *slurm);
+  if (has_ended(view.state)) {
+    view.reason += (view.reason.empty() ? "" : "; ") + gone;
+  } else if (view.state == "PENDING") {
+    view.reason +=
+        "; " + gone + ", so it cannot start: `hpctl cancel " + id + "`, and submit it again";
+  } else {
+    if (view.reason.empty()) view.reason = "Slurm runs it on " + slurm->batch_host;
+    view.reason += "; " + gone +
+                   ", so its controller is not found from here: bring the directory " +
+                   "back, or `hpctl cancel " + id + "` and submit it again";
+  }
+  return view;
+}
+
 Result<JobView> SlurmRecord::last_known(JobId job) {
   HP_TRY(check_directory_answers(paths_.jobs()));
   auto recorded = read_status(paths_, job);
@@ -102,7 +134,12 @@ Result<JobView> SlurmRecord::last_known(JobId job) {
   // Its end is recorded before Slurm knows of it, and may have been while Slurm was asked.
   if (!slurm.ok() || slurm->has_ended()) recorded = read_status(paths_, job);
   if (recorded.ok() && has_ended(recorded->state)) return recorded;
-  HP_TRY_ASSIGN(JobView view, recorded.ok() ? recorded : submitted_view(paths_, job));
+  auto known = recorded.ok() ? recorded : submitted_view(paths_, job);
+  if (!known.ok()) {
+    const std::string lost = lost_job_directory(paths_, job);
+    return lost.empty() ? std::move(known) : known_without_directory(job, lost, slurm);
+  }
+  JobView view = std::move(*known);
   if (!recorded.ok()) view.state = "PENDING";
   if (slurm.ok()) {
     view = with_slurm_state(std::move(view), *slurm);
@@ -125,13 +162,16 @@ Result<JobView> SlurmRecord::last_known(JobId job) {
 
 Result<JobView> SlurmRecord::get_job(JobId job) {
   HP_TRY_ASSIGN(JobView view, last_known(job));
-  doubt(view);
+  // Without its directory no agent can start another controller.
+  if (lost_job_directory(paths_, job).empty()) doubt(view);
   return view;
 }
 
 std::string SlurmRecord::notice(const JobView& job) const {
   const std::string silent = slurm_.silence();
   if (!silent.empty()) return "Slurm does not answer, this is the last record: " + silent;
+  const std::string lost = lost_job_directory(paths_, JobId{job.job});
+  if (!lost.empty()) return "its directory " + lost + " is gone; this is what Slurm says of it";
   if (has_ended(job.state) || job.state == "PENDING" || job.state == "STARTING") return "";
   return why_ + "; this is the job's last record (an agent of the job starts another controller)";
 }
@@ -153,10 +193,17 @@ Result<std::vector<JobSummary>> SlurmRecord::list_jobs() {
 }
 
 Result<std::vector<EventView>> SlurmRecord::events(JobId job, uint64_t after_seq) {
+  HP_TRY(check_directory_answers(paths_.jobs()));
+  if (!lost_job_directory(paths_, job).empty()) return std::vector<EventView>();
   return RecordedJobs(paths_).events(job, after_seq);
 }
 
 Result<Explanation> SlurmRecord::why(JobId job) {
+  HP_TRY(check_directory_answers(paths_.jobs()));
+  if (!lost_job_directory(paths_, job).empty()) {
+    HP_TRY_ASSIGN(const JobView known, get_job(job));
+    return Explanation{known.state + ": " + known.reason, {}};
+  }
   HP_TRY_ASSIGN(Explanation why, RecordedJobs(paths_).why(job));
   const auto view = get_job(job);
   if (!view.ok()) return why;

@@ -2,7 +2,7 @@
 // A Slurm job while its controller does not answer: it waits in the queue, starts, has been
 // requeued, or is over. The last controller's record is corrected by Slurm's present answer: a job
 // whose record says RUNNING and that Slurm has ended did not end by its controller, and one whose
-// controller is silent may be without its nodes.
+// controller is silent may be without its nodes. Of a job whose directory is gone only Slurm tells.
 #pragma once
 
 #include <memory>
@@ -32,6 +32,8 @@ class SlurmRecord final : public JobSource {
 
  private:
   Result<JobView> last_known(JobId job);
+  Result<JobView> known_without_directory(JobId job, const std::string& lost,
+                                          const Result<SlurmJob>& slurm) const;
   std::string start_failure(const JobView& view) const;
 
   HomePaths paths_;

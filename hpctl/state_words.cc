@@ -13,18 +13,20 @@ namespace hpctl {
 namespace {
 
 // The gravest thing that `hpctl watch` would tell; "" = nothing.
-std::string find_trouble(const JobView& job, int64_t now_ms) {
-  const std::vector<Finding> found = JobWatch(false).look(snapshot_of(job, now_ms), now_ms);
+std::string find_trouble(const JobView& job, int64_t now_ms, const std::string& lost_directory) {
+  JobSnapshot snapshot = snapshot_of(job, now_ms);
+  snapshot.lost_directory = lost_directory;
+  const std::vector<Finding> found = JobWatch(false).look(snapshot, now_ms);
   const auto gravest =
       std::max_element(found.begin(), found.end(),
                        [](const Finding& a, const Finding& b) { return a.severity < b.severity; });
   return gravest == found.end() ? "" : gravest->what;
 }
 
-std::string running(const JobView& job, int64_t now_ms) {
+std::string running(const JobView& job, int64_t now_ms, const std::string& lost_directory) {
   const bool has_steps = job.total_steps > 0 || job.step > 0;
   const std::string verb = has_steps ? "training" : "running";
-  const std::string trouble = find_trouble(job, now_ms);
+  const std::string trouble = find_trouble(job, now_ms, lost_directory);
   return trouble.empty() ? verb + " normally" : verb + ", but " + trouble;
 }
 
@@ -48,9 +50,15 @@ std::string ended(const JobView& job) {
   return "failed" + at;
 }
 
-std::string first_words(const JobView& job, int64_t now_ms) {
+// No controller answers.
+std::string not_known(const std::string& lost_directory) {
+  return lost_directory.empty() ? "not known: no controller answers, and this is the last record"
+                                : "not known: its directory is gone, and only Slurm tells of it";
+}
+
+std::string first_words(const JobView& job, int64_t now_ms, const std::string& lost_directory) {
   if (has_ended(job.state)) return ended(job);
-  if (job.state == "RUNNING") return running(job, now_ms);
+  if (job.state == "RUNNING") return running(job, now_ms, lost_directory);
   if (job.state == "RECOVERING") return recovering(job);
   if (job.state == "PENDING") return "waiting to start";
   if (job.state == "STARTING") return "starting on its nodes";
@@ -61,10 +69,9 @@ std::string first_words(const JobView& job, int64_t now_ms) {
 }  // namespace
 
 std::string state_in_words(const JobView& job, const std::optional<Validation>& validation,
-                           bool is_live, int64_t now_ms) {
+                           bool is_live, int64_t now_ms, const std::string& lost_directory) {
   const bool is_old = !is_live && !has_ended(job.state) && job.state != "PENDING";
-  std::string words = is_old ? "not known: no controller answers, and this is the last record"
-                             : first_words(job, now_ms);
+  std::string words = is_old ? not_known(lost_directory) : first_words(job, now_ms, lost_directory);
   if (validation) {
     words += ", validation loss " + format_loss(validation->loss) + " at step " +
              std::to_string(validation->step);

@@ -124,6 +124,16 @@ std::vector<JobId> slurm_jobs(const HomePaths& paths) {
   return jobs;
 }
 
+std::string lost_job_directory(const HomePaths& paths, JobId job) {
+  const auto jobs = path_exists(paths.jobs());
+  if (!jobs.ok() || !*jobs) return "";
+  const std::string target = link_target(paths.job(job));
+  const std::string directory =
+      target.starts_with("submit-") ? paths.jobs() + "/" + target : paths.job(job);
+  const auto own = entry_exists(directory);
+  return own.ok() && !*own ? directory : "";
+}
+
 Refusal read_refusal(const HomePaths& paths, JobId job) {
   constexpr size_t kMaxBytes = 1U << 20;
   auto text = read_file(paths.job(job) + "/refusal", kMaxBytes);
@@ -143,15 +153,20 @@ Result<JobSpec> submitted_spec(const HomePaths& paths, JobId job) {
 Result<JobView> submitted_view(const HomePaths& paths, JobId job) {
   HP_TRY_ASSIGN(const JobDocument document, read_job_document(paths.job(job)));
   const JobSpec& spec = document.spec;
-  JobView view;
-  view.job = job.value;
+  JobView view = linked_view(paths, job);
   view.name = spec.name;
   view.total_steps = spec.train ? static_cast<uint64_t>(spec.train->steps) : 0;
   view.checkpoint_dir =
       spec.checkpoint.dir.empty() ? paths.default_checkpoints(job) : spec.checkpoint.dir;
   view.job_uuid = document.submit_key;
-  view.owner = std::to_string(::geteuid());
   view.chosen = spec.chosen;
+  return view;
+}
+
+JobView linked_view(const HomePaths& paths, JobId job) {
+  JobView view;
+  view.job = job.value;
+  view.owner = std::to_string(::geteuid());
   struct stat st {};
   if (::lstat(paths.job(job).c_str(), &st) == 0) {
     view.submitted_wall_ms = int64_t{st.st_mtim.tv_sec} * 1000;

@@ -42,6 +42,11 @@ bool is_slurm_job(const HomePaths& paths, JobId job);
 // Ids of the Slurm jobs of this home, ascending.
 std::vector<JobId> slurm_jobs(const HomePaths& paths);
 
+// The path of the job's directory, of a Slurm job the one that its link names, if a listing of the
+// home's jobs lacks it; "" if it is there, or if the home is not visible here. Precondition:
+// directory_answers(paths.jobs()).
+std::string lost_job_directory(const HomePaths& paths, JobId job);
+
 // Why the batch script did not start the job, from HPCTL_HOME/jobs/JOB/refusal: its exit status, 2
 // where the job cannot run as it was described, and the reason for people.
 struct Refusal {
@@ -55,5 +60,7 @@ Result<JobSpec> submitted_spec(const HomePaths& paths, JobId job);
 
 // The view of a Slurm job without any controller: name, owner, time of submission; no state.
 Result<JobView> submitted_view(const HomePaths& paths, JobId job);
+// The same of a job whose directory is gone: what the link jobs/JOB tells. No name, no state.
+JobView linked_view(const HomePaths& paths, JobId job);
 
 }  // namespace hpctl

@@ -35,6 +35,8 @@ Exit codes: 0 the job is cancelled or being cancelled, 1 no such job or it has e
 
 // In order by the job's controller if it answers, else by Slurm.
 Result<std::string> cancel_on_slurm(const Terminal& terminal, const OpenJob& job) {
+  ControllerClient* const found = job.source->controller();
+  if (found != nullptr && !job.lost_directory().empty()) return found->cancel(job.id);
   const auto client = ControllerClient::connect(job.paths, job.id);
   if (client.ok()) {
     const auto state = (*client)->cancel(job.id);
@@ -44,7 +46,8 @@ Result<std::string> cancel_on_slurm(const Terminal& terminal, const OpenJob& job
   }
   SlurmClient slurm;
   HP_TRY(slurm.cancel(job.id));
-  return open_source(job.paths, job.id)->get_job(job.id)->state;
+  HP_TRY_ASSIGN(const JobView after, open_source(job.paths, job.id)->get_job(job.id));
+  return after.state;
 }
 
 // By the controller that was found without the job's directory, which does not answer.

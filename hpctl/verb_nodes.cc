@@ -225,7 +225,7 @@ Result<size_t> release_in_queues(const HomePaths& paths, const Invocation& invoc
   }
   size_t released = 0;
   for (const JobId job : jobs) {
-    if (!is_slurm_job(paths, job)) continue;
+    if (!is_slurm_job(paths, job) || !lost_job_directory(paths, job).empty()) continue;
     HP_TRY_ASSIGN(const auto told, release_in_queue(paths, job, invocation.arguments[1]));
     if (!told) continue;
     invocation.terminal.out << printable(*told) << "\n";

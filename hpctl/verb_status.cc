@@ -125,7 +125,8 @@ void print_summary(const Terminal& terminal, const OpenJob& opened, const std::s
 std::string words_of(const OpenJob& job) {
   const auto validation =
       job.has_files() ? newest_validation(job.paths.job_metrics(job.id)) : std::nullopt;
-  return state_in_words(job.view, validation, job.source->is_live(), SystemClock().wall_ms());
+  return state_in_words(job.view, validation, job.source->is_live(), SystemClock().wall_ms(),
+                        job.lost_directory());
 }
 
 void print_nodes(const Terminal& terminal, const JobView& job) {

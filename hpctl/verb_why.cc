@@ -118,8 +118,8 @@ int run(Invocation& invocation) {
   }
   const auto validation =
       opened->has_files() ? newest_validation(opened->paths.job_metrics(opened->id)) : std::nullopt;
-  const std::string words =
-      state_in_words(job, validation, opened->source->is_live(), SystemClock().wall_ms());
+  const std::string words = state_in_words(job, validation, opened->source->is_live(),
+                                           SystemClock().wall_ms(), opened->lost_directory());
   terminal.out << "job " << job.job << " " << printable(job.name) << " is "
                << paint(terminal, colour_of_state(job.state), job.state) << ": "
                << wrap(printable(words), terminal.width, 0) << "\n"

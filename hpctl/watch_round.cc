@@ -8,6 +8,7 @@
 #include "hpctl/directory_answer.h"
 #include "hpctl/fleet.h"
 #include "hpctl/open_job.h"
+#include "hpctl/submit_directory.h"
 
 namespace hpctl {
 namespace {

@@ -31,8 +31,8 @@ Outcome prepare_job_node(const HomePaths& paths, JobId job, const std::string& n
     ::unsetenv(kTakeEnvironment);
   }
   HP_TRY(prepare_socket_directory(paths));
-  HP_TRY(make_directories(paths.node(job, node)));
-  HP_TRY(make_directories(paths.job_logs(job)));
+  HP_TRY(make_directories_below(paths.job(job), paths.node(job, node)));
+  HP_TRY(make_directories_below(paths.job(job), paths.job_logs(job)));
   const std::string path = paths.node_log(job, node);
   const UniqueFd log(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!log.valid()) return errno_error("cannot write " + path);

@@ -12,6 +12,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -99,7 +100,9 @@ int main(int argc, char** argv) {
   hpctl::stacks::Recorders recorders(ranks);
   if (recorders.are_asked()) say(std::string(hpctl::kRecordersAreAsked));
   read_stacks(ranks);
-  if (const auto made = hpctl::make_directories(directory); !made.ok()) {
+  const std::string job_directory = std::filesystem::path(directory).parent_path().string();
+  const auto made = hpctl::make_directories_below(job_directory, directory);
+  if (!made.ok()) {
     hpctl::log_error(made.error().message);
     return 1;
   }

@@ -48,6 +48,24 @@ std::pair<std::string, std::string> split_path(const std::string& path) {
   return {slash == 0 ? "/" : trimmed.substr(0, slash), trimmed.substr(slash + 1)};
 }
 
+Error gone(const std::string& directory) {
+  return {ErrorCode::kNotFound, "the directory " + directory + " is gone", ENOENT};
+}
+
+// The directories of the path whose names end behind `slash`.
+Outcome make_from(const std::string& path, size_t slash, unsigned mode) {
+  while (slash != std::string::npos) {
+    slash = path.find('/', slash + 1);
+    const std::string prefix = path.substr(0, slash);
+    if (::mkdir(prefix.c_str(), mode) == 0) continue;
+    const int err = errno;
+    struct stat st {};
+    if (::stat(prefix.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) continue;
+    return errno_error("cannot create directory " + prefix, err == EEXIST ? ENOTDIR : err);
+  }
+  return Ok{};
+}
+
 }  // namespace
 
 Result<std::string> read_file(const std::string& path, size_t max_bytes) {
@@ -104,16 +122,22 @@ Outcome create_file_exclusive(const std::string& path, std::string_view data) {
 }
 
 Outcome make_directories(const std::string& path, unsigned mode) {
-  for (size_t slash = 0; slash != std::string::npos;) {
-    slash = path.find('/', slash + 1);
-    const std::string prefix = path.substr(0, slash);
-    if (::mkdir(prefix.c_str(), mode) == 0) continue;
-    const int err = errno;
-    struct stat st {};
-    if (::stat(prefix.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) continue;
-    return errno_error("cannot create directory " + prefix, err == EEXIST ? ENOTDIR : err);
-  }
-  return Ok{};
+  return make_from(path, 0, mode);
+}
+
+Outcome make_directories_below(const std::string& root, const std::string& path, unsigned mode) {
+  HP_TRY_ASSIGN(const bool exists, entry_exists(root));
+  if (!exists) return gone(root);
+  return path.size() <= root.size() ? Outcome(Ok{}) : make_from(path, root.size(), mode);
+}
+
+Outcome make_directory_of(const std::string& path) {
+  const std::string directory = split_path(path).first;
+  const std::string above = split_path(directory).first;
+  HP_TRY_ASSIGN(const bool exists, entry_exists(above));
+  if (!exists) return gone(above);
+  const size_t slash = directory.rfind('/');
+  return make_from(directory, slash == std::string::npos ? 0 : slash, 0777);
 }
 
 Outcome sync_directory(const std::string& path) {

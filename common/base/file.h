@@ -38,6 +38,14 @@ Outcome create_file_exclusive(const std::string& path, std::string_view data);
 // mkdir -p. Existing directories are left as they are.
 Outcome make_directories(const std::string& path, unsigned mode = 0777);
 
+// mkdir -p of what is below `root`, never of `root` itself: who has not created that must not make
+// it again, where it was deleted or its file system is away. kNotFound: it is gone. Precondition:
+// `path` is `root`, or below it.
+Outcome make_directories_below(const std::string& root, const std::string& path,
+                               unsigned mode = 0777);
+// The directory that `path` lies in, and none above that.
+Outcome make_directory_of(const std::string& path);
+
 // Makes the directory entry changes under `path` durable.
 Outcome sync_directory(const std::string& path);
 

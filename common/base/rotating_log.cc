@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include <cstdio>
-#include <filesystem>
 #include <utility>
 
 #include "common/base/file.h"
@@ -24,8 +23,7 @@ void RotatingLog::open() {
   opened_at_ms_ = clock_.monotonic_ms();
   size_ = 0;
   file_.reset();
-  const std::string directory = std::filesystem::path(path_).parent_path().string();
-  if (const auto made = make_directories(directory); !made.ok()) {
+  if (const auto made = make_directory_of(path_); !made.ok()) {
     log_warning(made.error().message + "; output is dropped");
     return;
   }

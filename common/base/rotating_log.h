@@ -19,7 +19,8 @@ inline constexpr int kLogFiles = 3;  // the current one included
 
 class RotatingLog {
  public:
-  // Opens or creates `path` for appending, with its directory.
+  // Opens or creates `path` for appending, with its directory. What that lies in is there, or the
+  // output is dropped: a log never makes the directory of a job.
   explicit RotatingLog(std::string path);
 
   // `max_bytes`: limit of one file.

@@ -124,6 +124,20 @@ Outcome refuse_living(const std::string& checkpoint_dir, const JobIdentity& owne
   return refusal(checkpoint_dir, owner, answer);
 }
 
+// A job of a release without owner.json trains in a directory that names another, and only its
+// records tell.
+Outcome refuse_older_user(const std::string& checkpoint_dir, const DirectoryOwner& now,
+                          const JobIdentity& self, const AskOwner& ask, LivingOwner living) {
+  HP_TRY_ASSIGN(const auto newest, owner_by_records(checkpoint_dir));
+  if (!newest || !newest->owner.uuid.empty()) return Ok{};
+  const JobIdentity& user = newest->owner;
+  const auto is_user = [&](const JobIdentity& job) {
+    return job.name == user.name && job.job == user.job;
+  };
+  if (is_user(now.owner) || is_user(self) || (now.former && is_user(*now.former))) return Ok{};
+  return refuse_living(checkpoint_dir, user, ask, living);
+}
+
 // Another job has begun to replace the owner, and has not yet. Where that job has ended, its
 // attempt is removed, or where `living` says so; else it is left alone. replace() of a job that
 // lives finds its attempt gone, and looks again.
@@ -184,6 +198,7 @@ Result<std::optional<DirectoryClaim>> try_claim(const std::string& checkpoint_di
     if (!may_replace(answer.life, living)) {
       return refusal(checkpoint_dir, found.now->owner, answer);
     }
+    HP_TRY(refuse_older_user(checkpoint_dir, *found.now, self, ask, living));
   }
   const DirectoryClaim claim{wanted.former, wanted.taken, true, found.text};
   if (found.text.empty()) {
@@ -260,7 +275,8 @@ Outcome check_claim(const std::string& checkpoint_dir, const JobIdentity& self,
                     const AskOwner& ask) {
   HP_TRY_ASSIGN(const Found found, look(checkpoint_dir, LivingOwner::kRefuse));
   if (!found.now || is_same_job(found.now->owner, self)) return Ok{};
-  return refuse_living(checkpoint_dir, found.now->owner, ask, LivingOwner::kRefuse);
+  HP_TRY(refuse_living(checkpoint_dir, found.now->owner, ask, LivingOwner::kRefuse));
+  return refuse_older_user(checkpoint_dir, *found.now, self, ask, LivingOwner::kRefuse);
 }
 
 Outcome undo_claim(const std::string& checkpoint_dir, const JobIdentity& self,

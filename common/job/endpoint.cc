@@ -70,7 +70,7 @@ Result<ControllerRecord> controller_record_from_json(const std::string& text) {
 }
 
 Outcome create_controller_record(const std::string& job_dir, const ControllerRecord& record) {
-  HP_TRY(make_directories(directory_of(job_dir)));
+  HP_TRY(make_directories_below(job_dir, directory_of(job_dir)));
   return create_file_exclusive(path_of(job_dir, record.epoch), to_json_text(record) + "\n");
 }
 

@@ -81,8 +81,11 @@ Start await_ready(int fd, SteadyTime deadline) {
 // Starts `program` (argv[0]; "" = the hpcontroller beside us) detached from us.
 absl::StatusOr<Start> start_controller(const HomePaths& paths, std::vector<std::string> argv,
                                        SteadyTime deadline) {
-  HP_RETURN_IF_ERROR(
-      to_absl(make_directories(std::filesystem::path(paths.controller_log()).parent_path(), 0700)));
+  const std::string log_directory =
+      std::filesystem::path(paths.controller_log()).parent_path().string();
+  HP_RETURN_IF_ERROR(to_absl(paths.is_one_job()
+                                 ? make_directories_below(paths.home(), log_directory, 0700)
+                                 : make_directories(log_directory, 0700)));
   if (argv.front().empty()) {
     HP_ASSIGN_OR_RETURN(const std::string directory, to_absl(program_directory()));
     argv.front() = directory + "/hpcontroller";

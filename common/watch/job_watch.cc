@@ -137,15 +137,19 @@ void JobWatch::add_queue(const JobSnapshot& snapshot) {
       job.queue_remedy);
 }
 
-// A job in the queue may not have one yet, and the directory of an ended job may be removed.
+// A job that starts may not have one yet, and the directory of an ended job may be removed.
 void JobWatch::add_directory(const JobSnapshot& snapshot) {
   const JobSummary& job = snapshot.summary;
-  if (snapshot.lost_directory.empty() || (!is_on_nodes(job) && job.state != "SUSPENDED")) return;
+  const bool is_queued = job.state == "PENDING";
+  const bool needs_it = is_on_nodes(job) || is_queued || job.state == "SUSPENDED";
+  if (snapshot.lost_directory.empty() || !needs_it) return;
   add(snapshot, FindingKind::kDirectoryGone,
       "its directory is gone: " + snapshot.lost_directory +
-          " was deleted; it trains on, but its records and logs are lost",
-      "`hpctl cancel " + to_string(job.job) +
-          "` if it must not go on so; submitted again, it continues from its newest checkpoint")
+          " was deleted, or its file system is away; " +
+          (is_queued ? "it cannot start"
+                     : "it goes on without records and logs, and its next recovery waits"),
+      "bring the directory back; or `hpctl cancel " + to_string(job.job) +
+          "`, and submit it again: it continues from its newest checkpoint")
       .severity = Severity::kCritical;
 }
 

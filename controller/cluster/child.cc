@@ -53,7 +53,7 @@ Outcome check_owner(const std::string& job_dir) {
 
 Outcome open_log(const ControllerOptions& options) {
   const auto paths = HomePaths::of_job(options.job_dir, JobId{options.job}, options.node);
-  HP_TRY(make_directories(paths.node({}, options.node)));
+  HP_TRY(make_directories_below(paths.home(), paths.node({}, options.node)));
   const std::string path = paths.controller_log();
   const UniqueFd log(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!log.valid()) return errno_error("cannot write " + path);

@@ -169,7 +169,7 @@ Outcome serve(const ControllerOptions& options, Starter& starter, const sigset_t
   Summaries summaries([&supervisor] { return supervisor.addresses(); }, lemons, metrics.get(),
                       options.state_dir + "/ended.json");
   summaries.start();
-  AuditLog audit(options.state_dir + "/audit.jsonl", true, clock);
+  AuditLog audit(options.state_dir, options.state_dir + "/audit.jsonl", true, clock);
   FleetPage page(
       [&] { return list_fleet(supervisor, summaries, std::nullopt, {}, kMaxJobs, true); },
       [&lemons] { return lemons.scores(); }, appointed, options.page, clock, options.node);

@@ -49,6 +49,7 @@ void begin_ending(Transition& t, Job& job, JobState state, const std::string& re
   job.saves_first = false;
   job.state = JobState::kRecovering;
   job.reason = reason + "; first the steps that only memory has are saved";
+  if (job.ending.requeues) job.reason += ", then the job goes back to the queue";
   job.not_before_ms = 0;
   t.changed(job);
   t.note("LastGeneration", job, job.reason).step = job.furthest_step;

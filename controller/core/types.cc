@@ -30,7 +30,7 @@ const char* to_string(JobState state) {
 const char* shown_state(const Job& job) {
   if (has_ended(job.state)) return to_string(job.state);
   if (job.suspended_since_ms != 0) return "SUSPENDED";
-  const bool ends = job.cancel_requested || !job.ending.reason.empty();
+  const bool ends = job.cancel_requested || (!job.ending.reason.empty() && !job.ending.requeues);
   return ends ? "STOPPING" : to_string(job.state);
 }
 

@@ -260,7 +260,8 @@ struct Job {
 
 // It trains, and has checkpoint.mirror.
 bool has_mirror(const Job& job);
-// The state for users: "STOPPING" while a job that is to end waits for its workers to end.
+// The state for users: "STOPPING" while a job that is to end waits for its workers to end. A job
+// that goes back to the queue is RECOVERING: it goes on.
 const char* shown_state(const Job& job);
 // The workers end, and do not stay for the next generation: what they share across generations may
 // be what fails. Their memory stays with their nodes.

@@ -102,7 +102,7 @@ uint64_t generation_in(const std::string& name) {
 Outcome prepare_rendezvous(const HomePaths& paths, JobId job, Generation generation) {
   const std::string directory = paths.rendezvous(job, generation);
   const std::string parent = directory.substr(0, directory.rfind('/'));
-  HP_TRY(make_directories(directory));
+  HP_TRY(make_directories_below(paths.job(job), directory));
   const std::string port_file = port_path(paths, job, generation);
   HP_TRY_ASSIGN(const bool has_port, path_exists(port_file));
   if (!has_port) {

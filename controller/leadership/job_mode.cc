@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <future>
+#include <utility>
 
 #include "common/base/checksum.h"
 #include "common/base/clock.h"
@@ -382,7 +383,9 @@ void JobMode::look(const std::function<std::set<std::string>()>& heard) {
   // Asked now: the look may have waited for the directory.
   if (!is_majority(heard(), record_.nodes)) return;
   const auto written = write_beat(paths_.home(), record_.epoch, ++beats_);
-  if (!written.ok()) log_warning(written.error().message);
+  const std::string problem = written.ok() ? "" : written.error().message;
+  const bool is_known = std::exchange(beat_problem_, problem) == problem;
+  if (!problem.empty() && !is_known) log_warning(problem);
 }
 
 bool JobMode::over(int exit_code) {

@@ -110,6 +110,7 @@ class JobMode final : public ControllerMode {
   std::optional<ControllerRecord> former_;  // whom it succeeds in this allocation
   std::string follows_;                     // whom, for people; "" = the first of this allocation
   uint64_t beats_ = 0;                      // of look()
+  std::string beat_problem_;                // likewise, as it was logged; "" = none
   std::atomic<int> verdict_{kVerdictFailed};
   std::atomic<bool> ends_{false};             // the verdict in the directory may be ours
   std::atomic<bool> verdict_written_{false};  // it is

@@ -63,8 +63,10 @@ std::string to_line(int64_t wall_ms, const AuditEntry& entry, uint64_t count,
 
 }  // namespace
 
-AuditLog::AuditLog(std::string path, bool to_machine_log, const Clock& clock, size_t max_file_bytes)
-    : path_(std::move(path)),
+AuditLog::AuditLog(std::string home, std::string path, bool to_machine_log, const Clock& clock,
+                   size_t max_file_bytes)
+    : home_(std::move(home)),
+      path_(std::move(path)),
       clock_(clock),
       max_file_bytes_(max_file_bytes),
       machine_log_(to_machine_log ? open_socket() : UniqueFd()) {}
@@ -163,7 +165,7 @@ void AuditLog::write() {
 }
 
 Outcome AuditLog::append(const std::string& text) const {
-  HP_TRY(make_directories(path_.substr(0, path_.rfind('/')), 0700));
+  HP_TRY(make_directories_below(home_, path_.substr(0, path_.rfind('/')), 0700));
   struct stat st {};
   if (::lstat(path_.c_str(), &st) == 0 && st.st_size > 0 &&
       static_cast<size_t>(st.st_size) + text.size() > max_file_bytes_) {

@@ -31,8 +31,9 @@ class AuditLog {
   static constexpr size_t kMaxWaiting = 1'024;  // lines that the file has not taken
   static constexpr size_t kMaxTextBytes = 300;  // of arguments, reason and origin each
 
-  // The directory of `path` is made where it is missing. `clock` outlives the log.
-  AuditLog(std::string path, bool to_machine_log, const Clock& clock,
+  // What is missing of the directory of `path` is made below `home`, which must be there: it may be
+  // the directory of a job. `clock` outlives the log.
+  AuditLog(std::string home, std::string path, bool to_machine_log, const Clock& clock,
            size_t max_file_bytes = kMaxFileBytes);
   AuditLog(const AuditLog&) = delete;
   AuditLog& operator=(const AuditLog&) = delete;
@@ -58,6 +59,7 @@ class AuditLog {
   Outcome rotate() const;
   void tell_machine(const Line& line) const;
 
+  const std::string home_;
   const std::string path_;
   const Clock& clock_;
   const size_t max_file_bytes_;

@@ -23,8 +23,12 @@ void append(std::vector<EventView>& waiting, const std::vector<EventView>& event
 
 }  // namespace
 
-StatusFileWriter::StatusFileWriter(const HomePaths& paths, IsOurs is_ours)
-    : paths_(paths), is_ours_(std::move(is_ours)), lanes_(kThreads, kPendingWrites) {}
+StatusFileWriter::StatusFileWriter(const HomePaths& paths, JobDirectories& directories,
+                                   IsOurs is_ours)
+    : paths_(paths),
+      directories_(directories),
+      is_ours_(std::move(is_ours)),
+      lanes_(kThreads, kPendingWrites) {}
 
 std::vector<std::string> StatusFileWriter::stop() {
   return lanes_.stop(kLastWritesPatience, TaskLanes::AtStop::kDone);
@@ -79,7 +83,10 @@ void StatusFileWriter::write(JobId job) {
   }
   if (!is_ours_()) return;
   HP_FAILPOINT("controller.status_files.before");
-  complain(job, make_directories(paths_.job(job)));
+  if (const Outcome there = directories_.check(job); !there.ok()) {
+    if (there.error().code != ErrorCode::kNotFound) complain(job, there);  // else it is told
+    return;
+  }
   if (pending.spec_json) {
     complain(job, write_file_atomic(paths_.job_spec(job), *pending.spec_json));
   }

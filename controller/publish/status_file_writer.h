@@ -3,7 +3,8 @@
 // slow or shared disks: a lane (engine/task_lanes.h) for each directory, so a hung one does not
 // block the files of other jobs. Best effort: a failed write is reported once per job in the log
 // and dropped. Only the newest status waits; events wait in order, at most kStatusFileBacklog per
-// directory. Data of a controller with a successor are dropped: its files are the successor's.
+// directory. Data of a controller with a successor are dropped: its files are the successor's. So
+// are data for a job whose directory is gone (job_directories.h).
 #pragma once
 
 #include <map>
@@ -15,6 +16,7 @@
 
 #include "common/job/job_spec.h"
 #include "controller/engine/task_lanes.h"
+#include "controller/publish/job_directories.h"
 #include "controller/publish/status_files.h"
 
 namespace hpctl {
@@ -23,8 +25,8 @@ inline constexpr size_t kStatusFileBacklog = 50'000;
 
 class StatusFileWriter {
  public:
-  // `is_ours` is called on the writer's threads.
-  StatusFileWriter(const HomePaths& paths, IsOurs is_ours);
+  // `is_ours` is called on the writer's threads. `directories` outlives the writer.
+  StatusFileWriter(const HomePaths& paths, JobDirectories& directories, IsOurs is_ours);
   StatusFileWriter(const StatusFileWriter&) = delete;
   StatusFileWriter& operator=(const StatusFileWriter&) = delete;
 
@@ -53,6 +55,7 @@ class StatusFileWriter {
   void complain(JobId job, const Outcome& outcome);
 
   const HomePaths paths_;
+  JobDirectories& directories_;
   const IsOurs is_ours_;
   std::mutex mutex_;
   // Each has a task in its lane that takes it.

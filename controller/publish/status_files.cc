@@ -290,7 +290,6 @@ Result<EventView> event_view_from_json(const std::string& text) {
 }
 
 Result<bool> write_status(const HomePaths& paths, const JobView& view, const IsOurs& is_ours) {
-  HP_TRY(make_directories(paths.job(JobId{view.job})));
   return replace_fenced(paths.job_status(JobId{view.job}), to_json_text(view) + "\n", is_ours);
 }
 

@@ -159,7 +159,7 @@ std::string to_json_text(const EventView& event);
 Result<JobView> job_view_from_json(const std::string& text);
 Result<EventView> event_view_from_json(const std::string& text);
 
-// False: a newer controller has the job (common/job/fenced_file.h).
+// The job's directory must exist. False: a newer controller has the job (common/job/fenced_file.h).
 Result<bool> write_status(
     const HomePaths& paths, const JobView& view, const IsOurs& is_ours = [] { return true; });
 Result<JobView> read_status(const HomePaths& paths, JobId job);

@@ -57,16 +57,25 @@ has_another_agent() { [ "$(status '.nodes[0].agent_pid')" -gt 0 ] &&
 
 check_has "the first release" "exit 0" "$(upgrade 1)"
 first=$(readlink "$root/opt/hpctl")
-cat >"$work/job.yaml" <<YAML
-name: upgraded
+job_yaml() { # job_yaml NAME COMMAND
+  cat <<YAML
+name: $1
 workload:
-  command: [sh, -c, "until [ -e $work/go ]; do sleep 0.1; done"]
+  command: [sh, -c, "$2"]
+checkpoint: {dir: $work/checkpoints}
 YAML
+}
+owner() { jq -r ".$1" "$work/checkpoints/owner.json"; }
+job_yaml upgraded "until [ -e $work/go ]; do sleep 0.1; done" >"$work/job.yaml"
+job_yaml next true >"$work/next.yaml"
 hpctl submit "$work/job.yaml" --local >/dev/null
 await "the job runs" is_generation 1
+uuid=$(owner uuid)
 check_has "the second release" "exit 0" "$(upgrade 2)"
 check_has "the third" "$root/opt/$first stays: jobs run on it" "$(upgrade 3)"
 check "what is called now is the third" 3 "$(cat "$root/opt/hpctl/share/hpctl/release")"
+check_has "it gives the job's checkpoint directory to no other job" \
+  'belongs to job "upgraded"' "$(outcome hpctl submit "$work/next.yaml" --local)"
 
 agent=$(status '.nodes[0].agent_pid')
 kill -KILL "$agent"
@@ -75,8 +84,20 @@ check "it is of the job's release" "$root/opt/$first/libexec/hpagent" \
   "$(readlink "/proc/$(status '.nodes[0].agent_pid')/exe")"
 kill -KILL "$(status '.workers[0].pid')"
 await "the worker is replaced" is_generation 2
+check "the directory is still the job's" "upgraded $uuid" "$(owner name) $(owner uuid)"
 touch "$work/go"
 check_has "the job finishes" "exit 0" "$(outcome hpctl wait upgraded)"
+
+# As a release without owners has left it: the newest record names a job that has ended.
+rm "$work/checkpoints/owner.json"
+for record in "$work"/checkpoints/generations/*.json; do
+  jq 'del(.job_uuid)' "$record" >"$record.new" && mv "$record.new" "$record"
+done
+check_has "a job of the third follows it" "exit 0" \
+  "$(outcome hpctl submit "$work/next.yaml" --local)"
+check_has "and finishes" "exit 0" "$(outcome hpctl wait next)"
+check "it owns the directory" "next upgraded" "$(owner name) $(owner former.name)"
+check "and continues the chain" 2 "$(jq .parent "$work/checkpoints/generations/3.json")"
 for process in $(processes libexec/hpcontroller); do
   kill "$process" 2>/dev/null || true  # those that write its log end with it
   tail --pid="$process" -s 0.1 -f /dev/null

@@ -15,7 +15,9 @@
 #include <sstream>
 
 #include "common/base/file.h"
+#include "common/job/directory_owner.h"
 #include "common/job/endpoint.h"
+#include "common/job/lineage.h"
 #include "common/process/spawn.h"
 #include "common/rpc/controller_process.h"
 #include "tests/slurm/slurm_test.h"
@@ -174,6 +176,12 @@ class ClusterController : public SlurmTest {
     EXPECT_TRUE(wait_until(home_.directory(), ended, kPatience))
         << read_file(log()).value() << broken_promise("leftover");
   }
+  // What was killed on this machine under another name.
+  static void remove_state_on_first_head(JobId job) {
+    EXPECT_TRUE(remove_tree("/tmp/hpctl-" + std::to_string(::geteuid()) + "/job-" + to_string(job) +
+                            "-" + kFirstHead)
+                    .ok());
+  }
   void expect_node(JobId job, const std::string& node) const {
     EXPECT_EQ(controller(job).node, node) << read_file(log()).value();
   }
@@ -325,10 +333,42 @@ TEST_F(ClusterController, FirstHeadLost) {
   EXPECT_EQ(home_.hpctl({"cancel", to_string(next)}).exit_code, 0);
   EXPECT_EQ(home_.wait_for_end(next, kPatience), "CANCELLED");
   expect_controller_ends(next);
-  // What was killed on this machine under another name.
-  EXPECT_TRUE(remove_tree("/tmp/hpctl-" + std::to_string(::geteuid()) + "/job-" + to_string(job) +
-                          "-" + kFirstHead)
-                  .ok());
+  remove_state_on_first_head(job);
+}
+
+// The second head has the job's UUID from its document, so the directory stays the job's.
+TEST_F(ClusterController, SecondHeadKeepsTheCheckpointDirectory) {
+  if (!has_network_namespaces()) GTEST_SKIP() << "no network namespaces here: no second head";
+  const SlurmJob spec{.training = kTraining, .checkpoint_dir = home_.directory() + "/shared"};
+  const JobId job = start_at_first_head(spec);
+  ASSERT_FALSE(HasFailure());
+  expect_node(job, kFirstHead);
+  const auto owner = [&] {
+    const auto found = read_directory_owner(spec.checkpoint_dir);
+    return found.ok() && *found ? (*found)->owner.uuid : "";
+  };
+  const std::string uuid = owner();
+  EXPECT_NE(uuid, "");
+  {
+    const HeldTraining held = hold(job);
+    kill_service(first_service_);
+    ASSERT_TRUE(end_process(status(job)["controller"]["pid"].get<pid_t>()));
+    json now;
+    const auto answers = [&] {
+      now = status(job);
+      return now["controller"]["node"] == kHead && now["state"] == "RUNNING";
+    };
+    ASSERT_TRUE(wait_until(home_.directory(), answers, kPatience)) << diagnosis(job);
+    const CommandResult refused = submit(spec);
+    EXPECT_EQ(refused.exit_code, 1) << refused.out;
+    EXPECT_THAT(refused.err, HasSubstr("belongs to Slurm job " + to_string(job)));
+    ASSERT_TRUE(end_process(worker_pid(now, 1)));  // the next generation is the second head's
+  }
+  expect_exact_finish(job, spec);
+  EXPECT_EQ(owner(), uuid);
+  EXPECT_GT(read_lineage(spec.checkpoint_dir).value().size(), 1U);
+  EXPECT_EQ(controller(job).epoch, 2U);
+  remove_state_on_first_head(job);
 }
 
 // Its controller is not lost with it, and ends the allocation that has no batch script any more.

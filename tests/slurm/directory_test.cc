@@ -4,9 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 
+#include "common/base/file.h"
 #include "common/job/directory_owner.h"
 #include "common/job/lineage.h"
 #include "tests/slurm/slurm_test.h"
@@ -136,6 +139,27 @@ TEST_F(OwnedDirectory, DependentJobFollowsWhenItStarts) {
   cancel_held(first, held);
   expect_exact_finish(second, next);
   EXPECT_EQ(owner().former.value_or(JobIdentity{}).job, first.value);
+}
+
+// The directory of the job itself, not the one of its checkpoints.
+TEST_F(OwnedDirectory, JobTrainsOnWithoutItsOwnDirectory) {
+  const JobId job = start(spec());
+  ASSERT_FALSE(HasFailure());
+  auto held = hold_first_rank(job);
+  const std::string directory = std::filesystem::canonical(home_.paths().job(job)).string();
+  ASSERT_EQ(std::rename(directory.c_str(), (directory + ".away").c_str()), 0);
+  const CommandResult shown = home_.hpctl({"status", to_string(job), "--json"}, kPatience);
+  EXPECT_EQ(shown.exit_code, 0) << shown.err;
+  EXPECT_THAT(shown.out, AllOf(HasSubstr(R"("state":"RUNNING")"),
+                               HasSubstr("its directory " + directory + " is gone")));
+  // Its controller writes there every few seconds.
+  const auto is_back = [&] { return is_accessible(directory); };
+  EXPECT_FALSE(wait_until(home_.directory(), is_back, std::chrono::seconds(6)));
+  ASSERT_EQ(std::rename((directory + ".away").c_str(), directory.c_str()), 0);
+  EXPECT_EQ(status(job)["generation"], 1) << causes(job, "JobRecovering");
+  held.reset();
+  expect_exact_finish(job, spec());
+  EXPECT_THAT(causes(job, "ControllerNoted"), HasSubstr(directory + " is gone"));
 }
 
 // hpctl has no array jobs: each index is a job of its own, with a UUID and a directory of its own.

@@ -97,6 +97,7 @@ class SchedulerOnSlurm : public testing::Test {
     ASSERT_EQ(slurm_->job(job_)->state, "RUNNING");
   }
   void start(bool bulk_started, const std::string& hpslurm = client_options().program) {
+    ASSERT_TRUE(make_directories(HomePaths(directory_.path()).job(job_)).ok());
     SlurmSchedulerSettings settings;
     settings.job = job_;
     settings.agent_program = agent_;

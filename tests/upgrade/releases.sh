@@ -47,7 +47,8 @@ release_of() { # release_of PID
 }
 
 # Any steps and any faults end in the same state, so that of an undisturbed run is what is compared.
-job_yaml() { # job_yaml NAME
+checkpoint_more=
+job_yaml() { # job_yaml NAME: with $checkpoint_more, further keys of `checkpoint`
   cat <<YAML
 name: $1
 nodes: 2
@@ -62,7 +63,7 @@ workload:
     optimizer: {lr: 1e-3}
     schedule: {warmup_steps: 10}
     precision: fp32
-checkpoint: {every_steps: 50, keep: 2}
+checkpoint: {every_steps: 50, keep: 2$checkpoint_more}
 recovery: {max_restarts: 100, heartbeat_timeout: 5s}
 YAML
 }

@@ -178,6 +178,9 @@ check_promise digest "with the state of one that nobody disturbed" "$undisturbed
   "$(hpctl old checkpoint digest "$job_dir/checkpoints" | cut -d' ' -f1)"
 end_processes
 
+# --- owners of checkpoint directories, and a mirror -----------------------------------------------
+. tests/upgrade/owner.sh
+
 # --- cluster controllers -------------------------------------------------------------------------
 . tests/upgrade/cluster.sh
 finish_checks

@@ -74,7 +74,7 @@ void OperationTrace::end() {
   }
   const nlohmann::ordered_json document = {{"traceEvents", std::move(events)},
                                            {"displayTimeUnit", "ms"}};
-  Outcome written = make_directories(path_.substr(0, path_.rfind('/')));
+  Outcome written = make_directory_of(path_);
   if (written.ok()) written = write_file_atomic(path_, json_text(document));
   if (written.ok()) {
     log_info("trace of operations: " + path_);

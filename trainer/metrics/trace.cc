@@ -74,8 +74,7 @@ std::string Trace::to_json() const {
 void Trace::finish() {
   active_ = false;
   if (spans_.empty()) return;
-  const std::string directory = path_.substr(0, path_.rfind('/'));
-  Outcome written = make_directories(directory);
+  Outcome written = make_directory_of(path_);
   if (written.ok()) written = write_file_atomic(path_, to_json());
   if (written.ok()) {
     log_info("trace of steps " + std::to_string(spans_.front().step) + " to " +

@@ -184,8 +184,9 @@ core::EventBody LocalScheduler::launch(ActionId id, const core::LaunchNode& acti
   }
   for (const std::string& directory :
        {paths_.node(action.job, action.node), paths_.job_logs(action.job)}) {
-    if (const auto made = make_directories(directory); !made.ok()) {
-      return core::ActionFailed{id, action.job, action.node, made.error().message, true};
+    const auto made = make_directories_below(paths_.job(action.job), directory);
+    if (!made.ok()) {  // storage that is away may come back
+      return core::ActionFailed{id, action.job, action.node, made.error().message, false};
     }
   }
   auto environment = node_environment(paths_, action.job);

@@ -121,8 +121,9 @@ void SlurmScheduler::resume(const core::State& state) {
 
 core::EventBody SlurmScheduler::launch(ActionId id, const core::LaunchNode& action) {
   const std::string directory = paths_.node(action.job, action.node);
-  if (const auto made = make_directories(directory); !made.ok()) {
-    return core::ActionFailed{id, action.job, action.node, made.error().message, true};
+  const auto made = make_directories_below(paths_.job(action.job), directory);
+  if (!made.ok()) {  // storage that is away may come back
+    return core::ActionFailed{id, action.job, action.node, made.error().message, false};
   }
   {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -72,6 +72,35 @@ TEST(File, ExclusiveCreationHasOneWinner) {
   EXPECT_EQ(list_directory(dir.path())->size(), 1U) << "the loser must remove its temporary";
 }
 
+// A job's directory that was deleted, or whose mount is away.
+TEST(File, DirectoriesAreMadeBelowARootThatIsThere) {
+  const TemporaryDirectory dir;
+  const std::string root = dir / "job";
+  const Outcome gone = make_directories_below(root, root + "/nodes/n0");
+  ASSERT_FALSE(gone.ok());
+  EXPECT_EQ(gone.error().code, ErrorCode::kNotFound);
+  EXPECT_FALSE(is_accessible(root));
+  ASSERT_TRUE(make_directories(root).ok());
+  EXPECT_TRUE(make_directories_below(root, root + "/nodes/n0").ok());
+  EXPECT_TRUE(is_accessible(root + "/nodes/n0"));
+  EXPECT_TRUE(make_directories_below(root, root).ok());
+  EXPECT_TRUE(make_directories_below("/", dir / "other").ok());
+  EXPECT_TRUE(is_accessible(dir / "other"));
+}
+
+TEST(File, OnlyTheDirectoryOfAFileIsMade) {
+  const TemporaryDirectory dir;
+  const std::string path = dir / "job/logs/rank-0.log";
+  EXPECT_EQ(make_directory_of(path).error().code, ErrorCode::kNotFound);
+  EXPECT_FALSE(is_accessible(dir / "job"));
+  ASSERT_TRUE(make_directories(dir / "job").ok());
+  EXPECT_TRUE(make_directory_of(path).ok());
+  EXPECT_TRUE(make_directory_of(path).ok()) << "it is there";
+  EXPECT_TRUE(is_accessible(dir / "job/logs"));
+  EXPECT_TRUE(make_directory_of("/file").ok());
+  EXPECT_TRUE(make_directory_of("file").ok());
+}
+
 TEST(TemporaryFile, HasItsNameOnlyWhenAllOfItIsThere) {
   const TemporaryDirectory dir;
   const std::string path = dir / "file";

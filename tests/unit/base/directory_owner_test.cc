@@ -143,6 +143,37 @@ TEST_F(DirectoryOwnership, NewestRecordOwnsOlderDirectory) {
   EXPECT_EQ(owner_uuid(), "b");
 }
 
+// It was submitted by a release that knows no owners, and left owner.json as it was.
+TEST_F(DirectoryOwnership, LiveJobOfAnOlderReleaseKeepsTheDirectory) {
+  ASSERT_TRUE(claim_directory(dir_, job_of("a"), ended_).ok());
+  record(1, 8, "older");
+  const auto ask = [](OwnerLife older) {
+    return [older](const JobIdentity& owner) {
+      return OwnerAnswer{owner.name == "older" ? older : OwnerLife::kEnded, "asked"};
+    };
+  };
+  const auto refused = claim_directory(dir_, job_of("b"), ask(OwnerLife::kAlive));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message, HasSubstr("belongs to job 8 \"older\""));
+  EXPECT_FALSE(check_claim(dir_, job_of("b"), ask(OwnerLife::kAlive)).ok());
+  EXPECT_EQ(owner_uuid(), "a");
+  EXPECT_TRUE(claim_directory(dir_, job_of("b"), ask(OwnerLife::kEnded)).ok());
+  EXPECT_EQ(owner_uuid(), "b");
+}
+
+// What it followed was recorded by an older release, and is not asked again.
+TEST_F(DirectoryOwnership, RecordOfTheFormerOwnerIsNoOtherUser) {
+  record(1, 8, "older");
+  ASSERT_TRUE(claim_directory(dir_, job_of("a"), ended_).ok());
+  std::vector<std::string> asked;
+  const auto claim = claim_directory(dir_, job_of("b"), [&](const JobIdentity& owner) {
+    asked.push_back(owner.name);
+    return OwnerAnswer{OwnerLife::kEnded, "asked"};
+  });
+  EXPECT_TRUE(claim.ok());
+  EXPECT_EQ(asked, std::vector<std::string>{"job-a"});
+}
+
 TEST_F(DirectoryOwnership, StorageErrorIsNotAbsence) {
   ASSERT_TRUE(make_directories(dir_).ok());
   const std::string file = dir_ + "/owner.json";

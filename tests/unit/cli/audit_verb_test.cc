@@ -47,9 +47,11 @@ class AuditVerb : public ::testing::Test {
   }
   // Each a second after the one before.
   void write(const std::string& path, const std::vector<AuditEntry>& entries) {
+    const std::string directory = path.substr(0, path.rfind('/'));
+    EXPECT_TRUE(make_directories(directory).ok());
     for (const AuditEntry& entry : entries) {
       clock_.now_ms += 1'000;
-      AuditLog log(path, false, clock_);
+      AuditLog log(directory, path, false, clock_);
       log.record(entry);
       EXPECT_TRUE(log.stop().empty());
     }
@@ -194,7 +196,7 @@ TEST_F(AuditVerb, WhatIsNoLineIsLeftOut) {
 TEST_F(AuditVerb, RefusalsThatWereOnlyCounted) {
   HandClock clock{kBeginMs};
   {
-    AuditLog log(home_log(), false, clock);
+    AuditLog log(home_.paths().home(), home_log(), false, clock);
     for (int i = 0; i < 100; ++i) log.record(refusal("Cancel", kUnknown, 1));
     EXPECT_TRUE(log.stop().empty());
   }

@@ -201,6 +201,27 @@ TEST_F(BatchScript, AControllerThatASignalKillsIsFollowedByOneThatIsTold) {
   EXPECT_THAT(log_text("controller"), EndsWith(" --nodes n1,n2 --told-to-end\n"));
 }
 
+// The controller could write its verdict nowhere, and the job was FAILED though it had finished.
+TEST_F(BatchScript, EndsWithTheExitStatusWhereTheDirectoryIsGone) {
+  for (const int verdict : {0, 93}) {
+    std::filesystem::create_directories(settings_.directory.path);
+    std::ofstream(settings_.directory.path + "/token") << "t\n";
+    program("hpcontroller", "rm -rf \"$2\"; exit " + std::to_string(verdict));
+    const CommandResult result = run();
+    EXPECT_EQ(result.exit_code, verdict) << result.out << result.err;
+    EXPECT_FALSE(is_accessible(settings_.directory.path));
+  }
+}
+
+TEST_F(BatchScript, DoesNotMakeItsDirectoryAgain) {
+  program("hpcontroller", ends(0));
+  std::filesystem::remove_all(settings_.directory.path);
+  const CommandResult result = run();
+  EXPECT_EQ(result.exit_code, 93);
+  EXPECT_THAT(result.out, HasSubstr(settings_.directory.path + " is gone"));
+  EXPECT_FALSE(is_accessible(settings_.directory.path));
+}
+
 // sacct said FAILED of every job that a person had cancelled.
 TEST_F(BatchScript, CancelsItsOwnJobAfterACancellation) {
   program("scancel", "echo \"$@\" >> " + log("scancel") + "; exit 1");

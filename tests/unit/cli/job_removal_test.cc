@@ -37,8 +37,8 @@ class JobRemoval : public ::testing::Test {
     view.job_uuid = "uuid-" + std::to_string(job);
     view.checkpoint_dir = checkpoints(job);
     view.ended_wall_ms = SystemClock().wall_ms() - days_ago * kDayMs;
-    ASSERT_TRUE(write_status(home_.paths(), view).ok());
     ASSERT_TRUE(make_directories(home_.paths().job_logs(JobId{job})).ok());
+    ASSERT_TRUE(write_status(home_.paths(), view).ok());
     ASSERT_TRUE(write_file_atomic(home_.paths().rank_log(JobId{job}, Rank{0}), "words\n").ok());
     v1::JobStatus status;
     status.set_job(job);

@@ -45,9 +45,9 @@ class Resume : public ::testing::Test {
     view.state = state;
     view.job_uuid = "uuid-" + std::to_string(job);
     view.checkpoint_dir = directory(job);
+    ASSERT_TRUE(make_directories(directory(job)).ok());
     ASSERT_TRUE(write_status(home_.paths(), view).ok());
     ASSERT_TRUE(write_file_atomic(home_.paths().job_spec(JobId{job}), resolved.out).ok());
-    ASSERT_TRUE(make_directories(directory(job)).ok());
   }
   std::string directory(uint64_t job) const {
     return home_.paths().default_checkpoints(JobId{job});

@@ -194,6 +194,7 @@ TEST_F(SilentDirectory, WaitWaitsForItAndSaysSoOnce) {
   ended.job = 1;
   ended.name = "quick";
   ended.state = "FINISHED";
+  ASSERT_TRUE(make_directories(home_.paths().job(JobId{1})).ok());
   ASSERT_TRUE(write_status(home_.paths(), ended, [] { return true; }).ok());
   mount_->pause();
   std::stringbuf out;

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <sstream>
 
 #include "common/base/json.h"
 #include "common/job/exclusion.h"
@@ -230,6 +231,86 @@ TEST_F(SlurmSubmit, AJobThatSlurmNeverStartsComesWithTheCommandThatHelps) {
   EXPECT_THAT(hpctl({"status", "100"}).out, HasSubstr("scontrol update JobId=100"));
   slurm_says("PENDING", "QOSMaxNodePerJobLimit");
   EXPECT_THAT(hpctl({"status", "100"}).out, HasSubstr("sacctmgr show qos"));
+}
+
+// `status`, `why` and `top` said that a file could not be opened.
+class GoneDirectory : public SlurmSubmit {
+ protected:
+  void SetUp() override {
+    SlurmSubmit::SetUp();
+    ASSERT_EQ(submit().exit_code, kExitOk);
+    const std::string jobs = home_.paths().jobs();
+    directory_ = jobs + "/" + std::filesystem::read_symlink(jobs + "/100").string();
+    ASSERT_TRUE(remove_tree(directory_).ok());
+    gone_ = "its directory " + directory_ + " is gone";
+  }
+  void slurm_runs_it() {
+    SlurmJob job;
+    job.id.value = 100;
+    job.name = "c";
+    job.state = "RUNNING";
+    job.batch_host = "n1";
+    write(slurm() + "/job-100.json", nlohmann::json(job).dump());
+  }
+
+  // Lines are wrapped.
+  static std::string in_one_line(const std::string& text) {
+    std::istringstream words(text);
+    std::string line;
+    for (std::string word; words >> word;) line += (line.empty() ? "" : " ") + word;
+    return line;
+  }
+
+  std::string directory_;
+  std::string gone_;
+};
+
+TEST_F(GoneDirectory, OfAQueuedJobIsNamed) {
+  EXPECT_EQ(state_of("100"), "PENDING waits in Slurm's queue: Resources; " + gone_ +
+                                 ", so it cannot start: `hpctl cancel 100`, and submit it again");
+  EXPECT_EQ(hpctl({"watch", "100", "--once"}).exit_code, 2);
+  EXPECT_NE(hpctl({"nodes", "release", "n1"}).exit_code, kExitOk) << "nothing to release";
+  const CommandResult cancelled = hpctl({"cancel", "100", "--json"});
+  EXPECT_EQ(cancelled.exit_code, kExitOk) << cancelled.err;
+  EXPECT_EQ(text_of(slurm() + "/cancelled"), "100\n");
+}
+
+TEST_F(GoneDirectory, OfARunningJobIsNamedWithWhatSlurmSays) {
+  slurm_runs_it();
+  const std::string words = "Slurm runs it on n1; " + gone_;
+  EXPECT_THAT(state_of("100"), StartsWith("RUNNING " + words));
+  const std::string finding = "its directory is gone: " + directory_;
+  for (const char* verb : {"status", "why", "top"}) {
+    const CommandResult shown = hpctl({verb, "100"});
+    EXPECT_EQ(shown.exit_code, kExitOk) << verb << shown.err;
+    EXPECT_THAT(in_one_line(shown.out), HasSubstr(finding)) << verb;
+  }
+  EXPECT_THAT(hpctl({"status", "c"}).err, HasSubstr("this is what Slurm says of it"));
+  EXPECT_THAT(in_one_line(hpctl({"why", "100"}).out),
+              HasSubstr("RUNNING: Slurm runs it on n1; its directory " +
+                        home_.paths().job(JobId{100}) + " is gone"));
+  EXPECT_THAT(hpctl({"watch", "--once"}).out, HasSubstr(finding));
+  EXPECT_THAT(hpctl({"ps"}).out, HasSubstr(gone_));
+}
+
+TEST_F(GoneDirectory, OfAnEndedJobIsNamedAndItsLinkIsRemoved) {
+  slurm_says("NODE_FAIL", "NodeDown");
+  EXPECT_EQ(state_of("100"), "FAILED Slurm ended the job: NODE_FAIL, NodeDown; " + gone_);
+  slurm_says("COMPLETED");
+  EXPECT_EQ(state_of("100"), "FINISHED " + gone_);
+  write(slurm() + "/faults", "job refuse not_found no such job\n");
+  EXPECT_THAT(state_of("100"), StartsWith("FAILED Slurm does not know the job any more, and " +
+                                          gone_ + ": how it ended is not known"));
+  const CommandResult removed = hpctl({"rm", "100"});
+  EXPECT_EQ(removed.exit_code, kExitOk) << removed.err;
+  EXPECT_TRUE(job_directories().empty());
+}
+
+TEST_F(GoneDirectory, IsNamedWhereSlurmIsSilent) {
+  write(slurm() + "/faults", "job refuse unavailable slurmctld does not answer\n");
+  const CommandResult silent = hpctl({"status", "100"});
+  EXPECT_EQ(silent.exit_code, kExitNoController);
+  EXPECT_THAT(silent.err, HasSubstr(gone_ + ", and slurmctld at ctl1,ctl2 does not answer"));
 }
 
 // Without a controller there was nobody to ask, and the next one took the quarantine over.

@@ -62,6 +62,14 @@ TEST(StateWords, ARecordIsNoPresentState) {
             "failed at step 40 of 100");
 }
 
+TEST(StateWords, AGoneDirectoryIsNoNormalTraining) {
+  const auto words = [](bool is_live) {
+    return state_in_words(job_in("RUNNING"), std::nullopt, is_live, kNowMs, "/home/a/jobs/1");
+  };
+  EXPECT_EQ(words(true).substr(0, 55), "training, but its directory is gone: /home/a/jobs/1 was");
+  EXPECT_EQ(words(false), "not known: its directory is gone, and only Slurm tells of it");
+}
+
 TEST(NewestValidation, LiesBehindLaterSteps) {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/metrics.jsonl";

@@ -369,6 +369,7 @@ class Offline : public ::testing::Test {
     view.step = 12;
     view.nodes = {{"n0", "active", "up", "i-0", "b-0", 11, 12}};
     view.workers = {{0, "n0", 13, 1, "running", "training", 12}};
+    EXPECT_TRUE(make_directories(home_.paths().job(JobId{3})).ok());
     EXPECT_TRUE(write_status(home_.paths(), view).ok());
     const std::string events = home_.paths().job_events(JobId{3});
     EXPECT_TRUE(append_events(events, {{1, 1000, "JobSubmitted", 3, 0, "", -1, "by uid 0", 0},

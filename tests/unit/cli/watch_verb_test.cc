@@ -4,13 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
 
 #include "common/base/clock.h"
+#include "common/base/file.h"
+#include "common/base/host.h"
 #include "common/base/json.h"
 #include "controller/publish/status_files.h"
+#include "hpctl/exit_codes.h"
 #include "hpctl/watch_report.h"
 #include "hpctl/watch_round.h"
 #include "tests/support/command_run.h"
@@ -60,6 +64,25 @@ TEST_F(WatchVerb, DeletedDirectoryIsTheSameWordsEverywhere) {
   EXPECT_THAT(watch.out, ::testing::Not(HasSubstr("job 2")));
   EXPECT_THAT(run_hpctl({"top", "quick"}).out, HasSubstr("finding: " + gone));
   EXPECT_EQ(run_hpctl({"watch", "other", "--once"}).status, kWatchNothing);
+}
+
+// It listens at a socket on a local disk, so nothing of the directory is needed to find it.
+TEST_F(WatchVerb, ControllerOfASlurmJobIsFoundWithoutTheDirectory) {
+  const JobId job{static_cast<uint64_t>(::getpid())};  // names a directory in /tmp
+  ASSERT_TRUE(make_directories(home_.paths().jobs()).ok());
+  ASSERT_EQ(::symlink("submit-k", home_.paths().job(job).c_str()), 0);
+  const HomePaths paths = HomePaths::of_job(home_.paths().job(job), job, host_name());
+  {
+    ScriptedController controller(paths);
+    controller.jobs = {running_job(job.value, "slurm")};
+    const CommandRun status = run_hpctl({"status", to_string(job)});
+    EXPECT_EQ(status.status, kExitOk) << status.err;
+    EXPECT_THAT(status.out, AllOf(HasSubstr("34 of 60"), HasSubstr("its directory is gone:")));
+    EXPECT_EQ(run_hpctl({"watch", to_string(job), "--once"}).status, kWatchCritical);
+    EXPECT_EQ(run_hpctl({"cancel", to_string(job)}).status, kExitOk);
+    EXPECT_EQ(controller.cancelled(), std::vector<std::string>{to_string(job)});
+  }
+  EXPECT_TRUE(remove_tree(paths.socket_directory()).ok());
 }
 
 TEST_F(WatchVerb, TheWorstIsTheExitStatus) {
@@ -117,6 +140,7 @@ TEST_F(WatchVerb, ASilentControllerIsFoundByItsRecord) {
   view.job = 7;
   view.name = "alone";
   view.state = "RUNNING";
+  ASSERT_TRUE(make_directories(home_.paths().job(JobId{7})).ok());
   ASSERT_TRUE(write_status(home_.paths(), view).ok());
   EXPECT_EQ(run_hpctl({"watch", "alone", "--once"}).status, kWatchNothing) << "written just now";
   const std::string record = home_.paths().job_status(JobId{7});

@@ -63,7 +63,7 @@ class AuditLogTest : public testing::Test {
 };
 
 TEST_F(AuditLogTest, ALineSaysWhoDidWhatAndIsForTheOwnerOnly) {
-  AuditLog log(path(), false, clock_);
+  AuditLog log(directory_.path(), path(), false, clock_);
   log.record(an_order());
   AuditEntry bent = an_order();
   bent.arguments =
@@ -85,11 +85,19 @@ TEST_F(AuditLogTest, ALineSaysWhoDidWhatAndIsForTheOwnerOnly) {
 
 TEST_F(AuditLogTest, IsContinuedAndNeverRewritten) {
   for (int i = 0; i < 3; ++i) {
-    AuditLog log(path(), false, clock_);
+    AuditLog log(directory_.path(), path(), false, clock_);
     log.record(an_order());
     EXPECT_TRUE(log.stop().empty());
   }
   EXPECT_EQ(lines(path()).size(), 3U);
+}
+
+TEST_F(AuditLogTest, GoneHomeIsNotMadeAgain) {
+  const std::string home = directory_ / "job";
+  AuditLog log(home, home + "/nodes/n0/audit.jsonl", false, clock_);
+  log.record(an_order());
+  EXPECT_TRUE(log.stop().empty());
+  EXPECT_FALSE(is_accessible(home));
 }
 
 TEST_F(AuditLogTest, ALinkInItsPlaceIsNotFollowed) {
@@ -97,7 +105,7 @@ TEST_F(AuditLogTest, ALinkInItsPlaceIsNotFollowed) {
   const std::string victim = directory_ / "victim";
   ASSERT_TRUE(write_file_atomic(victim, "").ok());
   ASSERT_EQ(::symlink(victim.c_str(), path().c_str()), 0);
-  AuditLog log(path(), false, clock_);
+  AuditLog log(directory_.path(), path(), false, clock_);
   log.record(an_order());
   EXPECT_TRUE(log.stop().empty());
   EXPECT_EQ(read_file(victim).value(), "");
@@ -110,7 +118,7 @@ TEST_F(AuditLogTest, FilesAreBoundedInSizeAndNumber) {
   constexpr size_t kFileBytes = 64U << 10;
   for (size_t bytes = 0; bytes < (AuditLog::kOlderFiles + 3) * kFileBytes;
        bytes += kBatch * AuditLog::kMaxTextBytes) {
-    AuditLog log(path(), false, clock_, kFileBytes);
+    AuditLog log(directory_.path(), path(), false, clock_, kFileBytes);
     for (size_t i = 0; i < kBatch; ++i) log.record(large);
     EXPECT_TRUE(log.stop().empty());
   }
@@ -125,7 +133,7 @@ TEST_F(AuditLogTest, FilesAreBoundedInSizeAndNumber) {
 }
 
 TEST_F(AuditLogTest, AFloodOfRefusalsIsCountedAndHidesNobody) {
-  AuditLog log(path(), false, clock_);
+  AuditLog log(directory_.path(), path(), false, clock_);
   for (int i = 0; i < 20'000; ++i) {
     log.record(a_refusal("ipv4:10.0.0.9:" + std::to_string(1'024 + i % 10'000)));
   }
@@ -184,7 +192,7 @@ TEST_F(AuditLogTest, TheMachinesLogHearsItAtOnce) {
   std::copy(at.begin(), at.end(), address.sun_path);
   ASSERT_EQ(::bind(log_socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
   ::setenv("HPCTL_SYSROOT", directory_.path().c_str(), 1);
-  AuditLog log(path(), true, clock_);
+  AuditLog log(directory_.path(), path(), true, clock_);
   log.record(an_order());
   std::string heard(4'096, '\0');
   const ssize_t n = ::recv(log_socket.get(), heard.data(), heard.size(), 0);

@@ -14,6 +14,7 @@
 #include "common/base/file.h"
 #include "common/base/json.h"
 #include "common/job/exclusion.h"
+#include "common/job/lineage.h"
 #include "controller/leadership/requeue_carryover.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/checkpoint/synthetic_state.h"
@@ -26,7 +27,10 @@ const ActionId kId{Seq{5}, 0};
 
 class Lineage : public testing::Test {
  protected:
-  Lineage() : paths_(dir_ / "home") { spec_.checkpoint.dir = dir_ / "ckpt"; }
+  Lineage() : paths_(dir_ / "home") {
+    spec_.checkpoint.dir = dir_ / "ckpt";
+    EXPECT_TRUE(make_directories(paths_.job(JobId{1})).ok());
+  }
 
   core::RecordGeneration action(uint64_t generation, uint64_t parent, uint64_t start_step) const {
     core::RecordGeneration action;
@@ -70,6 +74,19 @@ TEST_F(Lineage, TheRendezvousOfANewerGenerationStays) {
   record(action(9, 8, 0));
   EXPECT_TRUE(is_accessible(paths_.rendezvous(JobId{1}, Generation{10})));
   EXPECT_NE(rendezvous_port(paths_, JobId{1}, Generation{10}), 0);
+}
+
+// The rendezvous files made the directory of a running job again, and nobody saw that it was gone.
+TEST_F(Lineage, GoneJobDirectoryIsNotMadeAgain) {
+  record(action(1, 0, 0));
+  ASSERT_TRUE(remove_tree(paths_.job(JobId{1})).ok());
+  const auto event = record(action(2, 1, 0));
+  const auto* failed = std::get_if<core::ActionFailed>(&event);
+  ASSERT_NE(failed, nullptr);
+  EXPECT_FALSE(failed->permanent);
+  EXPECT_EQ(failed->reason, "the directory " + paths_.job(JobId{1}) + " is gone");
+  EXPECT_FALSE(is_accessible(paths_.job(JobId{1})));
+  EXPECT_EQ(read_lineage(spec_.checkpoint.dir).value().size(), 1U);
 }
 
 TEST_F(Lineage, AnothersRecordIsTaken) {

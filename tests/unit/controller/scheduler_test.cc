@@ -10,6 +10,7 @@
 #include <cstdio>
 
 #include "common/base/clock.h"
+#include "common/base/file.h"
 #include "controller/schedulers/local/holder_process.h"
 #include "controller/schedulers/local/local_scheduler.h"
 #include "tests/fault/live_controller.h"
@@ -21,6 +22,7 @@ constexpr int64_t kPatienceMs = 60'000;
 
 class LocalSchedulerTest : public testing::Test {
  protected:
+  void SetUp() override { ASSERT_TRUE(make_directories(home_.paths().job(kNode.job)).ok()); }
   std::unique_ptr<LocalScheduler> make() {
     return std::make_unique<LocalScheduler>(
         home_.paths(), test::program("hpagent"),

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/base/file.h"
 #include "common/base/json.h"
 #include "controller/leadership/requeue_carryover.h"
 #include "controller/leadership/termination_cause.h"
@@ -74,6 +75,7 @@ TEST(StatusFiles, StatusIsTheTextThatALibraryWouldWrite) {
 TEST(StatusFiles, StatusRoundTripsThroughItsFile) {
   const TemporaryDirectory dir;
   const HomePaths paths(dir.path());
+  ASSERT_TRUE(make_directories(paths.job(JobId{3})).ok());
   ASSERT_TRUE(write_status(paths, sample()).ok());
   const auto back = read_status(paths, JobId{3});
   ASSERT_TRUE(back.ok()) << back.error().message;
@@ -108,6 +110,7 @@ TEST(StatusFiles, AControllerThatFollowsFindsTheTotals) {
   JobView view = make_job_view(state, job.id, {}, "n0", 10'250);
   EXPECT_EQ(view.lost_ms, 1'950) << "with what is not made good";
   note_totals(view, state, {}, 10'250, 2'000'250);
+  ASSERT_TRUE(make_directories(paths.job(job.id)).ok());
   ASSERT_TRUE(write_status(paths, view).ok());
   const core::JobTotals totals = read_totals(paths, job.id, {});
   EXPECT_EQ(totals.submitted_wall_ms, 1'000'000);
@@ -404,6 +407,7 @@ TEST(StatusFiles, AMissingHistoryIsEmptyAndADamagedStatusIsNamed) {
   const TemporaryDirectory dir;
   EXPECT_TRUE(read_events(dir.path() + "/none").value().empty());
   const HomePaths paths(dir.path());
+  ASSERT_TRUE(make_directories(paths.job(JobId{3})).ok());
   ASSERT_TRUE(write_status(paths, sample()).ok());
   std::ofstream(paths.job_status(JobId{3})) << "{";
   EXPECT_NE(read_status(paths, JobId{3}).error().message.find("status.json"), std::string::npos);

@@ -226,6 +226,8 @@ class LimitInARecovery : public LastGeneration {
 };
 
 TEST_F(LimitInARecovery, SavesWhatMemoryHasAndRequeues) {
+  EXPECT_STREQ(shown_state(job()), "RECOVERING") << "it does not end";
+  EXPECT_THAT(job().reason, HasSubstr("then the job goes back to the queue"));
   shell.restart();
   shell.settle();
   EXPECT_EQ(job().start_step, 17U);
@@ -252,6 +254,7 @@ TEST_F(LimitInARecovery, RequeuesWhereMemoryCannotBeSaved) {
 TEST_F(LimitInARecovery, SavesBeforeACancellationToo) {
   shell.feed(CancelRequested{id, 1000, "the time limit has come", true});
   shell.feed(CancelRequested{id, 1000});
+  EXPECT_STREQ(shown_state(job()), "STOPPING");
   shell.settle();
   end_workers(0, SIGTERM);
   EXPECT_EQ(job().state, JobState::kCancelled);

@@ -72,10 +72,20 @@ TEST(JobWatch, DeletedDirectoryOfARunningJobIsFound) {
     ASSERT_THAT(words(found), ElementsAre("critical directory_gone")) << state;
     EXPECT_THAT(found[0].what, HasSubstr("/home/alice/.hpctl/jobs/3 was deleted"));
   }
-  for (const char* state : {"PENDING", "FINISHED", "CANCELLED"}) {
+  for (const char* state : {"STARTING", "FINISHED", "CANCELLED"}) {
     job.summary.state = state;
     EXPECT_THAT(look(job), IsEmpty()) << state;
   }
+}
+
+// Slurm would start it, and its batch script would find nothing.
+TEST(JobWatch, DeletedDirectoryOfAQueuedJobIsFound) {
+  JobSnapshot job = healthy();
+  job.summary.state = "PENDING";
+  job.lost_directory = "/home/alice/.hpctl/jobs/submit-1";
+  const auto found = look(job);
+  ASSERT_THAT(words(found), ElementsAre("critical directory_gone"));
+  EXPECT_THAT(found[0].what, HasSubstr("it cannot start"));
 }
 
 TEST(JobWatch, AFailureIsCriticalForAnHour) {
