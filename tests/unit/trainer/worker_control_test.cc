@@ -125,20 +125,22 @@ TEST(WorkerControl, ARankThatIsLostWithItsMemoryGoesOnFromTheCopyAtItsPeer) {
     SteeredJob job(ranks, 100);
     job.workload.snapshot.every_steps = 1;
     job.start_and_join();
-    uint64_t step = 10;
+    uint64_t from = 0;  // the step that a generation starts from
     for (int lost = 0; lost < ranks; ++lost) {
-      const uint64_t common = job.abort_after_step(step);
+      const uint64_t common = job.abort_after_step(from + (from == 0 ? 10 : 20));
       const uint64_t told = job.workers[0]->page().snapshot_step;
       auto& worker = job.workers[static_cast<size_t>(lost)];
       worker = std::make_unique<WorkerProcess>("");
       hand_over_arena(*worker, worker->arena_fd());
       const uint64_t copied = job.refill_from_peer(lost);
       ASSERT_GT(copied, 0U) << job.messages();
-      EXPECT_LE(common, copied + 3) << "the copies are old";
+      // How far copies lag behind the steps depends on the load of the machine.
+      EXPECT_GT(copied, from) << "no copy was made in this generation";
+      EXPECT_LE(copied, common);
       EXPECT_GT(told, 0U);
       EXPECT_LE(told, copied) << "no such copy was there";
       job.join_from(copied);
-      step = copied + 20;
+      from = copied;
     }
     job.expect_ends_as_calm();
   }
