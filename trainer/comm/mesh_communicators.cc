@@ -52,11 +52,13 @@ Result<MeshCommunicators> MeshCommunicators::create(const CommunicatorOptions& o
                                                     const Mesh& mesh,
                                                     const CommunicatorFactory& make) {
   HP_CHECK(options.world_size == mesh.world_size());
+  CommunicatorOptions of_rank = options;
+  if (!of_rank.siblings) of_rank.siblings = std::make_shared<Siblings>();
   MeshCommunicators made;
-  HP_TRY_ASSIGN(made.world_, make(options));
+  HP_TRY_ASSIGN(made.world_, make(of_rank));
   for (const GroupPlan& plan : plan_groups(mesh)) {
     const size_t number = made.groups_.size() + 1;
-    HP_TRY_ASSIGN(auto comm, group_communicator(options, mesh, plan, number, make));
+    HP_TRY_ASSIGN(auto comm, group_communicator(of_rank, mesh, plan, number, make));
     made.groups_.push_back({plan.name, std::move(comm)});
   }
   return made;

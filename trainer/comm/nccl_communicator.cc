@@ -296,8 +296,12 @@ Result<CollectivePtr> NcclCommunicator::begin_all_gather(void* buffer, size_t ch
   });
 }
 
-Result<CollectivePtr> NcclCommunicator::begin_reduce_scatter(const float* input, size_t chunk,
-                                                             float* output) {
+Result<CollectivePtr> NcclCommunicator::begin_sums(NumberType type, const void* input, size_t chunk,
+                                                   void* output) {
+  if (type != NumberType::kFp32) {
+    return Error{ErrorCode::kFailedPrecondition,
+                 "collectives over NCCL sum fp32 only: NCCL would round bf16 at each addition"};
+  }
   return begin("reduce-scatter", [&] {
     return nccl_.reduce_scatter(input, output, chunk, nccl::kFloat32, nccl::kSum, comm_, stream_);
   });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives over NCCL, between GPUs.
 //
-// Buffers of begin_all_gather() and begin_reduce_scatter() are device memory. A collective runs on
+// Buffers of begin_all_gather() and begin_sums() are device memory. A collective runs on
 // the communicator's own stream, which has the highest priority: its few blocks get the next free
 // processors before the many blocks of computation, which waits for them sooner or later. It begins
 // when the earlier work of the compute stream is done, and wait() makes the compute stream, not the
@@ -18,7 +18,8 @@
 // abort() calls ncclCommAbort.
 //
 // Sums are added in an order of NCCL's choice: the same from run to run with the same topology and
-// NCCL_ALGO, but not the order of sums on host memory.
+// NCCL_ALGO, but not the order of sums on host memory. Only fp32 is summed: NCCL would round bf16
+// at each of its additions.
 #pragma once
 
 #include <deque>
@@ -45,8 +46,8 @@ class NcclCommunicator final : public Communicator {
 
   Outcome connect() override;
   Result<CollectivePtr> begin_all_gather(void* buffer, size_t chunk_bytes) override;
-  Result<CollectivePtr> begin_reduce_scatter(const float* input, size_t chunk,
-                                             float* output) override;
+  Result<CollectivePtr> begin_sums(NumberType type, const void* input, size_t chunk,
+                                   void* output) override;
   Outcome all_gather(void* buffer, size_t chunk_bytes) override;
   Outcome settle() override;
   std::optional<StreamTimes> take_stream_times() override {

@@ -254,6 +254,16 @@ TEST(Cuda, TheProductIsNamedAsTheDriverDoes) {
   EXPECT_EQ(cuda::product_name(**cuda::load(), 0), "NVIDIA H100 80GB HBM3");
 }
 
+TEST(Nccl, RefusesSumsThatNcclWouldRound) {
+  with_world(2, [](Communicator& comm) {
+    for (const NumberType type : {NumberType::kBf16, NumberType::kFp64}) {
+      const auto begun = comm.begin_sums(type, nullptr, 0, nullptr);
+      ASSERT_FALSE(begun.ok());
+      EXPECT_EQ(begun.error().code, ErrorCode::kFailedPrecondition);
+    }
+  });
+}
+
 TEST(Nccl, AnotherGpuThanThereIsIsNamed) {
   const TemporaryDirectory dir;
   const auto made = NcclCommunicator::create(options_for(dir, 0, 1), 7, nullptr);
