@@ -66,8 +66,21 @@ Communicator::Communicator(const CommunicatorOptions& options)
       rendezvous_timeout_(options.rendezvous_timeout),
       patience_(options.collective_timeout),
       count_(options.counts != nullptr ? &options.counts->at(options.group) : &own_count_),
+      groups_(options.groups),
+      slot_(options.slot),
       sequence_(options.sequence != nullptr ? options.sequence : &own_sequence_) {
   HP_CHECK(world_size_ >= 1 && rank_ >= 0 && rank_ < world_size_);
+  HP_CHECK(slot_ < kGroupSlots);
+}
+
+Communicator::Waiting::Waiting(Communicator& comm)
+    : waits_in_(comm.groups_ == nullptr ? nullptr : &comm.groups_->waits_in) {
+  if (waits_in_ == nullptr) return;
+  before_ = waits_in_->exchange(static_cast<uint32_t>(comm.slot_) + 1, std::memory_order_relaxed);
+}
+
+Communicator::Waiting::~Waiting() {
+  if (waits_in_ != nullptr) waits_in_->store(before_, std::memory_order_relaxed);
 }
 
 Result<CollectivePtr> Communicator::begin_exchange(int, std::span<const std::byte>, int,

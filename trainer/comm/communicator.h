@@ -46,6 +46,9 @@ struct CommunicatorOptions {
   // Where this communicator counts by itself, at `group`; null = nowhere. Likewise.
   CollectiveCounts* counts = nullptr;
   size_t group = 0;
+  // Where it also counts, at `slot`, and says that this rank waits; null = nowhere. Likewise.
+  GroupSlots* groups = nullptr;
+  size_t slot = 0;
   // The other communicators of this rank whose collectives may be under way meanwhile; null = none.
   // The same thread calls all of them.
   std::shared_ptr<Siblings> siblings = nullptr;
@@ -148,9 +151,25 @@ class Communicator {
   // Counts one collective and returns its number, the first being 1.
   uint64_t next_sequence() {
     count_->begun.fetch_add(1, std::memory_order_relaxed);
+    if (groups_ != nullptr) own_slot().count.begun.fetch_add(1, std::memory_order_relaxed);
     return sequence_->fetch_add(1, std::memory_order_relaxed) + 1;
   }
-  void note_completed() { count_->completed.fetch_add(1, std::memory_order_relaxed); }
+  void note_completed() {
+    count_->completed.fetch_add(1, std::memory_order_relaxed);
+    if (groups_ != nullptr) own_slot().count.completed.fetch_add(1, std::memory_order_relaxed);
+  }
+  // While it lives, the calling thread waits for peers in this communicator.
+  class Waiting {
+   public:
+    explicit Waiting(Communicator& comm);
+    ~Waiting();
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+
+   private:
+    std::atomic<uint32_t>* waits_in_;
+    uint32_t before_ = 0;
+  };
   // For how long a collective waits for its peers.
   std::chrono::milliseconds patience() const { return patience_; }
   // The end of connect(): a socket of a stopped process accepts connections, so only an answer
@@ -158,12 +177,16 @@ class Communicator {
   Outcome hear_from_all();
 
  private:
+  GroupSlot& own_slot() { return groups_->slots[slot_]; }
+
   int rank_;
   int world_size_;
   std::chrono::milliseconds rendezvous_timeout_;
   std::chrono::milliseconds patience_;
   CollectiveCount own_count_{};
   CollectiveCount* count_;
+  GroupSlots* groups_;
+  size_t slot_;
   std::atomic<uint64_t> own_sequence_{0};
   std::atomic<uint64_t>* sequence_;
 };

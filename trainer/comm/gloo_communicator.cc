@@ -166,6 +166,7 @@ class GlooCommunicator::AllGather final : public Collective {
             owner, [this] { begin(); }, [this] { buffer_.abort(); }) {}
 
   Outcome wait() override {
+    const Waiting waiting(owner_);
     return owner_.guarded("all-gather", sequence_, [this] {
       messages_.await([this] {
         for (int k = 1; k < owner_.world_size(); ++k) buffer_.wait_recv();
@@ -222,6 +223,7 @@ class GlooCommunicator::ReduceScatter final : public Collective {
   }
 
   Outcome wait() override {
+    const Waiting waiting(owner_);
     return owner_.guarded("reduce-scatter", sequence_, [this] {
       messages_->await([this] { add_what_comes(); });
       scrape_linger_.note_completed();
@@ -301,6 +303,7 @@ class GlooCommunicator::Exchange final : public Collective {
   }
 
   Outcome wait() override {
+    const Waiting waiting(owner_);
     return owner_.guarded("exchange", sequence_, [this] {
       messages_->await([this] {
         if (incoming_) incoming_->wait_recv();

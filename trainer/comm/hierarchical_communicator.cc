@@ -25,6 +25,7 @@ CommunicatorOptions uncounted(CommunicatorOptions options) {
   options.sequence = nullptr;
   options.counts = nullptr;
   options.group = 0;
+  options.groups = nullptr;
   // A thread of ours calls them.
   options.siblings = nullptr;
   return options;
@@ -377,6 +378,7 @@ Outcome HierarchicalCommunicator::await_carried(const Work& work) {
 }
 
 Outcome HierarchicalCommunicator::await(Work& work) {
+  const Waiting waiting(*this);
   Outcome done = await_carried(work);
   if (done.ok()) done = work.finish();
   if (done.ok() && !aborted_) {

@@ -183,6 +183,7 @@ Outcome NcclCommunicator::check(const std::string& what, bool* in_progress) {
 Outcome NcclCommunicator::await(const std::string& what, std::chrono::milliseconds limit,
                                 const std::function<cuda::Status()>& done) {
   const auto until = std::chrono::steady_clock::now() + limit;
+  const Waiting waiting(*this);
   while (true) {
     {
       const std::lock_guard lock(mutex_);

@@ -474,6 +474,7 @@ template <typename IsDone, typename FindNeeds>
 Outcome SharedMemoryCommunicator::work_until(const std::string& what, IsDone is_done,
                                              FindNeeds find_needs) {
   const auto deadline = Clock::now() + patience();
+  const Waiting waiting(*this);
   for (;;) {
     if (aborted_) broken_ = "aborted";
     // Both before we look: what changes afterwards is seen next time, and ends the wait.

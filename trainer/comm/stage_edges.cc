@@ -3,15 +3,15 @@
 
 #include <algorithm>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "common/base/check.h"
+#include "trainer/comm/group_slots.h"
 
 namespace hpctl {
 
 Result<StageEdges> StageEdges::create(const CommunicatorOptions& options, const Mesh& mesh,
-                                      std::span<const StageEdge> edges, size_t first_group,
+                                      std::span<const StageEdge> edges,
                                       const CommunicatorFactory& make) {
   const std::vector<int32_t> pipeline = mesh.group(options.rank, MeshDim::kPp);
   const auto siblings = options.siblings ? options.siblings : std::make_shared<Siblings>();
@@ -23,12 +23,11 @@ Result<StageEdges> StageEdges::create(const CommunicatorOptions& options, const 
     of_edge.rank = edge.from == made.place_ ? 0 : 1;
     of_edge.world_size = 2;
     of_edge.siblings = siblings;
-    of_edge.group = first_group + made.ends_.size();
-    if (of_edge.group >= std::tuple_size_v<CollectiveCounts>) of_edge.counts = nullptr;
-    of_edge.rendezvous_dir += "/edge-" +
-                              std::to_string(pipeline.at(static_cast<size_t>(edge.from))) + "-" +
-                              std::to_string(pipeline.at(static_cast<size_t>(edge.to)));
-    HP_TRY_ASSIGN(auto comm, make(of_edge));
+    of_edge.counts = nullptr;
+    const int32_t from = pipeline.at(static_cast<size_t>(edge.from));
+    const int32_t to = pipeline.at(static_cast<size_t>(edge.to));
+    of_edge.rendezvous_dir += "/edge-" + std::to_string(from) + "-" + std::to_string(to);
+    HP_TRY_ASSIGN(auto comm, make(with_slot(of_edge, GroupKind::kEdge, from, to)));
     made.ends_.push_back({edge, std::move(comm)});
   }
   return made;

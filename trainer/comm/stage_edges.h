@@ -31,9 +31,9 @@ struct StageEdge {
 class StageEdges {
  public:
   // Of the pipeline of rank `options.rank` of the mesh. All of its ranks give the same `edges` in
-  // the same order. `first_group`: of the edges in CommunicatorOptions::counts, one each.
+  // the same order.
   static Result<StageEdges> create(const CommunicatorOptions& options, const Mesh& mesh,
-                                   std::span<const StageEdge> edges, size_t first_group,
+                                   std::span<const StageEdge> edges,
                                    const CommunicatorFactory& make);
 
   // Meets the other ends; call once, first.

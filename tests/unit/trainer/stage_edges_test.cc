@@ -85,7 +85,7 @@ void run_stage(int stage, StageSends& messages) {
 class EdgesOf : public ::testing::TestWithParam<Carrier> {
  protected:
   static Result<StageEdges> make(const CommunicatorOptions& options, const Mesh& mesh) {
-    return StageEdges::create(options, mesh, kEdges, 3, [](const CommunicatorOptions& edge) {
+    return StageEdges::create(options, mesh, kEdges, [](const CommunicatorOptions& edge) {
       return Result<std::unique_ptr<Communicator>>(test::carried_by(GetParam(), edge));
     });
   }
