@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/divisors.h"
 #include "common/layout/sharding.h"
 #include "trainer/arch/lora.h"
 #include "trainer/arch/registry.h"
@@ -254,6 +255,29 @@ TEST(MeshParts, OfTodaysStrategiesAreTodays) {
         ASSERT_TRUE(mesh->data_rank(rank).shares_loss && mesh->data_rank(rank).shares_data);
       }
     }
+  }
+}
+
+TEST(MeshParts, DegreesDivideTheWorldBeforeTheStrategyDoes) {
+  TrainSpec train;
+  train.degrees = {.pipeline = 2, .context = 1, .tensor = 2, .expert = 1};
+  const auto full = mesh_of(train, 16, 8);
+  ASSERT_TRUE(full.ok());
+  EXPECT_EQ(
+      full->dimensions(),
+      Mesh({{"pp", 2}, {"dp_replicate", 1}, {"dp_shard", 4}, {"cp", 1}, {"tp", 2}}).dimensions());
+  EXPECT_EQ(state_parts(train, 16, 8), full->parts());
+  train.strategy = Strategy::kHybrid;
+  train.shard_group = 2;
+  EXPECT_EQ(mesh_of(train, 16, 8)->degree(MeshDim::kDpReplicate), 2);
+  EXPECT_EQ(state_parts(train, 16, 8), 8);
+  for (const int32_t world : {2, 6}) {
+    const auto refused = mesh_of(train, world, 2);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().message,
+              "parallelism: expected pipeline x context x tensor degree (4) to divide the number "
+              "of workers (" +
+                  std::to_string(world) + ")");
   }
 }
 
