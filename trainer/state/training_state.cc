@@ -464,10 +464,7 @@ Outcome TrainingState::go_back(const std::string& checkpoint) {
 
 Outcome TrainingState::rejoin(const Workload& workload, const Environment& environment) {
   HP_TRY_ASSIGN(const Sharding sharding, sharding_of(workload.train, workload.world_size));
-  const bool same_part =
-      sharding.mesh.degree(kShardDims) == geometry().shard_count &&
-      sharding.mesh.coordinate(workload.rank, kShardDims) == geometry().shard_index;
-  if (!same_part) {
+  if (!mesh_.is_same_part(workload_.rank, sharding.mesh, workload.rank)) {
     return Error{ErrorCode::kDataLoss,
                  "generation " + std::to_string(workload.generation) +
                      " cannot start from this worker's memory: it holds the part of rank " +

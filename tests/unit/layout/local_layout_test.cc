@@ -258,6 +258,18 @@ TEST(MeshParts, OfTodaysStrategiesAreTodays) {
   }
 }
 
+// Equally many parts are not enough: a worker that goes on from its memory must have its new part.
+TEST(MeshParts, AreTheSameOnlyWhereTheStateIsDividedAlike) {
+  const Mesh data = mesh_with(1, 1, 2, 1, 1);
+  EXPECT_TRUE(data.is_same_part(1, data, 1));
+  EXPECT_FALSE(data.is_same_part(1, data, 0));
+  EXPECT_TRUE(data.is_same_part(1, mesh_with(1, 1, 1, 2, 1), 1)) << "cp divides the same range";
+  EXPECT_FALSE(data.is_same_part(1, mesh_with(1, 1, 1, 1, 2), 1)) << "tp divides layers";
+  EXPECT_FALSE(data.is_same_part(1, mesh_with(2, 1, 1, 1, 1), 1)) << "pp has other layers";
+  EXPECT_TRUE(data.is_same_part(1, mesh_with(1, 2, 2, 1, 1), 3)) << "a replica";
+  EXPECT_FALSE(data.is_same_part(1, mesh_with(1, 2, 2, 1, 1), 2));
+}
+
 TEST(MeshParts, DegreesDivideTheWorldBeforeTheStrategyDoes) {
   TrainSpec train;
   train.degrees = {.pipeline = 2, .context = 1, .tensor = 2, .expert = 1};
