@@ -107,14 +107,15 @@ class Communicator {
   }
 
   // Sends `outgoing` to rank `to` and fills `incoming` from rank `from`; each is empty where that
-  // rank's is. Host memory; kFailedPrecondition on a device and with one rank.
+  // rank's is. Memory as of the other collectives. kFailedPrecondition with one rank.
   virtual Result<CollectivePtr> begin_exchange(int to, std::span<const std::byte> outgoing,
                                                int from, std::span<std::byte> incoming);
   // Sends outgoing[r] to every rank r and fills incoming[r] from it, this rank included. What one
-  // rank sends is as large as what the other expects, and may be empty. world_size() - 1 exchanges,
-  // so on a device as begin_exchange().
-  Result<CollectivePtr> begin_all_to_all(std::span<const std::span<const std::byte>> outgoing,
-                                         std::span<const std::span<std::byte>> incoming);
+  // rank sends is as large as what the other expects, and may be empty. Memory as of the other
+  // collectives. On host memory it counts as world_size() - 1 exchanges.
+  virtual Result<CollectivePtr> begin_all_to_all(
+      std::span<const std::span<const std::byte>> outgoing,
+      std::span<const std::span<std::byte>> incoming);
 
   // Memory for buffers of collectives from which the others take what this rank contributes, so
   // that nothing is copied to be sent; at least 64-byte aligned, and there as long as the

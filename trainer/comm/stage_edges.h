@@ -6,7 +6,7 @@
 // have two edges, since neither knows which of them is first.
 //
 // On one node a sender does not wait for the receiver: what lies in memory of allocate() is
-// published where it lies, and the receiver copies it from there. Host memory, as begin_exchange().
+// published where it lies, and the receiver copies it from there. Memory as of begin_exchange().
 #pragma once
 
 #include <cstddef>
