@@ -141,6 +141,15 @@ v1::WorkerProgress to_message(const StartedWorker& worker, const ProgressSample&
   message.set_checkpoint_step(sample.checkpoint_step);
   message.set_start_unix_ns(sample.start_unix_ns);
   message.set_first_step_unix_ns(sample.first_step_unix_ns);
+  for (const GroupSample& from : sample.groups) {
+    v1::GroupProgress& group = *message.add_groups();
+    group.set_kind(from.kind);
+    group.set_first(from.first);
+    group.set_last(from.last);
+    group.set_begun(from.begun);
+    group.set_completed(from.completed);
+    group.set_waits(from.waits);
+  }
   if (sample.step == 0 || sample.told_by_program) return message;
   const StepFigures& from = sample.figures;
   v1::StepFigures& figures = *message.mutable_figures();

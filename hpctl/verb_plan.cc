@@ -4,6 +4,8 @@
 #include "common/base/json.h"
 #include "common/base/json_text.h"
 #include "common/jobfile/job_yaml.h"
+#include "common/layout/mesh.h"
+#include "common/layout/sharding.h"
 #include "hpctl/checkpoint_room.h"
 #include "hpctl/exit_codes.h"
 #include "hpctl/job_file.h"
@@ -45,9 +47,10 @@ Options:
   --gpu NAME   a10g, a100, a100-40g, b200, gb200, h100, h100-nvl, h100-pcie, h20, h200, l40s, mi300x
                or cpu; by default the GPU that slurm.gres names (gpu:h100:8), else cpu
   --nodes N    instead of the job file's
-  --json       {"parameters", "world_size", "memory": [{"name", "bytes", "why"}], "total_bytes",
-               "device_bytes", "fits", "flops_per_token", "flops_per_token_causal",
-               "flops_per_step", "step_s": [low, high], "mfu": [low, high], "send_bytes",
+  --json       {"parameters", "world_size", "mesh": {"pp", "dp_replicate", "dp_shard", "cp", "tp"},
+               "memory": [{"name", "bytes", "why"}], "total_bytes", "device_bytes", "fits",
+               "flops_per_token", "flops_per_token_causal", "flops_per_step",
+               "step_s": [low, high], "mfu": [low, high], "send_bytes",
                "advice": [{"change", "reason"}], "instead": [the same]}; without a GPU no
                device_bytes, fits, step_s, mfu, advice and instead; with memory.offload
                "host_memory", like "memory"; where keys were auto "chosen": [{"key", "value",
@@ -68,6 +71,7 @@ struct Plan {
   ChosenValues chosen;
   std::string misfit;  // of keys that are auto, whatever they are
   PlanSetting setting;
+  std::vector<MeshDimension> mesh;
   int64_t standbys = 0;              // on each node
   const GpuModel* device = nullptr;  // null: a CPU
   std::vector<Block> blocks;
@@ -121,6 +125,8 @@ Plan make_plan(const JobSpec& spec, const GpuModel* device) {
   plan.device = device;
   plan.standbys = spec.recovery.standbys;
   plan.setting = setting_of(spec, device != nullptr);
+  const auto mesh = mesh_of(*spec.train, spec.world_size(), spec.workers_per_node);
+  if (mesh.ok()) plan.mesh = mesh->dimensions();
   plan.blocks = trained_layout(*spec.train);
   plan.memory = plan_memory(plan.setting, plan.blocks);
   plan.most_bytes = most_memory(plan.setting, plan.blocks);
@@ -145,6 +151,12 @@ nlohmann::ordered_json json_of(const std::vector<MemoryPart>& parts) {
     array.push_back({{"name", part.name}, {"bytes", part.bytes}, {"why", part.why}});
   }
   return array;
+}
+
+nlohmann::ordered_json json_of(const std::vector<MeshDimension>& mesh) {
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  for (const MeshDimension& dimension : mesh) object[dimension.name] = dimension.degree;
+  return object;
 }
 
 nlohmann::ordered_json json_of(const std::vector<ChosenValue>& values) {
@@ -176,6 +188,7 @@ nlohmann::ordered_json json_of(const CheckpointRoom& room) {
 void print_json(const Terminal& terminal, const Plan& plan) {
   nlohmann::ordered_json document = {{"parameters", parameter_count(plan.blocks)},
                                      {"world_size", plan.setting.world_size()},
+                                     {"mesh", json_of(plan.mesh)},
                                      {"memory", json_of(plan.memory.parts)},
                                      {"total_bytes", plan.memory.total()},
                                      {"flops_per_token", plan.flops.whole},
@@ -342,13 +355,25 @@ void print_memory(const Terminal& terminal, const Plan& plan) {
   table.print(terminal);
 }
 
+// "Mesh: dp_replicate 2 x dp_shard 4"; of one worker nothing.
+std::string describe_mesh(const Plan& plan) {
+  std::string text;
+  for (const MeshDimension& dimension : plan.mesh) {
+    if (dimension.degree == 1) continue;
+    text +=
+        (text.empty() ? "Mesh: " : " x ") + dimension.name + " " + std::to_string(dimension.degree);
+  }
+  return text.empty() ? "" : text + "\n";
+}
+
 void print_text(const Terminal& terminal, const Plan& plan) {
   const ModelSpec& m = plan.setting.train.model;
   terminal.out << plan_text("%.4g parameters, dim %lld, %lld layers; ",
                             static_cast<double>(parameter_count(plan.blocks)),
                             static_cast<long long>(m.dim), static_cast<long long>(m.layers))
                << counted(plan.setting.world_size(), "worker") << ", "
-               << to_word(plan.setting.train.strategy) << "\n\n";
+               << to_word(plan.setting.train.strategy) << "\n"
+               << describe_mesh(plan) << "\n";
   if (const std::string chosen = describe_chosen(plan.chosen, ""); !chosen.empty()) {
     terminal.out << chosen << "\n";
   }

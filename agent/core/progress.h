@@ -14,6 +14,17 @@
 
 namespace hpctl::agent {
 
+// The collectives of one group of a rank (GroupSlot in common/worker/worker_abi.h).
+struct GroupSample {
+  uint32_t kind = 0;  // GroupKind
+  int32_t first = 0;
+  int32_t last = 0;
+  uint64_t begun = 0;
+  uint64_t completed = 0;
+  bool waits = false;
+  bool operator==(const GroupSample&) const = default;
+};
+
 // One reading of a progress page (common/worker/worker_abi.h).
 struct ProgressSample {
   bool mapped = false;   // the worker has written its magic number, and what follows can be
@@ -25,6 +36,8 @@ struct ProgressSample {
   uint64_t collective = 0;
   uint32_t open_collectives = 0;  // begun and not completed
   bool computing = false;         // in the passes of a step
+  // Where ranks may begin different collectives. Otherwise it is empty: `collective` tells all.
+  std::vector<GroupSample> groups = {};
   uint64_t tokens = 0;
   uint64_t step_ns = 0;
   uint64_t checkpoint_step = 0;

@@ -30,7 +30,14 @@ bool is_plausible(const BadStep& bad_step) {
          is_one_of(bad_step.outcome, BadStepOutcome::kSkipped, BadStepOutcome::kGaveUp);
 }
 
+bool is_plausible(const agent::GroupSample& group) {
+  return group.first >= 0 && group.last >= 0 && std::max(group.begun, group.completed) <= kMaxStep;
+}
+
 bool is_plausible(const agent::ProgressSample& sample) {
+  for (const agent::GroupSample& group : sample.groups) {
+    if (!is_plausible(group)) return false;
+  }
   return sample.phase <= static_cast<uint32_t>(WorkerPhase::kFinished) &&
          std::max({sample.step, sample.checkpoint_step, sample.collective, sample.tokens,
                    sample.figures.snapshot_step}) <= kMaxStep &&
@@ -40,13 +47,51 @@ bool is_plausible(const agent::ProgressSample& sample) {
 }
 
 // Each counter is read alone: a collective that ends in between makes the difference smaller.
-uint32_t open_collectives(const CollectiveCounts& groups) {
+uint64_t open_of(uint64_t begun, uint64_t completed) {
+  return begun > completed ? begun - completed : 0;
+}
+
+uint64_t open_of(const CollectiveCounts& groups) {
   uint64_t open = 0;
   for (const CollectiveCount& group : groups) {
     const uint64_t begun = group.begun.load(std::memory_order_relaxed);
-    const uint64_t completed = group.completed.load(std::memory_order_relaxed);
-    if (begun > completed) open += begun - completed;
+    open += open_of(begun, group.completed.load(std::memory_order_relaxed));
   }
+  return open;
+}
+
+// A rank in such a group does not begin the same collectives as all others of the world.
+bool has_own_order(GroupKind kind) {
+  return kind == GroupKind::kPipeline || kind == GroupKind::kContext ||
+         kind == GroupKind::kTensor || kind == GroupKind::kEdge;
+}
+
+// Empty if all ranks begin the same collectives. A kind of a later release is left out.
+std::vector<agent::GroupSample> read_groups(const GroupSlots& groups) {
+  std::vector<agent::GroupSample> read;
+  bool differs = false;
+  const uint32_t waits_in = groups.waits_in.load(std::memory_order_relaxed);
+  for (size_t slot = 0; slot < kGroupSlots; ++slot) {
+    const GroupSlot& from = groups.slots[slot];
+    const uint32_t kind = from.kind.load(std::memory_order_acquire);
+    if (kind == 0 || kind > static_cast<uint32_t>(GroupKind::kEdge)) continue;
+    agent::GroupSample& group = read.emplace_back();
+    group.kind = kind;
+    group.first = from.first.load(std::memory_order_relaxed);
+    group.last = from.last.load(std::memory_order_relaxed);
+    group.completed = from.count.completed.load(std::memory_order_relaxed);
+    group.begun = from.count.begun.load(std::memory_order_relaxed);
+    group.waits = waits_in == slot + 1;
+    differs = differs || has_own_order(static_cast<GroupKind>(kind));
+  }
+  if (!differs) read.clear();
+  return read;
+}
+
+// Where the page counts groups, the older counters lack some of them.
+uint32_t open_collectives(const ProgressPage& page, const std::vector<agent::GroupSample>& groups) {
+  uint64_t open = groups.empty() ? open_of(page.collectives) : 0;
+  for (const agent::GroupSample& group : groups) open += open_of(group.begun, group.completed);
   return static_cast<uint32_t>(std::min<uint64_t>(open, UINT32_MAX));
 }
 
@@ -96,7 +141,8 @@ agent::ProgressSample ProgressView::sample() const {
   sample.loss = std::bit_cast<float>(page_->loss_bits.load(std::memory_order_relaxed));
   sample.grad_norm = std::bit_cast<float>(page_->grad_norm_bits.load(std::memory_order_relaxed));
   sample.collective = page_->collective.load(std::memory_order_relaxed);
-  sample.open_collectives = open_collectives(page_->collectives);
+  sample.groups = read_groups(page_->groups);
+  sample.open_collectives = open_collectives(*page_, sample.groups);
   sample.computing = page_->computing.load(std::memory_order_relaxed) == 1;
   sample.tokens = page_->tokens.load(std::memory_order_relaxed);
   sample.step_ns = page_->step_ns.load(std::memory_order_relaxed);

@@ -17,6 +17,10 @@ Outcome fill(RequiredFunctions& find, Api& api) {
   find("ncclAllReduce", api.all_reduce);
   find("ncclAllGather", api.all_gather);
   find("ncclReduceScatter", api.reduce_scatter);
+  find("ncclGroupStart", api.group_start);
+  find("ncclGroupEnd", api.group_end);
+  find("ncclSend", api.send);
+  find("ncclRecv", api.receive);
   find("ncclGetErrorString", api.error_string);
   find("ncclGetLastError", api.last_error);
   HP_TRY(find.outcome());

@@ -55,6 +55,11 @@ struct Api {
                        cuda::Stream);
   Status (*reduce_scatter)(const void* send, void* receive, size_t receive_count, int type,
                            int operation, Comm*, cuda::Stream);
+  // Between group_start() and group_end(): those of one group go on together, in any order.
+  Status (*group_start)();
+  Status (*group_end)();
+  Status (*send)(const void*, size_t count, int type, int peer, Comm*, cuda::Stream);
+  Status (*receive)(void*, size_t count, int type, int peer, Comm*, cuda::Stream);
   const char* (*error_string)(Status);
   const char* (*last_error)(Comm*);
 };

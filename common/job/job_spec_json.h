@@ -69,10 +69,12 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(MetricsSpec, tensorboard, trace_
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LossScaleSpec, initial, growth_interval, hysteresis,
                                                 min)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GpuSpec, attention, deterministic)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(DegreesSpec, pipeline, context, tensor, expert)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TrainSpec, model, lora, data, validation, batch,
                                                 steps, seed, optimizer, schedule, loss, stability,
                                                 strategy, shard_group, reshard_after_forward,
-                                                memory, metrics, precision, loss_scale, gpu)
+                                                degrees, memory, metrics, precision, loss_scale,
+                                                gpu)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ChosenValue, key, value, reason)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ChosenValues, basis, values)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(MirrorSpec, dir, every, after_ms)

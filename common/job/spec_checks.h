@@ -69,6 +69,8 @@ class SpecChecks {
 
 // The part of find_problems() about workload.train; world_size 0 = not known.
 void check_train(const TrainSpec& train, int64_t world_size, SpecChecks& checks);
+// The part about workload.train.parallelism.*_parallel_degree.
+void check_degrees(const TrainSpec& train, int64_t world_size, SpecChecks& checks);
 // The part about notify.
 void check_notify(const NotifySpec& notify, SpecChecks& checks);
 // The part about slurm.

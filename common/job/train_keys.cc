@@ -326,15 +326,24 @@ constexpr TrainKey kKeys[] = {
      .meaning = "full and hybrid: time to free gathered parameters. auto: after the forward pass. "
      "never: when the step ends (a frozen base: never), which saves a gather and costs the "
      "memory."},
-    {.path = "workload.train.parallelism.pp", .kind = kUnavailable, .meaning = "Pipeline stages."},
+    {.path = "workload.train.parallelism.tensor_parallel_degree",
+     .field = HP_FIELD(degrees.tensor), .limits = {1, 1 << 16},
+     .meaning = "Workers that share each layer; divides model.heads and model.ffn, and divides "
+     "model.kv_heads or is a multiple of it. Not above 1 yet."},
+    {.path = "workload.train.parallelism.pipeline_parallel_degree",
+     .field = HP_FIELD(degrees.pipeline), .limits = {1, 10'000},
+     .meaning = "Stages of layers; at most model.layers. Not above 1 yet."},
+    {.path = "workload.train.parallelism.context_parallel_degree",
+     .field = HP_FIELD(degrees.context), .limits = {1, 1 << 16},
+     .meaning = "Workers that share each sequence; data.seq_len is a multiple of 128 times it. "
+     "Not above 1 yet."},
+    {.path = "workload.train.parallelism.expert_parallel_degree",
+     .field = HP_FIELD(degrees.expert), .limits = {1, 1 << 16},
+     .meaning = "Workers that share the experts of a layer; 1 for a model without experts."},
     {.path = "workload.train.parallelism.dp_replicate", .kind = kUnavailable,
      .meaning = "Replicas of the sharded model."},
     {.path = "workload.train.parallelism.dp_shard", .kind = kUnavailable,
      .meaning = "Workers that share one replica."},
-    {.path = "workload.train.parallelism.cp", .kind = kUnavailable,
-     .meaning = "Workers that share one sequence."},
-    {.path = "workload.train.parallelism.tp", .kind = kUnavailable,
-     .meaning = "Workers that share one layer."},
 
     {.path = "workload.train.memory", .kind = kSection,
      .meaning = "Memory against recomputation and transfers.", .type = "section"},

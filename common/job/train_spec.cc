@@ -308,6 +308,7 @@ void check_train(const TrainSpec& t, int64_t world_size, SpecChecks& checks) {
                 "expected 0 with schedule.name: constant, which has no decrease");
   }
   check_parallelism(t, world_size, checks);
+  check_degrees(t, world_size, checks);
   check_loss_scale(t.loss_scale, checks);
   check_master(t, checks);
   check_gpu(t, checks);

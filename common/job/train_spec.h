@@ -246,6 +246,17 @@ struct AutoKeys {
   static AutoKeys all() { return {true, true, true, true}; }
 };
 
+// Into how many parts each dimension of the mesh divides a job, besides the data.
+struct DegreesSpec {
+  int64_t pipeline = 1;  // stages of layers
+  int64_t context = 1;   // parts of each sequence
+  int64_t tensor = 1;    // parts of each layer
+  int64_t expert = 1;    // parts of the experts of a layer
+
+  // The workers that have the same samples.
+  int64_t unit() const { return pipeline * context * tensor; }
+};
+
 struct TrainSpec {
   ModelSpec model;
   std::string model_from;  // a Hugging Face model that submit imports; "" = none, or it has
@@ -261,6 +272,7 @@ struct TrainSpec {
   Strategy strategy = Strategy::kFull;  // parallelism.strategy
   int64_t shard_group = 0;  // parallelism.shard_group: hybrid, workers; 0 = those of a node
   Reshard reshard_after_forward = Reshard::kAuto;  // parallelism
+  DegreesSpec degrees;                             // parallelism.*_parallel_degree
   MemorySpec memory;
   StabilitySpec stability;
   MetricsSpec metrics;

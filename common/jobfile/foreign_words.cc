@@ -163,9 +163,7 @@ constexpr ForeignKey kKeys[] = {
     {"tensor_model_parallel_size", "",
      "the built-in trainer has no tensor parallelism; a program that has it runs as "
      "workload.command"},
-    {"tp", "",
-     "the built-in trainer has no tensor parallelism; a program that has it runs as "
-     "workload.command"},
+    {"tp", "workload.train.parallelism.tensor_parallel_degree", ""},
     {"tp_size", "",
      "the built-in trainer has no tensor parallelism; a program that has it runs as "
      "workload.command"},
@@ -175,18 +173,14 @@ constexpr ForeignKey kKeys[] = {
     {"pipeline_model_parallel_size", "",
      "the built-in trainer has no pipeline parallelism; a program that has it runs as "
      "workload.command"},
-    {"pp", "",
-     "the built-in trainer has no pipeline parallelism; a program that has it runs as "
-     "workload.command"},
+    {"pp", "workload.train.parallelism.pipeline_parallel_degree", ""},
     {"pp_size", "",
      "the built-in trainer has no pipeline parallelism; a program that has it runs as "
      "workload.command"},
     {"context_parallel_size", "",
      "the built-in trainer has no context parallelism; a program that has it runs as "
      "workload.command"},
-    {"cp", "",
-     "the built-in trainer has no context parallelism; a program that has it runs as "
-     "workload.command"},
+    {"cp", "workload.train.parallelism.context_parallel_degree", ""},
     {"cp_size", "",
      "the built-in trainer has no context parallelism; a program that has it runs as "
      "workload.command"},
@@ -196,6 +190,10 @@ constexpr ForeignKey kKeys[] = {
      "the built-in trainer has no experts; a program that has them runs as workload.command"},
     {"ep", "",
      "the built-in trainer has no experts; a program that has them runs as workload.command"},
+    {"data_parallel_shard_degree", "workload.train.parallelism.shard_group",
+     "with strategy hybrid, the workers of a group"},
+    {"data_parallel_replicate_degree", "workload.train.parallelism.shard_group",
+     "with strategy hybrid, nodes x workers_per_node / replicas"},
     {"data_parallel_size", "", "all workers are data parallel: nodes x workers_per_node"},
     {"dp", "", "all workers are data parallel: nodes x workers_per_node"},
     {"dp_size", "", "all workers are data parallel: nodes x workers_per_node"},

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/divisors.h"
 
 namespace hpctl {
 namespace {
@@ -158,16 +159,6 @@ StageLayers layers_of_stage(int64_t layers, int32_t stages, int32_t stage) {
   const int64_t more = layers % stages;  // stages with one layer more
   const int64_t begin = stage * each + std::min<int64_t>(stage, more);
   return {begin, begin + each + (stage < more ? 1 : 0)};
-}
-
-std::string nearest_divisors(int64_t number, int64_t divisor) {
-  HP_CHECK(number >= 1 && divisor >= 1);
-  int64_t below = std::min(divisor, number);
-  while (number % below != 0) --below;
-  int64_t above = divisor;
-  while (above <= number && number % above != 0) ++above;
-  if (above > number || above == below) return "; " + std::to_string(below) + " fits";
-  return "; " + std::to_string(below) + " and " + std::to_string(above) + " fit";
 }
 
 Outcome check_local_layout(const CutModel& model, const Mesh& mesh) {

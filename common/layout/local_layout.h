@@ -106,9 +106,6 @@ struct StageLayers {
 // Precondition: layers >= pp >= 1.
 StageLayers layers_of_stage(int64_t layers, int32_t stages, int32_t stage);
 
-// "; 2 and 4 fit": the divisors of `number` on both sides of `divisor`, or only one of them.
-std::string nearest_divisors(int64_t number, int64_t divisor);
-
 // The problem that keeps the model from being divided by the mesh. kInvalidArgument, with both
 // numbers and the nearest that fit.
 Outcome check_local_layout(const CutModel& model, const Mesh& mesh);

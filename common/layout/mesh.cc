@@ -16,6 +16,10 @@ bool is_among(MeshDims dims, const MeshDimension& dimension) {
   return std::find(dims.begin(), dims.end(), dimension.name) != dims.end();
 }
 
+bool is_shard_dim(std::string_view dim) {
+  return std::find(kShardDims.begin(), kShardDims.end(), dim) != kShardDims.end();
+}
+
 }  // namespace
 
 Mesh::Mesh(std::vector<MeshDimension> dimensions) : dimensions_(std::move(dimensions)) {
@@ -82,6 +86,17 @@ DataRank Mesh::data_rank(int32_t rank) const {
           .count = degree(kDataDims),
           .shares_data = coordinate(rank, others) == 0,
           .shares_loss = is_last_stage && coordinate(rank, loss_copies) == 0};
+}
+
+bool Mesh::is_same_part(int32_t rank, const Mesh& other, int32_t other_rank) const {
+  // dp_shard and cp divide the same range; the others of kStateDims divide something of their own.
+  const auto alike = [&](MeshDims dims) {
+    return degree(dims) == other.degree(dims) &&
+           coordinate(rank, dims) == other.coordinate(other_rank, dims);
+  };
+  return alike(kShardDims) && std::all_of(kStateDims.begin(), kStateDims.end(), [&](auto dim) {
+           return is_shard_dim(dim) || alike(MeshDims(&dim, 1));
+         });
 }
 
 Mesh Mesh::with_world(int32_t world_size) const {

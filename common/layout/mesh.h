@@ -97,6 +97,10 @@ class Mesh {
   int32_t part(int32_t rank) const { return coordinate(rank, kStateDims); }
   // The ranks that have the part of `rank`, ascending; it is one of them.
   std::vector<int32_t> replicas(int32_t rank) const { return group(rank, MeshDim::kDpReplicate); }
+  // Whether `rank` has the state that `other_rank` has in another mesh: the same stage, the same
+  // part of each layer, and of that the same interval. Two meshes may have equally many parts and
+  // divide the state differently.
+  bool is_same_part(int32_t rank, const Mesh& other, int32_t other_rank) const;
   // The ranks of one data coordinate: a job shrinks and grows by so many, or a multiple.
   int32_t unit() const { return degree(kUnitDims); }
   // The mesh of a job of `world_size` ranks with the same units; its data coordinates alone count,

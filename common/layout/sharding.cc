@@ -1,14 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/layout/sharding.h"
 
+#include <string_view>
+
 #include "common/layout/memory_savings.h"
 
 namespace hpctl {
 
-int32_t state_parts(const TrainSpec& train, int32_t world_size, int32_t workers_per_node) {
+namespace {
+
+// dp_shard, where so many ranks have samples of their own.
+int32_t data_shards(const TrainSpec& train, int32_t data_ranks, int32_t workers_per_node) {
   if (train.strategy == Strategy::kNoShard) return 1;
-  if (train.strategy != Strategy::kHybrid) return world_size;
+  if (train.strategy != Strategy::kHybrid) return data_ranks;
   return train.shard_group > 0 ? static_cast<int32_t>(train.shard_group) : workers_per_node;
+}
+
+MeshDimension dimension(std::string_view name, int64_t degree) {
+  return {std::string(name), static_cast<int32_t>(degree)};
+}
+
+}  // namespace
+
+int32_t state_parts(const TrainSpec& train, int32_t world_size, int32_t workers_per_node) {
+  const auto unit = static_cast<int32_t>(train.degrees.unit());
+  return data_shards(train, world_size / unit, workers_per_node) * unit;
 }
 
 bool keeps_parameters(const TrainSpec& train) {
@@ -26,13 +42,24 @@ bool keeps_rounded_weights(const TrainSpec& train, int32_t shards) {
 }
 
 Result<Mesh> mesh_of(const TrainSpec& train, int32_t world_size, int32_t workers_per_node) {
-  const int32_t shards = state_parts(train, world_size, workers_per_node);
-  if (shards < 1 || world_size % shards != 0) {
+  const DegreesSpec& degrees = train.degrees;
+  if (degrees.unit() > world_size || world_size % degrees.unit() != 0) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "parallelism: expected pipeline x context x tensor degree (" +
+                     std::to_string(degrees.unit()) + ") to divide the number of workers (" +
+                     std::to_string(world_size) + ")"};
+  }
+  const auto data_ranks = static_cast<int32_t>(world_size / degrees.unit());
+  const int32_t shards = data_shards(train, data_ranks, workers_per_node);
+  if (shards < 1 || data_ranks % shards != 0) {
     return Error{ErrorCode::kInvalidArgument,
                  "parallelism.shard_group: expected a divisor of the number of workers (" +
-                     std::to_string(world_size) + "), found " + std::to_string(shards)};
+                     std::to_string(data_ranks) + "), found " + std::to_string(shards)};
   }
-  return Mesh(world_size / shards, shards);
+  return Mesh({dimension(MeshDim::kPp, degrees.pipeline),
+               dimension(MeshDim::kDpReplicate, data_ranks / shards),
+               dimension(MeshDim::kDpShard, shards), dimension(MeshDim::kCp, degrees.context),
+               dimension(MeshDim::kTp, degrees.tensor)});
 }
 
 Result<Sharding> sharding_of(const TrainSpec& train, int32_t world_size) {

@@ -34,7 +34,8 @@ struct Sharding {
 
 // The number of parts that parameters and optimizer state are divided into: the mesh's parts().
 int32_t state_parts(const TrainSpec& train, int32_t world_size, int32_t workers_per_node);
-// The ranks of a job. kInvalidArgument as sharding_of().
+// The ranks of a job. kInvalidArgument as sharding_of(), or where the world is no multiple of the
+// ranks that share samples.
 Result<Mesh> mesh_of(const TrainSpec& train, int32_t world_size, int32_t workers_per_node);
 
 // Returns whether gathered parameters, and unsharded gradients, of all blocks stay for the whole

@@ -78,6 +78,34 @@ struct CollectiveCount {
 // 0 the world's, 1 the shard group's, 2 the replicas'; a group that is the whole world uses 0.
 using CollectiveCounts = std::array<CollectiveCount, 3>;
 
+// What the ranks of a group have in common. A number that the reader does not know is skipped.
+enum class GroupKind : uint32_t {
+  kNone = 0,  // the slot is not used
+  kWorld = 1,
+  kShard = 2,      // the ranks that divide parameters
+  kReplicate = 3,  // the ranks that have the same part of the state
+  kPipeline = 4,
+  kContext = 5,
+  kTensor = 6,
+  kEdge = 7,  // of a pipeline: `first` sends to `last`
+};
+
+inline constexpr size_t kGroupSlots = 16;
+
+// The collectives of one group of this rank. A kind and its first rank name a group; an edge is
+// named by both ends.
+struct GroupSlot {
+  CollectiveCount count;
+  std::atomic<int32_t> first;
+  std::atomic<int32_t> last;
+  std::atomic<uint32_t> kind;  // GroupKind; stored last (release), before the first collective
+};
+
+struct GroupSlots {
+  std::array<GroupSlot, kGroupSlots> slots;
+  std::atomic<uint32_t> waits_in;  // 1 + index of the slot in whose group the rank waits; 0 = none
+};
+
 // One page per worker and generation, zero at start; written by the worker, read by its agent at
 // any time. Each field is written by one thread and is meaningful alone; readers must not assume
 // that two fields belong to the same step, except that `step` is stored last (release). Fields are
@@ -131,6 +159,7 @@ struct ProgressPage {
   std::atomic<int32_t> fault_error;
   std::atomic<uint32_t> fault_file_length;  // bytes valid in fault_file
   char fault_file[kFaultFileBytes];
+  GroupSlots groups;
 };
 static_assert(sizeof(ProgressPage) <= kProgressPageBytes);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);

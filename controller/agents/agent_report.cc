@@ -13,6 +13,7 @@ constexpr size_t kMaxNameBytes = 256;
 constexpr size_t kMaxTextBytes = 4096;
 constexpr size_t kMaxStacksBytes = 1024;
 constexpr int kMaxWorkers = 4096;  // of one node, with those of generations that are over
+constexpr int kMaxGroups = 64;     // of one rank; a later release may have more than this one
 
 // Text from an agent ends up in the log of every reader: bounded, and cut between characters,
 // because what is not UTF-8 cannot be sent on.
@@ -47,6 +48,16 @@ std::string find_workers_problem(const Workers& workers) {
   return "";
 }
 
+std::string find_groups_problem(const v1::WorkerProgress& worker) {
+  if (worker.groups_size() > kMaxGroups) return "too many groups of one rank";
+  for (const v1::GroupProgress& group : worker.groups()) {
+    for (const uint64_t number : {group.begun(), group.completed()}) {
+      if (number > kMaxStep) return beyond("a collective", number);
+    }
+  }
+  return "";
+}
+
 std::string find_heartbeat_problem(const v1::Heartbeat& heartbeat) {
   const v1::Standbys& standbys = heartbeat.standbys();
   if (standbys.ready() > kMaxWorkers || standbys.loading() > kMaxWorkers) {
@@ -60,6 +71,8 @@ std::string find_heartbeat_problem(const v1::Heartbeat& heartbeat) {
     for (const uint64_t ns : {worker.step_ns(), figures.data_waits_ns(), figures.save_waits_ns()}) {
       if (ns > kMaxDurationNs) return beyond("a step of ns", ns);
     }
+    const std::string problem = find_groups_problem(worker);
+    if (!problem.empty()) return problem;
   }
   return find_workers_problem(heartbeat.workers());
 }
@@ -101,6 +114,15 @@ std::string find_exits_problem(const v1::AgentMessage& message) {
     if (!problem.empty()) return problem;
   }
   return "";
+}
+
+std::vector<GroupReport> make_groups(const v1::WorkerProgress& worker) {
+  std::vector<GroupReport> groups;
+  for (const v1::GroupProgress& group : worker.groups()) {
+    groups.push_back({static_cast<GroupKind>(group.kind()), group.first(), group.last(),
+                      group.begun(), group.completed(), group.waits()});
+  }
+  return groups;
 }
 
 template <typename Workers>
@@ -366,11 +388,11 @@ std::string probe_address(const v1::Register& agent) {
 std::vector<RankReport> make_rank_reports(const v1::Heartbeat& heartbeat) {
   std::vector<RankReport> reports;
   for (const v1::WorkerProgress& worker : heartbeat.workers()) {
-    reports.push_back({worker.rank(), worker.generation(), worker.pid(), worker.phase(),
-                       worker.step(), worker.collective(), worker.loss(), worker.tokens(),
-                       worker.step_ns(), worker.first_step_unix_ns(),
-                       worker.process_state().substr(0, 1), worker.grad_norm(),
-                       make_figures(worker), worker.open_collectives(), worker.computing()});
+    reports.push_back(
+        {worker.rank(), worker.generation(), worker.pid(), worker.phase(), worker.step(),
+         worker.collective(), worker.loss(), worker.tokens(), worker.step_ns(),
+         worker.first_step_unix_ns(), worker.process_state().substr(0, 1), worker.grad_norm(),
+         make_figures(worker), worker.open_collectives(), worker.computing(), make_groups(worker)});
   }
   return reports;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <tuple>
 #include <utility>
 
 #include "common/worker/worker_abi.h"
@@ -19,6 +20,22 @@ constexpr int64_t kWaitsWorthTellingMs = 100;
 int64_t total_ms(const StepWaits& waits) { return waits.checkpoint_ms + waits.data_ms; }
 
 bool is_stopped(const RankReport& report) { return report.process_state == "T"; }
+
+void add_groups(const std::map<int32_t, RankProgress>& ranks, core::JobSight& job) {
+  std::map<std::tuple<GroupKind, int32_t, int32_t>, size_t> places;
+  for (const auto& [rank, progress] : ranks) {
+    for (const GroupReport& group : progress.report.groups) {
+      const auto [at, is_new] =
+          places.try_emplace({group.kind, group.first, group.last}, job.groups.size());
+      if (is_new) {
+        job.groups.push_back(
+            {core::group_name(group.kind, Rank{group.first}, Rank{group.last}), {}});
+      }
+      job.groups[at->second].members.push_back(
+          {Rank{rank}, group.begun, group.completed, group.waits});
+    }
+  }
+}
 
 }  // namespace
 
@@ -263,6 +280,7 @@ void ProgressTable::add_ranks(const Entry& entry, int64_t now_ms, core::JobSight
                          report.computing, report.process_state, progress.still_ms,
                          now_ms - progress.heard_ms, waits_for_storage(report)});
   }
+  add_groups(entry.shown.ranks, job);
 }
 
 std::vector<core::HangDetected> ProgressTable::take_hangs(int64_t now_ms) {

@@ -17,6 +17,7 @@
 
 #include "common/job/step_figures.h"
 #include "common/job/time_spent.h"
+#include "common/worker/worker_abi.h"
 #include "controller/core/beats.h"
 #include "controller/core/events.h"
 #include "controller/core/failure_detector.h"
@@ -27,6 +28,16 @@
 namespace hpctl {
 
 inline constexpr size_t kMedianSteps = 32;  // the median is over the newest so many steps
+
+// The collectives of one group of a rank.
+struct GroupReport {
+  GroupKind kind = GroupKind::kNone;
+  int32_t first = 0;
+  int32_t last = 0;
+  uint64_t begun = 0;
+  uint64_t completed = 0;
+  bool waits = false;  // the rank is held there
+};
 
 // One rank's part of a heartbeat (WorkerProgress of the wire contract).
 struct RankReport {
@@ -45,6 +56,8 @@ struct RankReport {
   std::optional<StepFigures> figures = {};  // absent before the first step
   uint32_t open_collectives = 0;            // begun and not completed
   bool computing = false;                   // in the passes of a step
+  // Where ranks may begin different collectives; otherwise empty, also from an older agent.
+  std::vector<GroupReport> groups = {};
 };
 
 // In the middle of a step.

@@ -120,9 +120,37 @@ class WaitGraph {
   WaitsFor found_;
 };
 
+std::string word_of(GroupKind kind) {
+  switch (kind) {
+    case GroupKind::kWorld:
+      return "the world";
+    case GroupKind::kShard:
+      return "dp_shard";
+    case GroupKind::kReplicate:
+      return "dp_replicate";
+    case GroupKind::kPipeline:
+      return "pp";
+    case GroupKind::kContext:
+      return "cp";
+    case GroupKind::kTensor:
+      return "tp";
+    case GroupKind::kNone:
+    case GroupKind::kEdge:
+      break;
+  }
+  return "a group";  // of a later release
+}
+
 }  // namespace
 
 WaitsFor find_culprits(const std::vector<GroupSight>& groups) { return WaitGraph(groups).answer(); }
+
+std::string group_name(GroupKind kind, Rank first, Rank last) {
+  if (kind == GroupKind::kEdge) {
+    return "the edge from rank " + to_string(first) + " to rank " + to_string(last);
+  }
+  return word_of(kind) + " of ranks " + to_string(first) + " to " + to_string(last);
+}
 
 std::string describe(const Wait& wait) {
   return "rank " + to_string(wait.rank) + " waits in collective " + std::to_string(wait.number) +

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "common/job/ids.h"
+#include "common/worker/worker_abi.h"
 
 namespace hpctl::core {
 
@@ -33,7 +34,7 @@ struct GroupSight {
     uint64_t completed = 0;
     bool waits = false;  // held in the first one that is not completed; in one group at most
   };
-  std::string name;             // for people, such as "tp of ranks 2-3"
+  std::string name;             // for people: group_name()
   std::vector<Member> members;  // a rank without a report is missing
 };
 
@@ -52,7 +53,10 @@ struct WaitsFor {
 // The same for any order of groups and members.
 WaitsFor find_culprits(const std::vector<GroupSight>& groups);
 
-// "rank 1 waits in collective 7 of pp 0 to 1"
+// "tp of ranks 2 to 3", "the edge from rank 0 to rank 2"
+std::string group_name(GroupKind kind, Rank first, Rank last);
+
+// "rank 1 waits in collective 7 of tp of ranks 0 to 1"
 std::string describe(const Wait& wait);
 
 }  // namespace hpctl::core

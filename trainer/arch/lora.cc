@@ -67,6 +67,10 @@ std::vector<Block> trained_layout(const TrainSpec& train) {
   return train.lora.on() ? adapter_layout(train.model, train.lora) : model_layout(train.model);
 }
 
+CutModel trained_cuts(const TrainSpec& train) {
+  return train.lora.on() ? cut_adapters(train.model, train.lora) : cut_model(train.model);
+}
+
 std::optional<double> lora_a_bound(const TensorSlot& tensor) {
   if (!tensor.name.ends_with(kLoraA)) return std::nullopt;
   return 1.0 / std::sqrt(static_cast<double>(tensor.shape.at(1)));

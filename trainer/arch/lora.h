@@ -36,6 +36,9 @@ CutModel cut_adapters(const ModelSpec& model, const LoraSpec& lora);
 // The blocks that a job trains: its adapters, or the model.
 std::vector<Block> trained_layout(const TrainSpec& train);
 
+// The same with the rule of each tensor.
+CutModel trained_cuts(const TrainSpec& train);
+
 // Where A's elements lie; nullopt: the tensor is no A.
 std::optional<double> lora_a_bound(const TensorSlot& tensor);
 

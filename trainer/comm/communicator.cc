@@ -24,10 +24,10 @@ class SoloCommunicator final : public Communicator {
     return CollectivePtr(std::make_unique<Complete>(*this));
   }
 
-  Result<CollectivePtr> begin_reduce_scatter(const float* input, size_t chunk,
-                                             float* output) override {
+  Result<CollectivePtr> begin_sums(NumberType type, const void* input, size_t chunk,
+                                   void* output) override {
     next_sequence();
-    if (output != input) std::memcpy(output, input, chunk * sizeof(float));
+    if (output != input) std::memcpy(output, input, chunk * number_bytes(type));
     return CollectivePtr(std::make_unique<Complete>(*this));
   }
 
@@ -44,6 +44,20 @@ class SoloCommunicator final : public Communicator {
   };
 };
 
+// Several collectives as one.
+class Together final : public Collective {
+ public:
+  explicit Together(std::vector<CollectivePtr> parts) : parts_(std::move(parts)) {}
+
+  Outcome wait() override {
+    for (const CollectivePtr& part : parts_) HP_TRY(part->wait());
+    return Ok{};
+  }
+
+ private:
+  std::vector<CollectivePtr> parts_;
+};
+
 }  // namespace
 
 Communicator::Communicator(const CommunicatorOptions& options)
@@ -52,14 +66,47 @@ Communicator::Communicator(const CommunicatorOptions& options)
       rendezvous_timeout_(options.rendezvous_timeout),
       patience_(options.collective_timeout),
       count_(options.counts != nullptr ? &options.counts->at(options.group) : &own_count_),
+      groups_(options.groups),
+      slot_(options.slot),
       sequence_(options.sequence != nullptr ? options.sequence : &own_sequence_) {
   HP_CHECK(world_size_ >= 1 && rank_ >= 0 && rank_ < world_size_);
+  HP_CHECK(slot_ < kGroupSlots);
+}
+
+Communicator::Waiting::Waiting(Communicator& comm)
+    : waits_in_(comm.groups_ == nullptr ? nullptr : &comm.groups_->waits_in) {
+  if (waits_in_ == nullptr) return;
+  before_ = waits_in_->exchange(static_cast<uint32_t>(comm.slot_) + 1, std::memory_order_relaxed);
+}
+
+Communicator::Waiting::~Waiting() {
+  if (waits_in_ != nullptr) waits_in_->store(before_, std::memory_order_relaxed);
 }
 
 Result<CollectivePtr> Communicator::begin_exchange(int, std::span<const std::byte>, int,
                                                    std::span<std::byte>) {
   return Error{ErrorCode::kFailedPrecondition,
                "this communicator has no messages between two ranks"};
+}
+
+// By distance, so that no rank is sent to by all at once.
+Result<CollectivePtr> Communicator::begin_all_to_all(
+    std::span<const std::span<const std::byte>> outgoing,
+    std::span<const std::span<std::byte>> incoming) {
+  const auto ranks = static_cast<size_t>(world_size_);
+  const auto own = static_cast<size_t>(rank_);
+  HP_CHECK(outgoing.size() == ranks && incoming.size() == ranks);
+  HP_CHECK(outgoing[own].size() == incoming[own].size());
+  std::vector<CollectivePtr> exchanges;
+  for (size_t distance = 1; distance < ranks; ++distance) {
+    const size_t to = (own + distance) % ranks;
+    const size_t from = (own + ranks - distance) % ranks;
+    HP_TRY_ASSIGN(CollectivePtr exchange, begin_exchange(static_cast<int>(to), outgoing[to],
+                                                         static_cast<int>(from), incoming[from]));
+    exchanges.push_back(std::move(exchange));
+  }
+  std::copy(outgoing[own].begin(), outgoing[own].end(), incoming[own].begin());
+  return CollectivePtr(std::make_unique<Together>(std::move(exchanges)));
 }
 
 Outcome Communicator::await_readers(std::span<const std::byte>) { return Ok{}; }

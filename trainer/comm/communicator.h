@@ -26,6 +26,8 @@
 #include "common/base/fd.h"
 #include "common/base/result.h"
 #include "common/worker/worker_abi.h"
+#include "trainer/comm/ordered_sum.h"
+#include "trainer/comm/siblings.h"
 
 namespace hpctl {
 
@@ -44,6 +46,12 @@ struct CommunicatorOptions {
   // Where this communicator counts by itself, at `group`; null = nowhere. Likewise.
   CollectiveCounts* counts = nullptr;
   size_t group = 0;
+  // Where it also counts, at `slot`, and says that this rank waits; null = nowhere. Likewise.
+  GroupSlots* groups = nullptr;
+  size_t slot = 0;
+  // The other communicators of this rank whose collectives may be under way meanwhile; null = none.
+  // The same thread calls all of them.
+  std::shared_ptr<Siblings> siblings = nullptr;
   // In place of SharedSegment::map(), for tests whose ranks are threads and have one mapping; empty
   // = every rank maps the memory of its node for itself.
   std::function<Result<std::shared_ptr<std::byte>>(const UniqueFd& file, int ranks)> map_segment =
@@ -89,16 +97,25 @@ class Communicator {
   // `buffer` holds world_size chunks; this rank's is at rank * chunk_bytes already.
   virtual Result<CollectivePtr> begin_all_gather(void* buffer, size_t chunk_bytes) = 0;
 
-  // `input` holds world_size chunks of `chunk` floats; `output[i]` becomes the sum over ranks
+  // `input` holds world_size chunks of `chunk` numbers; `output[i]` becomes the sum over ranks
   // of their chunk number rank(). `output` may be used only after wait(), and may be
-  // this rank's chunk of `input`. At most one reduce-scatter at a time is under way.
-  virtual Result<CollectivePtr> begin_reduce_scatter(const float* input, size_t chunk,
-                                                     float* output) = 0;
+  // this rank's chunk of `input`. kFailedPrecondition for a type that a device does not sum.
+  virtual Result<CollectivePtr> begin_sums(NumberType type, const void* input, size_t chunk,
+                                           void* output) = 0;
+  Result<CollectivePtr> begin_reduce_scatter(const float* input, size_t chunk, float* output) {
+    return begin_sums(NumberType::kFp32, input, chunk, output);
+  }
 
   // Sends `outgoing` to rank `to` and fills `incoming` from rank `from`; each is empty where that
-  // rank's is. Host memory; kFailedPrecondition on a device and with one rank.
+  // rank's is. Memory as of the other collectives. kFailedPrecondition with one rank.
   virtual Result<CollectivePtr> begin_exchange(int to, std::span<const std::byte> outgoing,
                                                int from, std::span<std::byte> incoming);
+  // Sends outgoing[r] to every rank r and fills incoming[r] from it, this rank included. What one
+  // rank sends is as large as what the other expects, and may be empty. Memory as of the other
+  // collectives. On host memory it counts as world_size() - 1 exchanges.
+  virtual Result<CollectivePtr> begin_all_to_all(
+      std::span<const std::span<const std::byte>> outgoing,
+      std::span<const std::span<std::byte>> incoming);
 
   // Memory for buffers of collectives from which the others take what this rank contributes, so
   // that nothing is copied to be sent; at least 64-byte aligned, and there as long as the
@@ -135,9 +152,25 @@ class Communicator {
   // Counts one collective and returns its number, the first being 1.
   uint64_t next_sequence() {
     count_->begun.fetch_add(1, std::memory_order_relaxed);
+    if (groups_ != nullptr) own_slot().count.begun.fetch_add(1, std::memory_order_relaxed);
     return sequence_->fetch_add(1, std::memory_order_relaxed) + 1;
   }
-  void note_completed() { count_->completed.fetch_add(1, std::memory_order_relaxed); }
+  void note_completed() {
+    count_->completed.fetch_add(1, std::memory_order_relaxed);
+    if (groups_ != nullptr) own_slot().count.completed.fetch_add(1, std::memory_order_relaxed);
+  }
+  // While it lives, the calling thread waits for peers in this communicator.
+  class Waiting {
+   public:
+    explicit Waiting(Communicator& comm);
+    ~Waiting();
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+
+   private:
+    std::atomic<uint32_t>* waits_in_;
+    uint32_t before_ = 0;
+  };
   // For how long a collective waits for its peers.
   std::chrono::milliseconds patience() const { return patience_; }
   // The end of connect(): a socket of a stopped process accepts connections, so only an answer
@@ -145,12 +178,16 @@ class Communicator {
   Outcome hear_from_all();
 
  private:
+  GroupSlot& own_slot() { return groups_->slots[slot_]; }
+
   int rank_;
   int world_size_;
   std::chrono::milliseconds rendezvous_timeout_;
   std::chrono::milliseconds patience_;
   CollectiveCount own_count_{};
   CollectiveCount* count_;
+  GroupSlots* groups_;
+  size_t slot_;
   std::atomic<uint64_t> own_sequence_{0};
   std::atomic<uint64_t>* sequence_;
 };

@@ -18,7 +18,7 @@ namespace hpctl {
 namespace {
 
 // Reduce-scatter in pieces, so that adding one overlaps receiving the next.
-constexpr size_t kSegmentFloats = size_t{256} * 1024;
+constexpr size_t kSegmentBytes = size_t{1} << 20;
 
 // "[file:line] text" as Gloo writes it, reduced to the first line of its text.
 std::string first_line_of(const std::string& what) {
@@ -142,24 +142,6 @@ class GlooCommunicator::Messages {
   std::shared_ptr<Shared> shared_;
 };
 
-// The communicator's receive space, lent to one reduce-scatter at a time. Page faults of fresh
-// memory would cost more than the addition.
-class GlooCommunicator::Scratch {
- public:
-  Scratch(GlooCommunicator& owner, size_t floats) : owner_(owner) {
-    HP_CHECK(!owner_.scratch_in_use_);
-    owner_.scratch_in_use_ = true;
-    if (owner_.scratch_.size() < floats) owner_.scratch_.resize(floats);
-  }
-  ~Scratch() { owner_.scratch_in_use_ = false; }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  float* data() { return owner_.scratch_.data(); }
-
- private:
-  GlooCommunicator& owner_;
-};
-
 template <typename Body>
 Outcome GlooCommunicator::guarded(const char* what, uint64_t sequence, Body&& body) {
   try {
@@ -184,6 +166,7 @@ class GlooCommunicator::AllGather final : public Collective {
             owner, [this] { begin(); }, [this] { buffer_.abort(); }) {}
 
   Outcome wait() override {
+    const Waiting waiting(owner_);
     return owner_.guarded("all-gather", sequence_, [this] {
       messages_.await([this] {
         for (int k = 1; k < owner_.world_size(); ++k) buffer_.wait_recv();
@@ -216,29 +199,31 @@ class GlooCommunicator::AllGather final : public Collective {
 
 class GlooCommunicator::ReduceScatter final : public Collective {
  public:
-  ReduceScatter(GlooCommunicator& owner, uint64_t sequence, const float* input, size_t chunk,
-                float* output)
+  ReduceScatter(GlooCommunicator& owner, uint64_t sequence, NumberType type, const void* input,
+                size_t chunk, void* output)
       : owner_(owner),
         scrape_linger_(owner),
         sequence_(sequence),
-        input_(input),
-        chunk_(chunk),
-        output_(output),
-        received_(owner, chunk * owner.world_size()),
+        type_(type),
+        input_(static_cast<const std::byte*>(input)),
+        chunk_(chunk * number_bytes(type)),
+        output_(static_cast<std::byte*>(output)),
+        received_(owner.scratch_, chunk_ * owner.world_size()),
         // Gloo only reads what it sends; its interface has no const.
-        outgoing_(owner, const_cast<float*>(input), bytes_of(chunk * owner.world_size())) {
-    const size_t segments = (chunk + kSegmentFloats - 1) / kSegmentFloats;
+        outgoing_(owner, const_cast<void*>(input), chunk_ * owner.world_size()) {
+    const size_t segments = (chunk_ + kSegmentBytes - 1) / kSegmentBytes;
     first_slot_ = owner.next_slot_;
     owner.next_slot_ += segments;
     for (size_t s = 0; s < segments; ++s) {
-      incoming_.push_back(std::make_unique<LiveBuffer>(owner, received_.data(),
-                                                       bytes_of(chunk * owner.world_size())));
+      incoming_.push_back(
+          std::make_unique<LiveBuffer>(owner, received_.data(), chunk_ * owner.world_size()));
     }
     messages_.emplace(
         owner, [this] { begin(); }, [this] { abort(); });
   }
 
   Outcome wait() override {
+    const Waiting waiting(owner_);
     return owner_.guarded("reduce-scatter", sequence_, [this] {
       messages_->await([this] { add_what_comes(); });
       scrape_linger_.note_completed();
@@ -251,13 +236,13 @@ class GlooCommunicator::ReduceScatter final : public Collective {
     const int rank = owner_.rank();
     for (size_t s = 0; s < incoming_.size(); ++s) {
       const uint64_t slot = first_slot_ + s;
-      const size_t offset = s * kSegmentFloats;
-      const size_t bytes = bytes_of(std::min(kSegmentFloats, chunk_ - offset));
+      const size_t offset = s * kSegmentBytes;
+      const size_t bytes = std::min(kSegmentBytes, chunk_ - offset);
       for (int k = 1; k < n; ++k) {
         const int to = (rank + k) % n;
         const int from = (rank + n - k) % n;
-        (*incoming_[s])->recv(from, slot, bytes_of(from * chunk_ + offset), bytes);
-        outgoing_->send(to, slot, bytes_of(to * chunk_ + offset), bytes);
+        (*incoming_[s])->recv(from, slot, from * chunk_ + offset, bytes);
+        outgoing_->send(to, slot, to * chunk_ + offset, bytes);
       }
     }
   }
@@ -271,33 +256,31 @@ class GlooCommunicator::ReduceScatter final : public Collective {
     const int others = owner_.world_size() - 1;
     for (size_t s = 0; s < incoming_.size(); ++s) {
       for (int k = 0; k < others; ++k) incoming_[s]->wait_recv();
-      const size_t begin = s * kSegmentFloats;
-      const size_t end = std::min(chunk_, begin + kSegmentFloats);
-      add(begin, end);
+      const size_t begin = s * kSegmentBytes;
+      add(begin, std::min(chunk_, begin + kSegmentBytes));
     }
     for (size_t k = 0; k < incoming_.size() * others; ++k) outgoing_.wait_send();
   }
 
-  static size_t bytes_of(size_t floats) { return floats * sizeof(float); }
-
-  const float* chunk_from(int rank) {
-    return rank == owner_.rank() ? input_ + rank * chunk_ : received_.data() + rank * chunk_;
+  const std::byte* chunk_from(int rank) {
+    return (rank == owner_.rank() ? input_ : received_.data()) + rank * chunk_;
   }
 
   // In one order, whatever the order of arrival.
   void add(size_t begin, size_t end) {
     std::vector<PartialSum> parts;
     for (int r = 0; r < owner_.world_size(); ++r) parts.push_back({chunk_from(r) + begin});
-    sum_in_pairs(parts, end - begin, output_ + begin);
+    sum_in_pairs(type_, parts, (end - begin) / number_bytes(type_), type_, output_ + begin);
   }
 
   GlooCommunicator& owner_;
   LoopsLastLook scrape_linger_;  // ends after the buffers
   uint64_t sequence_;
-  const float* input_;
-  size_t chunk_;
-  float* output_;
-  Scratch received_;  // as large as `input`, own chunk unused; outlives the buffers over it
+  NumberType type_;
+  const std::byte* input_;
+  size_t chunk_;  // bytes
+  std::byte* output_;
+  ScratchPool::Lease received_;  // as large as `input`, own chunk unused; outlives its buffers
   LiveBuffer outgoing_;
   std::vector<std::unique_ptr<LiveBuffer>> incoming_;  // one per segment, all over received_
   uint64_t first_slot_ = 0;
@@ -320,6 +303,7 @@ class GlooCommunicator::Exchange final : public Collective {
   }
 
   Outcome wait() override {
+    const Waiting waiting(owner_);
     return owner_.guarded("exchange", sequence_, [this] {
       messages_->await([this] {
         if (incoming_) incoming_->wait_recv();
@@ -380,12 +364,12 @@ Result<CollectivePtr> GlooCommunicator::begin_all_gather(void* buffer, size_t ch
   return collective;
 }
 
-Result<CollectivePtr> GlooCommunicator::begin_reduce_scatter(const float* input, size_t chunk,
-                                                             float* output) {
+Result<CollectivePtr> GlooCommunicator::begin_sums(NumberType type, const void* input, size_t chunk,
+                                                   void* output) {
   const uint64_t sequence = next_sequence();
   CollectivePtr collective;
   HP_TRY(guarded("reduce-scatter", sequence, [&] {
-    collective = std::make_unique<ReduceScatter>(*this, sequence, input, chunk, output);
+    collective = std::make_unique<ReduceScatter>(*this, sequence, type, input, chunk, output);
   }));
   return collective;
 }

@@ -25,6 +25,7 @@
 #include "trainer/comm/communicator.h"
 #include "trainer/comm/gloo_loop.h"
 #include "trainer/comm/rendezvous_store.h"
+#include "trainer/comm/scratch_pool.h"
 
 namespace hpctl {
 
@@ -34,8 +35,8 @@ class GlooCommunicator final : public Communicator {
 
   Outcome connect() override;
   Result<CollectivePtr> begin_all_gather(void* buffer, size_t chunk_bytes) override;
-  Result<CollectivePtr> begin_reduce_scatter(const float* input, size_t chunk,
-                                             float* output) override;
+  Result<CollectivePtr> begin_sums(NumberType type, const void* input, size_t chunk,
+                                   void* output) override;
   Result<CollectivePtr> begin_exchange(int to, std::span<const std::byte> outgoing, int from,
                                        std::span<std::byte> incoming) override;
   Outcome suffer(PeerTrouble trouble) override;
@@ -48,7 +49,6 @@ class GlooCommunicator final : public Communicator {
   class LiveBuffer;
   class LoopsLastLook;
   class Messages;
-  class Scratch;
   class AllGather;
   class ReduceScatter;
   class Exchange;
@@ -63,9 +63,8 @@ class GlooCommunicator final : public Communicator {
   std::shared_ptr<RendezvousStore> store_;
   std::set<gloo::transport::UnboundBuffer*> live_;
   std::shared_ptr<gloo::rendezvous::Context> context_;
-  uint64_t next_slot_ = 1;      // Gloo's message tag; advances alike on all ranks
-  std::vector<float> scratch_;  // receive space of the reduce-scatter under way; kept for the next
-  bool scratch_in_use_ = false;
+  uint64_t next_slot_ = 1;          // Gloo's message tag; advances alike on all ranks
+  ScratchPool scratch_;             // receive space of sums under way
   std::unique_ptr<GlooLoop> loop_;  // ends first
 };
 

@@ -15,7 +15,6 @@ namespace {
 
 // The part of a chunk that is in flight while the next is passed or added.
 constexpr size_t kOnTheWayBytes = size_t{1} << 20;
-constexpr size_t kOnTheWayFloats = kOnTheWayBytes / sizeof(float);
 
 size_t segments_of(size_t size, size_t segment) {
   return std::max<size_t>(1, (size + segment - 1) / segment);
@@ -26,6 +25,9 @@ CommunicatorOptions uncounted(CommunicatorOptions options) {
   options.sequence = nullptr;
   options.counts = nullptr;
   options.group = 0;
+  options.groups = nullptr;
+  // A thread of ours calls them.
+  options.siblings = nullptr;
   return options;
 }
 
@@ -41,11 +43,6 @@ std::string reason_of(const Error& error) {
   const std::string failed = " failed: ";
   const size_t at = error.message.find(failed);
   return at == std::string::npos ? error.message : error.message.substr(at + failed.size());
-}
-
-template <typename T>
-std::span<const std::byte> bytes_of(const T* data, size_t count) {
-  return std::as_bytes(std::span(data, count));
 }
 
 }  // namespace
@@ -117,26 +114,29 @@ class HierarchicalCommunicator::AllGather final : public Work {
 
 class HierarchicalCommunicator::ReduceScatter final : public Work {
  public:
-  ReduceScatter(HierarchicalCommunicator& by, std::string what, const float* input, size_t chunk,
-                float* output)
-      : Work(by, std::move(what)), input_(input), chunk_(chunk), output_(output) {
-    HP_CHECK(!owner.scratch_in_use_);
-    owner.scratch_in_use_ = true;
-    size_t floats = 0;
+  ReduceScatter(HierarchicalCommunicator& by, std::string what, NumberType type, const void* input,
+                size_t chunk, void* output)
+      : Work(by, std::move(what)),
+        type_(type),
+        input_(static_cast<const std::byte*>(input)),
+        chunk_(chunk),
+        output_(static_cast<std::byte*>(output)),
+        sum_bytes_(number_bytes(sum_type(type))),
+        on_the_way_(kOnTheWayBytes / sum_bytes_) {
+    size_t numbers = 0;
     for (int node = 0; node < owner.nodes_; ++node) {
-      outgoing_.push_back(floats);
-      floats += blocks(owner.own_node_) * chunk_;
-      incoming_.push_back(floats);
-      if (node != owner.own_node_) floats += blocks(node) * chunk_;
+      outgoing_.push_back(numbers);
+      numbers += blocks(owner.own_node_) * chunk_;
+      incoming_.push_back(numbers);
+      if (node != owner.own_node_) numbers += blocks(node) * chunk_;
     }
     incoming_[static_cast<size_t>(owner.own_node_)] =
         outgoing_[static_cast<size_t>(owner.own_node_)];
-    if (owner.scratch_.size() < floats) owner.scratch_.resize(floats);
+    scratch_.emplace(owner.scratch_, numbers * sum_bytes_);
   }
-  ~ReduceScatter() override { owner.scratch_in_use_ = false; }
 
   Outcome carry() override {
-    const size_t segments = segments_of(chunk_, kOnTheWayFloats);
+    const size_t segments = segments_of(chunk_, on_the_way_);
     std::deque<CollectivePtr> sums;
     for (size_t s = 0; s < segments; ++s) {
       for (int d = 1; d <= owner.nodes_; ++d) sums.push_back(add_for(owner.node_at(d), s));
@@ -153,7 +153,7 @@ class HierarchicalCommunicator::ReduceScatter final : public Work {
 
   Outcome finish() override {
     auto message = messages_.begin();
-    for (size_t s = 0; s < segments_of(chunk_, kOnTheWayFloats); ++s) {
+    for (size_t s = 0; s < segments_of(chunk_, on_the_way_); ++s) {
       for (int d = 1; d < owner.nodes_; ++d) HP_TRY((*message++)->wait());
       add_nodes(s);
     }
@@ -163,16 +163,17 @@ class HierarchicalCommunicator::ReduceScatter final : public Work {
  private:
   size_t blocks(int node) const { return owner.blocks_[static_cast<size_t>(node)].size(); }
   size_t count(size_t segment) const {
-    return std::min(kOnTheWayFloats, chunk_ - segment * kOnTheWayFloats);
+    return std::min(on_the_way_, chunk_ - segment * on_the_way_);
   }
-  // A segment's blocks are adjacent, after the blocks of earlier segments.
-  float* in_scratch(size_t begin, int blocks_of, size_t segment) const {
-    return owner.scratch_.data() + begin + blocks(blocks_of) * segment * kOnTheWayFloats;
+  // The sums of a segment: its blocks are adjacent, after the blocks of earlier segments.
+  std::span<std::byte> in_scratch(size_t begin, int blocks_of, size_t segment) {
+    const size_t first = begin + blocks(blocks_of) * segment * on_the_way_;
+    return {scratch_->data() + first * sum_bytes_, blocks(blocks_of) * count(segment) * sum_bytes_};
   }
-  float* outgoing(int to, size_t segment) const {
+  std::span<std::byte> outgoing(int to, size_t segment) {
     return in_scratch(outgoing_[static_cast<size_t>(to)], owner.own_node_, segment);
   }
-  float* incoming(int from, size_t segment) const {
+  std::span<std::byte> incoming(int from, size_t segment) {
     return in_scratch(incoming_[static_cast<size_t>(from)], from, segment);
   }
 
@@ -181,20 +182,17 @@ class HierarchicalCommunicator::ReduceScatter final : public Work {
   CollectivePtr add_for(int node, size_t segment) {
     const size_t first = static_cast<size_t>(node) * static_cast<size_t>(owner.per_node_) * chunk_;
     return owner.memory_.begin_block_sums(
-        input_ + first + segment * kOnTheWayFloats, chunk_, count(segment),
-        owner.blocks_[static_cast<size_t>(owner.own_node_)], outgoing(node, segment));
+        type_, input_ + (first + segment * on_the_way_) * number_bytes(type_), chunk_,
+        count(segment), owner.blocks_[static_cast<size_t>(owner.own_node_)],
+        outgoing(node, segment).data());
   }
 
   Outcome send(int distance, size_t segment) {
     const int to = owner.node_at(distance);
     const int from = owner.node_at(-distance);
     HP_TRY_ASSIGN(CollectivePtr message,
-                  owner.network_.begin_exchange(
-                      owner.counterpart(to),
-                      bytes_of(outgoing(to, segment), blocks(owner.own_node_) * count(segment)),
-                      owner.counterpart(from),
-                      std::as_writable_bytes(
-                          std::span(incoming(from, segment), blocks(from) * count(segment)))));
+                  owner.network_.begin_exchange(owner.counterpart(to), outgoing(to, segment),
+                                                owner.counterpart(from), incoming(from, segment)));
     messages_.push_back(std::move(message));
     return Ok{};
   }
@@ -202,21 +200,26 @@ class HierarchicalCommunicator::ReduceScatter final : public Work {
   void add_nodes(size_t segment) {
     std::vector<PartialSum> parts;
     for (int node = 0; node < owner.nodes_; ++node) {
-      const float* numbers = incoming(node, segment);
+      const std::byte* numbers = incoming(node, segment).data();
       for (const int ranks : owner.blocks_[static_cast<size_t>(node)]) {
         parts.push_back({numbers, ranks});
-        numbers += count(segment);
+        numbers += count(segment) * sum_bytes_;
       }
     }
-    sum_in_pairs(parts, count(segment), output_ + segment * kOnTheWayFloats);
+    sum_in_pairs(sum_type(type_), parts, count(segment), type_,
+                 output_ + segment * on_the_way_ * number_bytes(type_));
   }
 
-  const float* input_;
-  size_t chunk_;
-  float* output_;
+  NumberType type_;
+  const std::byte* input_;
+  size_t chunk_;  // numbers
+  std::byte* output_;
+  size_t sum_bytes_;   // of a number in the scratch
+  size_t on_the_way_;  // numbers of a segment
   // Where in the scratch the sums for and of each node begin; this node's own are the same.
   std::vector<size_t> outgoing_;
   std::vector<size_t> incoming_;
+  std::optional<ScratchPool::Lease> scratch_;
   std::vector<CollectivePtr> messages_;  // by segment, then by distance
 };
 
@@ -322,10 +325,10 @@ Result<CollectivePtr> HierarchicalCommunicator::begin_all_gather(void* buffer, s
                                   static_cast<std::byte*>(buffer), chunk_bytes)));
 }
 
-Result<CollectivePtr> HierarchicalCommunicator::begin_reduce_scatter(const float* input,
-                                                                     size_t chunk, float* output) {
+Result<CollectivePtr> HierarchicalCommunicator::begin_sums(NumberType type, const void* input,
+                                                           size_t chunk, void* output) {
   return CollectivePtr(std::make_unique<Begun>(std::make_unique<ReduceScatter>(
-      *this, std::to_string(next_sequence()) + " (reduce-scatter)", input, chunk, output)));
+      *this, std::to_string(next_sequence()) + " (reduce-scatter)", type, input, chunk, output)));
 }
 
 Result<CollectivePtr> HierarchicalCommunicator::begin_exchange(int to,
@@ -375,6 +378,7 @@ Outcome HierarchicalCommunicator::await_carried(const Work& work) {
 }
 
 Outcome HierarchicalCommunicator::await(Work& work) {
+  const Waiting waiting(*this);
   Outcome done = await_carried(work);
   if (done.ok()) done = work.finish();
   if (done.ok() && !aborted_) {

@@ -41,6 +41,7 @@
 #include "trainer/comm/communicator.h"
 #include "trainer/comm/gloo_communicator.h"
 #include "trainer/comm/node_peers.h"
+#include "trainer/comm/scratch_pool.h"
 #include "trainer/comm/shared_memory_communicator.h"
 
 namespace hpctl {
@@ -55,8 +56,8 @@ class HierarchicalCommunicator final : public Communicator {
 
   Outcome connect() override;
   Result<CollectivePtr> begin_all_gather(void* buffer, size_t chunk_bytes) override;
-  Result<CollectivePtr> begin_reduce_scatter(const float* input, size_t chunk,
-                                             float* output) override;
+  Result<CollectivePtr> begin_sums(NumberType type, const void* input, size_t chunk,
+                                   void* output) override;
   Result<CollectivePtr> begin_exchange(int to, std::span<const std::byte> outgoing, int from,
                                        std::span<std::byte> incoming) override;
   Outcome suffer(PeerTrouble trouble) override;
@@ -87,10 +88,9 @@ class HierarchicalCommunicator final : public Communicator {
   int own_node_;
   int place_;                             // on its node
   std::vector<std::vector<int>> blocks_;  // of each node: blocks_between() its ranks
-  SharedMemoryCommunicator memory_;       // after connect() the thread's, and so is what follows,
-  GlooCommunicator network_;              // but for waits
-  std::vector<float> scratch_;            // of the reduce-scatter under way; kept for the next
-  bool scratch_in_use_ = false;
+  SharedMemoryCommunicator memory_;       // after connect() the thread's, as the network but for
+  GlooCommunicator network_;              // waits
+  ScratchPool scratch_;                   // of sums under way
   std::atomic<bool> aborted_{false};
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The communicators of one rank: the world's, its shard group's (kShardDims), its replicas', and
 // one along each other dimension of the mesh. Groups that are the whole world share its
-// communicator; groups of one rank have no network. All ranks call the collectives of all of them
-// in the same order, as for one (communicator.h).
+// communicator; groups of one rank have no network. The ranks of a group call its collectives in
+// the same order; of several groups, they may wait in any order where memory carries them
+// (siblings.h).
 #pragma once
 
 #include <functional>

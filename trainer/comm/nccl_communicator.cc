@@ -91,6 +91,13 @@ struct NcclCommunicator::Moments {
   DeviceEvent released;
 };
 
+// Between this rank and one peer; either part may be empty.
+struct NcclCommunicator::Message {
+  int peer;
+  std::span<const std::byte> outgoing;
+  std::span<std::byte> incoming;
+};
+
 class NcclCommunicator::DeviceCollective final : public Collective {
  public:
   DeviceCollective(NcclCommunicator& owner, std::unique_ptr<Moments> moments)
@@ -183,6 +190,7 @@ Outcome NcclCommunicator::check(const std::string& what, bool* in_progress) {
 Outcome NcclCommunicator::await(const std::string& what, std::chrono::milliseconds limit,
                                 const std::function<cuda::Status()>& done) {
   const auto until = std::chrono::steady_clock::now() + limit;
+  const Waiting waiting(*this);
   while (true) {
     {
       const std::lock_guard lock(mutex_);
@@ -296,11 +304,51 @@ Result<CollectivePtr> NcclCommunicator::begin_all_gather(void* buffer, size_t ch
   });
 }
 
-Result<CollectivePtr> NcclCommunicator::begin_reduce_scatter(const float* input, size_t chunk,
-                                                             float* output) {
+Result<CollectivePtr> NcclCommunicator::begin_sums(NumberType type, const void* input, size_t chunk,
+                                                   void* output) {
+  if (type != NumberType::kFp32) {
+    return Error{ErrorCode::kFailedPrecondition,
+                 "collectives over NCCL sum fp32 only: NCCL would round bf16 at each addition"};
+  }
   return begin("reduce-scatter", [&] {
     return nccl_.reduce_scatter(input, output, chunk, nccl::kFloat32, nccl::kSum, comm_, stream_);
   });
+}
+
+// As one operation: no message waits for another one.
+nccl::Status NcclCommunicator::move_together(const std::vector<Message>& messages) {
+  nccl::Status status = nccl_.group_start();
+  const auto good = [&status] { return status == nccl::kSuccess || status == nccl::kInProgress; };
+  for (const Message& message : messages) {
+    const auto& [peer, outgoing, incoming] = message;
+    if (good() && !outgoing.empty()) {
+      status = nccl_.send(outgoing.data(), outgoing.size(), nccl::kUint8, peer, comm_, stream_);
+    }
+    if (good() && !incoming.empty()) {
+      status = nccl_.receive(incoming.data(), incoming.size(), nccl::kUint8, peer, comm_, stream_);
+    }
+  }
+  const nccl::Status ended = nccl_.group_end();
+  return good() ? ended : status;
+}
+
+Result<CollectivePtr> NcclCommunicator::begin_exchange(int to, std::span<const std::byte> outgoing,
+                                                       int from, std::span<std::byte> incoming) {
+  return begin("exchange", [&] {
+    return move_together({{to, outgoing, {}}, {from, {}, incoming}});
+  });
+}
+
+Result<CollectivePtr> NcclCommunicator::begin_all_to_all(
+    std::span<const std::span<const std::byte>> outgoing,
+    std::span<const std::span<std::byte>> incoming) {
+  const auto ranks = static_cast<size_t>(world_size());
+  HP_CHECK(outgoing.size() == ranks && incoming.size() == ranks);
+  std::vector<Message> messages;
+  for (size_t peer = 0; peer < ranks; ++peer) {
+    messages.push_back({static_cast<int>(peer), outgoing[peer], incoming[peer]});
+  }
+  return begin("all-to-all", [&] { return move_together(messages); });
 }
 
 Outcome NcclCommunicator::all_gather(void* buffer, size_t chunk_bytes) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives over NCCL, between GPUs.
 //
-// Buffers of begin_all_gather() and begin_reduce_scatter() are device memory. A collective runs on
-// the communicator's own stream, which has the highest priority: its few blocks get the next free
-// processors before the many blocks of computation, which waits for them sooner or later. It begins
-// when the earlier work of the compute stream is done, and wait() makes the compute stream, not the
-// host, wait for its end. So the host runs ahead and gathers overlap computation.
+// Buffers of begin_all_gather(), begin_sums(), begin_exchange() and begin_all_to_all() are device
+// memory. A collective runs on the communicator's own stream, which has the highest priority: its
+// few blocks get the next free processors before the many blocks of computation, which waits for
+// them sooner or later. It begins when the earlier work of the compute stream is done, and wait()
+// makes the compute stream, not the host, wait for its end. So the host runs ahead and gathers
+// overlap computation.
 //
 // all_gather() and the functions built on it (all_reduce, barrier, texts) take host memory. The
 // host waits in them, and in settle(), which waits for all awaited work: a peer's loss shows there,
@@ -18,7 +19,8 @@
 // abort() calls ncclCommAbort.
 //
 // Sums are added in an order of NCCL's choice: the same from run to run with the same topology and
-// NCCL_ALGO, but not the order of sums on host memory.
+// NCCL_ALGO, but not the order of sums on host memory. Only fp32 is summed: NCCL would round bf16
+// at each of its additions.
 #pragma once
 
 #include <deque>
@@ -26,7 +28,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "common/gpu/cuda_api.h"
 #include "common/gpu/nccl_api.h"
@@ -45,8 +49,12 @@ class NcclCommunicator final : public Communicator {
 
   Outcome connect() override;
   Result<CollectivePtr> begin_all_gather(void* buffer, size_t chunk_bytes) override;
-  Result<CollectivePtr> begin_reduce_scatter(const float* input, size_t chunk,
-                                             float* output) override;
+  Result<CollectivePtr> begin_sums(NumberType type, const void* input, size_t chunk,
+                                   void* output) override;
+  Result<CollectivePtr> begin_exchange(int to, std::span<const std::byte> outgoing, int from,
+                                       std::span<std::byte> incoming) override;
+  Result<CollectivePtr> begin_all_to_all(std::span<const std::span<const std::byte>> outgoing,
+                                         std::span<const std::span<std::byte>> incoming) override;
   Outcome all_gather(void* buffer, size_t chunk_bytes) override;
   Outcome settle() override;
   std::optional<StreamTimes> take_stream_times() override {
@@ -57,6 +65,7 @@ class NcclCommunicator final : public Communicator {
  private:
   class DeviceEvent;
   class DeviceCollective;
+  struct Message;
   struct Moments;
   struct Staging;
 
@@ -74,6 +83,7 @@ class NcclCommunicator final : public Communicator {
   // The state of the communicator, under the lock: Ok without an error.
   Outcome check(const std::string& what, bool* in_progress);
   Result<CollectivePtr> begin(const char* what, const std::function<nccl::Status()>& body);
+  nccl::Status move_together(const std::vector<Message>& messages);
   Outcome cuda_outcome(const std::string& what, cuda::Status status) const;
   Error lost(const std::string& what, const std::string& why) const;
 

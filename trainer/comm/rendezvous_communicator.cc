@@ -159,9 +159,9 @@ Result<CollectivePtr> RendezvousCommunicator::begin_all_gather(void* buffer, siz
   return carrier_->begin_all_gather(buffer, chunk_bytes);
 }
 
-Result<CollectivePtr> RendezvousCommunicator::begin_reduce_scatter(const float* input, size_t chunk,
-                                                                   float* output) {
-  return carrier_->begin_reduce_scatter(input, chunk, output);
+Result<CollectivePtr> RendezvousCommunicator::begin_sums(NumberType type, const void* input,
+                                                         size_t chunk, void* output) {
+  return carrier_->begin_sums(type, input, chunk, output);
 }
 
 Result<CollectivePtr> RendezvousCommunicator::begin_exchange(int to,

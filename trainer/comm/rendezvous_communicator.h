@@ -29,8 +29,8 @@ class RendezvousCommunicator final : public Communicator {
 
   Outcome connect() override;
   Result<CollectivePtr> begin_all_gather(void* buffer, size_t chunk_bytes) override;
-  Result<CollectivePtr> begin_reduce_scatter(const float* input, size_t chunk,
-                                             float* output) override;
+  Result<CollectivePtr> begin_sums(NumberType type, const void* input, size_t chunk,
+                                   void* output) override;
   Result<CollectivePtr> begin_exchange(int to, std::span<const std::byte> outgoing, int from,
                                        std::span<std::byte> incoming) override;
   void* allocate_shared(size_t bytes) override;

@@ -13,8 +13,10 @@ namespace hpctl {
 
 namespace {
 
-// In numbers: a cache line, so that every rank's part of a slot begins at one.
-constexpr size_t kAlignment = 16;
+// A cache line: every rank's part of a slot begins at one.
+constexpr size_t kLine = 64;
+// How long a rank that waits sleeps at most while its other communicators have something under way.
+constexpr std::chrono::milliseconds kLookAtSiblings{1};
 
 size_t divided(size_t a, size_t b) { return (a + b - 1) / b; }
 
@@ -25,6 +27,17 @@ struct SharedMemoryCommunicator::Needs {
   RankSet pieces = 0;                                // of these ranks
   RankSet readers = 0;                               // that have a slot that is needed
   Clock::time_point due = Clock::time_point::max();  // of the first that may not begin yet
+};
+
+// What is to be added, and where the sums go.
+struct SharedMemoryCommunicator::Sums {
+  NumberType from;
+  const void* input;
+  size_t stride;  // numbers, as `chunk`
+  size_t chunk;
+  std::vector<int> blocks;
+  NumberType to;
+  void* output;
 };
 
 // A collective from its beginning to its end. Outgoing data are published once, and incoming data
@@ -81,8 +94,8 @@ class SharedMemoryCommunicator::Work : public Collective {
   }
 
   // True when all is published where it lies, false where it must wait for a slot's readers.
-  bool pass_in_room(const void* data, size_t bytes) {
-    return segment().publish_in_room(data, bytes, number_, others());
+  bool pass_in_room(const void* data, size_t bytes, RankSet readers) {
+    return segment().publish_in_room(data, bytes, number_, readers);
   }
 
   // The next piece of this collective from `from`: of so many bytes from a slot, of
@@ -157,7 +170,7 @@ class SharedMemoryCommunicator::AllGather final : public Work {
  private:
   bool publish() override {
     const std::byte* own = chunk_of(rank());
-    if (segment().is_in_room(own)) return pass_in_room(own, chunk_);
+    if (segment().is_in_room(own)) return pass_in_room(own, chunk_, others());
     return publish_from(own, chunk_, others());
   }
 
@@ -184,24 +197,21 @@ class SharedMemoryCommunicator::AllGather final : public Work {
 // input in its rank's room is one piece for all segments.
 class SharedMemoryCommunicator::ReduceScatter final : public Work {
  public:
-  ReduceScatter(SharedMemoryCommunicator& owner, uint64_t sequence, const float* input,
-                size_t stride, size_t chunk, std::vector<int> blocks, float* output)
+  ReduceScatter(SharedMemoryCommunicator& owner, uint64_t sequence, Sums sums)
       : Work(owner, "reduce-scatter", sequence),
-        input_(input),
-        stride_(stride),
-        chunk_(chunk),
-        blocks_(std::move(blocks)),
-        output_(output),
-        part_(SharedSegment::kSlotBytes / sizeof(float) / static_cast<size_t>(world_size() - 1) /
-              kAlignment * kAlignment),
-        segments_(std::max<size_t>(1, divided(chunk, part_))),
+        sums_(std::move(sums)),
+        input_(static_cast<const std::byte*>(sums_.input)),
+        stride_(sums_.stride * number_bytes(sums_.from)),
+        chunk_(sums_.chunk * number_bytes(sums_.from)),
+        part_(SharedSegment::kSlotBytes / static_cast<size_t>(world_size() - 1) / kLine * kLine),
+        segments_(std::max<size_t>(1, divided(chunk_, part_))),
         parts_(static_cast<size_t>(world_size())) {
     set_missing(others());
   }
 
  private:
   bool publish() override {
-    if (segment().is_in_room(input_)) return pass_in_room(input_, chunk_ * sizeof(float));
+    if (segment().is_in_room(input_)) return pass_in_room(input_, chunk_, others());
     for (; pieces_published_ < segments_; ++pieces_published_) {
       std::byte* slot = free_slot();
       if (slot == nullptr) return false;
@@ -221,19 +231,19 @@ class SharedMemoryCommunicator::ReduceScatter final : public Work {
       RankSet missing = 0;
       RankSet in_use = 0;  // whose piece has the next segment too
       for (int from = 0; from < world_size(); ++from) {
-        const float*& part = parts_[static_cast<size_t>(from)].numbers;
+        const void*& part = parts_[static_cast<size_t>(from)].numbers;
         if (from == rank()) {
           part = chunk_of(from) + begin;
           continue;
         }
-        const auto piece = next_piece(from, bytes_from(begin), chunk_ * sizeof(float));
+        const auto piece = next_piece(from, bytes_from(begin), chunk_);
         if (!piece) {
           missing |= only_rank(from);
         } else if (piece->in_room) {
-          part = chunk_in(reinterpret_cast<const float*>(piece->data), rank()) + begin;
+          part = chunk_in(piece->data, rank()) + begin;
           if (taken_ + 1 < segments_) in_use |= only_rank(from);
         } else {
-          part = reinterpret_cast<const float*>(piece->data + place_of(rank(), from));
+          part = piece->data + place_of(rank(), from);
         }
       }
       if (missing != 0) return missing;
@@ -246,33 +256,34 @@ class SharedMemoryCommunicator::ReduceScatter final : public Work {
   }
 
   void add(size_t begin) {
+    const size_t first = begin / number_bytes(sums_.from);
+    const size_t count = bytes_from(begin) / number_bytes(sums_.from);
     std::span<const PartialSum> parts = parts_;
-    float* output = output_ + begin;
-    for (const int ranks : blocks_) {
+    auto* output = static_cast<std::byte*>(sums_.output) + first * number_bytes(sums_.to);
+    for (const int ranks : sums_.blocks) {
       const auto of_block = static_cast<size_t>(ranks);
-      sum_in_pairs(parts.first(of_block), bytes_from(begin) / sizeof(float), output);
+      sum_in_pairs(sums_.from, parts.first(of_block), count, sums_.to, output);
       parts = parts.subspan(of_block);
-      output += chunk_;
+      output += sums_.chunk * number_bytes(sums_.to);
     }
   }
 
-  const float* chunk_in(const float* input, int rank) const {
+  const std::byte* chunk_in(const std::byte* input, int rank) const {
     return input + static_cast<size_t>(rank) * stride_;
   }
-  const float* chunk_of(int rank) const { return chunk_in(input_, rank); }
+  const std::byte* chunk_of(int rank) const { return chunk_in(input_, rank); }
   // The size of the segment that begins there.
-  size_t bytes_from(size_t begin) const { return std::min(part_, chunk_ - begin) * sizeof(float); }
+  size_t bytes_from(size_t begin) const { return std::min(part_, chunk_ - begin); }
   // Where the part of `to` lies in a slot of `from`, which has none for itself.
   size_t place_of(int to, int from) const {
-    return static_cast<size_t>(to < from ? to : to - 1) * part_ * sizeof(float);
+    return static_cast<size_t>(to < from ? to : to - 1) * part_;
   }
 
-  const float* input_;
-  size_t stride_;
+  Sums sums_;
+  const std::byte* input_;
+  size_t stride_;  // bytes, as the next two
   size_t chunk_;
-  std::vector<int> blocks_;
-  float* output_;
-  size_t part_;  // numbers of one rank in a segment
+  size_t part_;  // of one rank in a segment
   size_t segments_;
   size_t taken_ = 0;
   std::vector<PartialSum> parts_;  // of the segment that is being added, by rank
@@ -292,7 +303,11 @@ class SharedMemoryCommunicator::Exchange final : public Work {
 
  private:
   bool publish() override {
-    return outgoing_.empty() || publish_from(outgoing_.data(), outgoing_.size(), only_rank(to_));
+    if (outgoing_.empty()) return true;
+    if (segment().is_in_room(outgoing_.data())) {
+      return pass_in_room(outgoing_.data(), outgoing_.size(), only_rank(to_));
+    }
+    return publish_from(outgoing_.data(), outgoing_.size(), only_rank(to_));
   }
   RankSet take() override {
     return take_into(incoming_.data(), incoming_.size(), from_, taken_) ? 0 : only_rank(from_);
@@ -343,7 +358,12 @@ Outcome SharedMemoryCommunicator::connect() {
   }
   const Outcome watched = peers_->watch([this] { segment_->wake(); });
   if (!watched.ok()) return in_words(watched.error());
+  if (options_.siblings) options_.siblings->add(this);
   return hear_from_all();
+}
+
+SharedMemoryCommunicator::~SharedMemoryCommunicator() {
+  if (options_.siblings) options_.siblings->remove(this);
 }
 
 template <typename Kind, typename... Arguments>
@@ -362,15 +382,16 @@ CollectivePtr SharedMemoryCommunicator::begin_strided_gather(std::byte* buffer, 
   return begin<AllGather>(buffer, stride, chunk_bytes);
 }
 
-Result<CollectivePtr> SharedMemoryCommunicator::begin_reduce_scatter(const float* input,
-                                                                     size_t chunk, float* output) {
-  return begin_block_sums(input, chunk, chunk, {world_size()}, output);
+Result<CollectivePtr> SharedMemoryCommunicator::begin_sums(NumberType type, const void* input,
+                                                           size_t chunk, void* output) {
+  return begin<ReduceScatter>(Sums{type, input, chunk, chunk, {world_size()}, type, output});
 }
 
-CollectivePtr SharedMemoryCommunicator::begin_block_sums(const float* input, size_t stride,
-                                                         size_t chunk, std::vector<int> blocks,
-                                                         float* output) {
-  return begin<ReduceScatter>(input, stride, chunk, std::move(blocks), output);
+CollectivePtr SharedMemoryCommunicator::begin_block_sums(NumberType type, const void* input,
+                                                         size_t stride, size_t chunk,
+                                                         std::vector<int> blocks, void* output) {
+  return begin<ReduceScatter>(
+      Sums{type, input, stride, chunk, std::move(blocks), sum_type(type), output});
 }
 
 Result<CollectivePtr> SharedMemoryCommunicator::begin_exchange(int to,
@@ -378,6 +399,12 @@ Result<CollectivePtr> SharedMemoryCommunicator::begin_exchange(int to,
                                                                int from,
                                                                std::span<std::byte> incoming) {
   return begin<Exchange>(to, outgoing, from, incoming);
+}
+
+bool SharedMemoryCommunicator::advance() {
+  if (aborted_ || !broken_.empty()) return false;
+  progress();
+  return !begun_.empty();
 }
 
 // In order: what is behind a collective that has not published all has nothing to publish, and what
@@ -447,6 +474,7 @@ template <typename IsDone, typename FindNeeds>
 Outcome SharedMemoryCommunicator::work_until(const std::string& what, IsDone is_done,
                                              FindNeeds find_needs) {
   const auto deadline = Clock::now() + patience();
+  const Waiting waiting(*this);
   for (;;) {
     if (aborted_) broken_ = "aborted";
     // Both before we look: what changes afterwards is seen next time, and ends the wait.
@@ -465,7 +493,11 @@ Outcome SharedMemoryCommunicator::work_until(const std::string& what, IsDone is_
                 (whom.empty() ? "" : "; it waited for " + whom);
     } else {
       const RankSet wanted = needs.pieces | (needs.readers != 0 ? SharedSegment::kForSlot : 0);
-      segment_->wait(heard, wanted, std::min(deadline, needs.due));
+      auto until = std::min(deadline, needs.due);
+      if (options_.siblings && options_.siblings->advance_others(this)) {
+        until = std::min(until, Clock::now() + kLookAtSiblings);
+      }
+      segment_->wait(heard, wanted, until);
     }
   }
 }

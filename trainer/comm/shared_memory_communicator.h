@@ -12,6 +12,7 @@
 //
 // All ranks work on collectives in the order in which they were begun. The first piece in that
 // order always finds a free slot, since all before it have been read, so no ranks wait in a circle.
+// Where a rank has several communicators, one that waits moves the bytes of all (siblings.h).
 //
 // A peer is lost when its socket closes (trainer/comm/node_peers.h). Its published pieces are still
 // read. A collective fails if a piece from it is missing, or if a slot cannot become free without
@@ -36,17 +37,18 @@
 
 namespace hpctl {
 
-class SharedMemoryCommunicator final : public Communicator {
+class SharedMemoryCommunicator final : public Communicator, private Siblings::Member {
  public:
   // `addresses` belong to the NodePeers of all ranks, by rank. If the ranks are some of a larger
   // group, errors use its names: `first_rank` and the following ones.
   SharedMemoryCommunicator(const CommunicatorOptions& options, std::unique_ptr<NodePeers> peers,
                            std::vector<std::string> addresses, int first_rank = 0);
+  ~SharedMemoryCommunicator() override;
 
   Outcome connect() override;
   Result<CollectivePtr> begin_all_gather(void* buffer, size_t chunk_bytes) override;
-  Result<CollectivePtr> begin_reduce_scatter(const float* input, size_t chunk,
-                                             float* output) override;
+  Result<CollectivePtr> begin_sums(NumberType type, const void* input, size_t chunk,
+                                   void* output) override;
   Result<CollectivePtr> begin_exchange(int to, std::span<const std::byte> outgoing, int from,
                                        std::span<std::byte> incoming) override;
   void* allocate_shared(size_t bytes) override { return segment_->allocate(bytes); }
@@ -56,11 +58,11 @@ class SharedMemoryCommunicator final : public Communicator {
 
   // begin_all_gather() where rank r's chunk is at r * stride.
   CollectivePtr begin_strided_gather(std::byte* buffer, size_t stride, size_t chunk_bytes);
-  // Like begin_reduce_scatter(), for chunks that are `stride` floats apart, but the sum of each of
-  // `blocks` separately: this many consecutive ranks each, and all ranks together; adjacent in
-  // `output`.
-  CollectivePtr begin_block_sums(const float* input, size_t stride, size_t chunk,
-                                 std::vector<int> blocks, float* output);
+  // Like begin_sums(), for chunks that are `stride` numbers apart, but the sum of each of `blocks`
+  // separately: this many consecutive ranks each, and all ranks together; adjacent in `output`, and
+  // of sum_type(type).
+  CollectivePtr begin_block_sums(NumberType type, const void* input, size_t stride, size_t chunk,
+                                 std::vector<int> blocks, void* output);
   // For the others it is as if this rank's process had ended. Any thread, after connect().
   void leave() { peers_->cut(); }
 
@@ -71,9 +73,11 @@ class SharedMemoryCommunicator final : public Communicator {
   class ReduceScatter;
   class Exchange;
   struct Needs;
+  struct Sums;
 
   template <typename Kind, typename... Arguments>
   CollectivePtr begin(Arguments&&... arguments);
+  bool advance() override;
   void progress();
   Needs needs_until(const Work* last) const;
   template <typename IsDone, typename FindNeeds>

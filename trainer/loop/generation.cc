@@ -163,6 +163,7 @@ Outcome Generation::meet_peers() {
   options.bind_address = workload_.bind_address;
   options.sequence = progress_.collective_counter();
   options.counts = progress_.collective_counts();
+  options.groups = progress_.group_slots();
   HP_TRY_ASSIGN(sharding_, sharding_of(run_.train(), workload_.world_size));
   HP_TRY(check_engine_mesh(sharding_.mesh));
   data_rank_ = sharding_.mesh.data_rank(workload_.rank);

@@ -14,6 +14,13 @@ using at::Tensor;
 // Rows of a chunk: as many as the largest rank has.
 int64_t chunk_rows_of(int64_t rows, int64_t ranks) { return (rows + ranks - 1) / ranks; }
 
+NumberType number_type_of(at::ScalarType type) {
+  if (type == at::kDouble) return NumberType::kFp64;
+  if (type == at::kBFloat16) return NumberType::kBf16;
+  HP_CHECK(type == at::kFloat);
+  return NumberType::kFp32;
+}
+
 }  // namespace
 
 Outcome CommunicatorRows::gather(const Tensor& chunks) {
@@ -38,7 +45,6 @@ Result<Tensor> CommunicatorRows::gather_rows(const Tensor& own, int64_t rows) {
 }
 
 Result<Tensor> CommunicatorRows::sum_rows(const Tensor& whole) {
-  HP_CHECK(whole.scalar_type() == at::kFloat);
   const c10::NoGradGuard no_grad;
   const int64_t ranks = comm_.world_size();
   const int64_t rows = whole.size(0);
@@ -52,10 +58,9 @@ Result<Tensor> CommunicatorRows::sum_rows(const Tensor& whole) {
     }
   }
   const Tensor sum = at::empty({most, whole.size(-1)}, whole.options());
-  HP_TRY_ASSIGN(
-      const CollectivePtr reduction,
-      comm_.begin_reduce_scatter(chunks.data_ptr<float>(), static_cast<size_t>(sum.numel()),
-                                 sum.data_ptr<float>()));
+  HP_TRY_ASSIGN(const CollectivePtr reduction,
+                comm_.begin_sums(number_type_of(whole.scalar_type()), chunks.data_ptr(),
+                                 static_cast<size_t>(sum.numel()), sum.data_ptr()));
   HP_TRY(reduction->wait());
   return sum.narrow(0, 0, own_rows(*this, rows).count);
 }

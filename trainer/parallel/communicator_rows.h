@@ -18,7 +18,7 @@ class CommunicatorRows : public RowExchange {
 
   TensorPlace place() const override { return {comm_.rank(), comm_.world_size()}; }
   Result<at::Tensor> gather_rows(const at::Tensor& own, int64_t rows) override;
-  // fp32: the communicator sums no other type.
+  // Of fp32, fp64, or bf16, which is added in fp32 and rounded once.
   Result<at::Tensor> sum_rows(const at::Tensor& whole) override;
   Result<at::Tensor> gather_each(const at::Tensor& own) override;
 

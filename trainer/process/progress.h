@@ -65,6 +65,7 @@ class Progress {
   // Communicator counts its collectives here.
   std::atomic<uint64_t>* collective_counter() { return &page_->collective; }
   CollectiveCounts* collective_counts() { return &page_->collectives; }
+  GroupSlots* group_slots() { return &page_->groups; }
   const ProgressPage& page() const { return *page_; }
 
  private:

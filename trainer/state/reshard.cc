@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/base/checksum.h"
+#include "common/layout/reshard_plan.h"
 #include "common/worker/seal_packet.h"
 
 namespace hpctl {
@@ -25,13 +26,11 @@ struct Offer {
   std::string notes;
 };
 
-// Which rank sends which elements of a block, of all three kinds, to which.
+// Which rank sends which elements, of all three kinds, to which.
 struct Piece {
-  int32_t part = 0;  // it is of this one of the former parts
   int32_t from = 0;
   int32_t to = 0;
-  size_t block = 0;
-  ElementRange range;
+  ReshardPiece elements;
 };
 
 std::string tell_offers(const StateArena* former, int32_t former_parts, uint64_t step) {
@@ -106,21 +105,13 @@ Result<Sources> find_sources(const std::vector<Offer>& offers, int32_t parts, ui
                                          " parts are there; start from a checkpoint"};
 }
 
-std::vector<Piece> plan_pieces(const std::vector<Block>& blocks, const Mesh& mesh, int32_t parts,
+std::vector<Piece> plan_pieces(const CutModel& model, const Mesh& former_mesh, const Mesh& mesh,
                                const Sources& sources) {
   std::vector<Piece> pieces;
-  const int32_t new_parts = mesh.degree(kShardDims);
+  const ReshardPlan plan(model, former_mesh, mesh);
   for (int32_t to = 0; to < mesh.world_size(); ++to) {
-    const int32_t index = mesh.coordinate(to, kShardDims);
-    for (size_t b = 0; b < blocks.size(); ++b) {
-      const int64_t capacity = shard_capacity(blocks[b].numel, parts);
-      const ElementRange wanted = shard_range(blocks[b].numel, index, new_parts);
-      for (int64_t at = wanted.begin; at < wanted.end;) {
-        const auto part = static_cast<int32_t>(at / capacity);
-        const ElementRange range = intersect(wanted, shard_range(blocks[b].numel, part, parts));
-        pieces.push_back({part, sources.of(part, to).rank, to, b, range});
-        at = range.end;
-      }
+    for (const ReshardPiece& elements : plan.pieces_of(mesh.part(to))) {
+      pieces.push_back({sources.of(elements.from_part, to).rank, to, elements});
     }
   }
   return pieces;
@@ -131,6 +122,7 @@ class Segments {
  public:
   void add(std::span<std::byte> bytes) {
     segments_.push_back(bytes);
+    starts_.push_back(size_);
     size_ += bytes.size();
   }
   size_t size() const { return size_; }
@@ -149,24 +141,31 @@ class Segments {
   // use(bytes of a segment, where they are among those asked for)
   template <typename Use>
   void each(size_t begin, size_t count, const Use& use) const {
-    size_t start = 0;  // of the segment
-    for (const std::span<std::byte> segment : segments_) {
-      const size_t first = std::max(begin, start);
-      const size_t last = std::min(begin + count, start + segment.size());
-      if (first < last) use(segment.subspan(first - start, last - first), first - begin);
-      start += segment.size();
+    const auto behind = std::upper_bound(starts_.begin(), starts_.end(), begin);
+    auto at = static_cast<size_t>(behind - starts_.begin());
+    for (at -= at > 0 ? 1 : 0; at < segments_.size() && starts_[at] < begin + count; ++at) {
+      const std::span<std::byte> segment = segments_[at];
+      const size_t first = std::max(begin, starts_[at]);
+      const size_t last = std::min(begin + count, starts_[at] + segment.size());
+      if (first < last) use(segment.subspan(first - starts_[at], last - first), first - begin);
     }
   }
 
   std::vector<std::span<std::byte>> segments_;
+  std::vector<size_t> starts_;  // of each segment
   size_t size_ = 0;
 };
 
-void add_piece(Segments& segments, StateArena& arena, int slot, const Piece& piece,
-               int64_t part_begin) {
+// `runs` as they lie in the arena: those of `piece` on this side.
+void add_piece(Segments& segments, StateArena& arena, int slot, const ReshardPiece& piece,
+               const ElementRuns& runs) {
   for (const StateKind kind : kStateKinds) {
-    segments.add({arena.bytes_at(slot, kind, piece.block, piece.range.begin - part_begin),
-                  static_cast<size_t>(piece.range.size()) * arena.element_bytes(kind)});
+    const size_t bytes = static_cast<size_t>(piece.count) * arena.element_bytes(kind);
+    for (int64_t run = 0; run < piece.runs; ++run) {
+      segments.add({arena.bytes_at(slot, kind, static_cast<size_t>(runs.block),
+                                   runs.first + run * runs.stride),
+                    bytes});
+    }
   }
 }
 
@@ -237,15 +236,14 @@ std::map<int32_t, Leg> plan_legs(const std::vector<Piece>& pieces, const Sources
     const int32_t distance = (piece.to - piece.from + ranks) % ranks;
     Leg& leg = legs[distance];
     size_t& bytes = sent[{distance, piece.from}];
-    bytes += static_cast<size_t>(piece.range.size()) * each;
+    bytes += static_cast<size_t>(piece.elements.elements()) * each;
     leg.most = std::max(leg.most, bytes);
     if (piece.from == rank) {
-      add_piece(leg.outgoing, *former, sources.of(piece.part, piece.to).slot, piece,
-                former->geometry().block_capacity[piece.block] * piece.part);
+      add_piece(leg.outgoing, *former, sources.of(piece.elements.from_part, piece.to).slot,
+                piece.elements, piece.elements.from);
     }
     if (piece.to == rank) {
-      add_piece(leg.incoming, made, 0, piece,
-                geometry.block_capacity[piece.block] * geometry.shard_index);
+      add_piece(leg.incoming, made, 0, piece.elements, piece.elements.to);
     }
   }
   return legs;
@@ -262,9 +260,10 @@ void copy_here(const Leg& leg) {
 
 }  // namespace
 
-Result<NewPart> reshard(Communicator& world, StateArena* former, int32_t former_parts,
-                        uint64_t step, const std::vector<Block>& blocks, const Mesh& mesh,
+Result<NewPart> reshard(Communicator& world, StateArena* former, const Mesh& former_mesh,
+                        uint64_t step, const CutModel& model, const Mesh& mesh,
                         const ArenaGeometry& geometry) {
+  const int32_t former_parts = former_mesh.parts();
   HP_TRY_ASSIGN(const auto said, world.all_gather_text(tell_offers(former, former_parts, step)));
   HP_TRY_ASSIGN(const std::vector<Offer> offers, read_offers(said));
   HP_TRY_ASSIGN(const Sources sources, find_sources(offers, former_parts, step));
@@ -273,7 +272,7 @@ Result<NewPart> reshard(Communicator& world, StateArena* former, int32_t former_
   of_one_slot.copies = 0;
   HP_TRY_ASSIGN(StateArena made, StateArena::create(-1, of_one_slot));
 
-  const std::vector<Piece> pieces = plan_pieces(blocks, mesh, former_parts, sources);
+  const std::vector<Piece> pieces = plan_pieces(model, former_mesh, mesh, sources);
   Sender sender(world);
   double damaged = 0;
   for (const auto& [distance, leg] :

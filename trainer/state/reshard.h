@@ -6,10 +6,11 @@
 //             new     [------- part 0 --------|------- part 1 --------]
 //                      0 -> 0            1 -> 0 1 -> 1    2 -> 1
 //
-// Every rank reports its parts to the others, its own and copies that it keeps for another; so
-// every rank knows the whole plan. Then, distance by distance d, each rank sends to the rank that
-// is d further and receives from the one d before it. Messages are bounded, with a checksum each.
-// Existing parts do not change: until all ranks have all of theirs, a fault loses nothing.
+// The two meshes may be any (common/layout/reshard_plan.h). Every rank reports its parts to the
+// others, its own and copies that it keeps for another; so every rank knows the whole plan. Then,
+// distance by distance d, each rank sends to the rank that is d further and receives from the one d
+// before it. Messages are bounded, with a checksum each. Existing parts do not change: until all
+// ranks have all of theirs, a fault loses nothing.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "common/layout/block_layout.h"
+#include "common/layout/local_layout.h"
 #include "common/layout/mesh.h"
 #include "trainer/comm/communicator.h"
 #include "trainer/state/state_arena.h"
@@ -32,10 +33,12 @@ struct NewPart {
 };
 
 // Collective over the world, whose ranks divide the state as `mesh` does. `former`: the former
-// arena of this rank's place, null = none; it is only read. `geometry`: of its new part. kDataLoss,
-// on all ranks, if a part of the state of `step` is in no rank's memory, or arrived damaged.
-Result<NewPart> reshard(Communicator& world, StateArena* former, int32_t former_parts,
-                        uint64_t step, const std::vector<Block>& blocks, const Mesh& mesh,
+// arena of this rank's place, null = none; it is only read. `former_mesh` divided the state before.
+// `geometry`: of its new part. kDataLoss, on all ranks, if a part of the state of `step` is in no
+// rank's memory, or arrived damaged. An arena is one of ArenaGeometry::shard_count parts, so both
+// meshes have pp 1 and tp 1 until it knows the others.
+Result<NewPart> reshard(Communicator& world, StateArena* former, const Mesh& former_mesh,
+                        uint64_t step, const CutModel& model, const Mesh& mesh,
                         const ArenaGeometry& geometry);
 
 }  // namespace hpctl

@@ -164,8 +164,10 @@ Result<TrainingState> TrainingState::create_from_parts(int arena_fd, const Workl
     if (found.ok()) left.emplace(std::move(found).value());
   }
   StateArena* const has = former ? &former->arena_ : left ? &*left : nullptr;
-  HP_TRY_ASSIGN(NewPart part, reshard(world, has, workload.former_parts, workload.start_step,
-                                      blocks, sharding.mesh, geometry));
+  // The former mesh had data dimensions only, as the engine does.
+  const Mesh former_mesh(1, workload.former_parts);
+  HP_TRY_ASSIGN(NewPart part, reshard(world, has, former_mesh, workload.start_step,
+                                      trained_cuts(workload.train), sharding.mesh, geometry));
   left.reset();
   former.reset();
   HP_TRY_ASSIGN(StateArena arena, StateArena::create(arena_fd, geometry));
@@ -464,10 +466,7 @@ Outcome TrainingState::go_back(const std::string& checkpoint) {
 
 Outcome TrainingState::rejoin(const Workload& workload, const Environment& environment) {
   HP_TRY_ASSIGN(const Sharding sharding, sharding_of(workload.train, workload.world_size));
-  const bool same_part =
-      sharding.mesh.degree(kShardDims) == geometry().shard_count &&
-      sharding.mesh.coordinate(workload.rank, kShardDims) == geometry().shard_index;
-  if (!same_part) {
+  if (!mesh_.is_same_part(workload_.rank, sharding.mesh, workload.rank)) {
     return Error{ErrorCode::kDataLoss,
                  "generation " + std::to_string(workload.generation) +
                      " cannot start from this worker's memory: it holds the part of rank " +

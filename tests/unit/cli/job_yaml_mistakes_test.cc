@@ -33,6 +33,46 @@ TEST(JobYaml, ConstantScheduleHasNoDecaySteps) {
   }
 }
 
+// debugmodel has 16 heads, 16 key heads, 6 layers and a feed-forward width of 768.
+TEST(JobYaml, DegreesThatDivideNothingAreRefusedWithBothNumbers) {
+  const auto problem_of = [](const std::string& degrees) {
+    return problems_of(with_line("    parallelism: {" + degrees + "}"));
+  };
+  good(with_line("    parallelism: {tensor_parallel_degree: 1, expert_parallel_degree: 1}"));
+  EXPECT_EQ(problem_of("tensor_parallel_degree: 6"),
+            "j.yaml:8:43: workload.train.parallelism.tensor_parallel_degree: expected a divisor of "
+            "model.heads (16), found 6; 4 and 8 fit\n");
+  EXPECT_EQ(problem_of("pipeline_parallel_degree: 7"),
+            "j.yaml:8:45: workload.train.parallelism.pipeline_parallel_degree: expected at most "
+            "model.layers (6), found 7\n");
+  EXPECT_THAT(problem_of("context_parallel_degree: 3"),
+              ::testing::HasSubstr("to be a multiple of 2 x 64 x this degree (384), found degree "
+                                   "3\n"));
+  EXPECT_EQ(problem_of("expert_parallel_degree: 2"),
+            "j.yaml:8:43: workload.train.parallelism.expert_parallel_degree: expected 1: arch "
+            "llama has no experts; found 2\n");
+  EXPECT_EQ(problem_of("tensor_parallel_degree: 2"),
+            "j.yaml:8:43: workload.train.parallelism.tensor_parallel_degree: expected pipeline x "
+            "context x tensor degree (2) to divide nodes x workers_per_node (1); 1 fits\n");
+  EXPECT_EQ(problem_of("tensor_parallel_degree: 0"),
+            "j.yaml:8:43: workload.train.parallelism.tensor_parallel_degree: expected 1 to 65536, "
+            "found 0\n");
+  EXPECT_EQ(problem_of("tp: 2"),
+            "j.yaml:8:19: workload.train.parallelism: unknown key \"tp\"; here it is "
+            "workload.train.parallelism.tensor_parallel_degree\n");
+}
+
+TEST(JobYaml, DegreesThatTheTrainerCannotDoYetAreRefused) {
+  for (const std::string dimension : {"tensor", "pipeline"}) {
+    const std::string key = dimension + "_parallel_degree";
+    EXPECT_THAT(problems_of(with_line("    parallelism: {" + key + ": 2}\nworkers_per_node: 2")),
+                ::testing::HasSubstr("workload.train.parallelism." + key +
+                                     ": expected 1: the built-in trainer has no " + dimension +
+                                     " parallelism yet; found 2; a program that has it runs as "
+                                     "workload.command\n"));
+  }
+}
+
 TEST(JobYaml, NamesEveryMistake) {
   const std::vector<Case> cases = {
       {"", "j.yaml: the file is empty; `hpctl submit --help` shows an example\n"},

@@ -54,6 +54,8 @@ TEST_F(PlanVerb, SaysWhatFitsAndWhatItTakes) {
   const CommandRun document = plan("llama3-8b", {"--gpu=h200", "--json"});
   const json plan = json::parse(document.out);
   EXPECT_EQ(plan["fits"], true);
+  EXPECT_THAT(text.out, HasSubstr("\nMesh: dp_shard 8\n"));
+  EXPECT_EQ(plan["mesh"].dump(), R"({"cp":1,"dp_replicate":1,"dp_shard":8,"pp":1,"tp":1})");
   double sum = 0;
   for (const json& part : plan["memory"]) sum += part["bytes"].get<double>();
   EXPECT_NEAR(sum, plan["total_bytes"].get<double>(), 1);

@@ -279,6 +279,49 @@ TEST(Hang, ARankThatComputesWhileAllOthersWaitIsFoundSooner) {
   EXPECT_EQ(Watched().found_after(waits), kSoon);
 }
 
+// Rank = 2 pp + tp, on two nodes. Rank 3 computes. Rank 2 waits for it in tp, ranks 0 and 1 wait
+// for the gradients of the last stage.
+std::vector<RankReport> stage_hang() {
+  std::vector<RankReport> ranks;
+  for (int32_t rank = 0; rank < 4; ++rank) {
+    RankReport& report = ranks.emplace_back(at_step(rank, 1, 5, rank < 2 ? 40 : 30));
+    report.computing = true;
+    report.open_collectives = 1;
+    report.process_state = rank == 3 ? "R" : "S";
+    report.groups.push_back({GroupKind::kWorld, 0, 3, 3, 3});
+  }
+  const GroupReport tp0 = {GroupKind::kTensor, 0, 1, 20, 20};
+  ranks[0].groups.push_back(tp0);
+  ranks[1].groups.push_back(tp0);
+  ranks[2].groups.push_back({GroupKind::kTensor, 2, 3, 11, 10, true});
+  ranks[3].groups.push_back({GroupKind::kTensor, 2, 3, 10, 10});
+  for (const int32_t first : {0, 1}) {
+    const auto sender = static_cast<size_t>(first + 2);
+    ranks[sender].groups.push_back({GroupKind::kEdge, first + 2, first, 5, 5});
+    ranks[static_cast<size_t>(first)].groups.push_back(
+        {GroupKind::kEdge, first + 2, first, 6, 5, true});
+  }
+  ranks[3].collective = 31;
+  return ranks;
+}
+
+// The totals blame rank 2, which began the fewest collectives.
+TEST(Hang, WhoeverIsWaitedForIsFoundByTheGroupsOfRanks) {
+  Watched watched;
+  EXPECT_EQ(watched.found_after(stage_hang()), kSoon);
+  EXPECT_EQ(watched.found().rank, Rank{3});
+  EXPECT_EQ(watched.found().node, "n1");
+  EXPECT_EQ(watched.found().evidence,
+            "no step completed for 5 s after step 5; rank 3 (pid 0) waits for nobody, and others "
+            "wait: rank 1 waits in collective 6 of the edge from rank 3 to rank 1, rank 2 waits in "
+            "collective 11 of tp of ranks 2 to 3 (phase training)");
+  auto without = stage_hang();
+  for (RankReport& rank : without) rank.groups.clear();
+  Watched older;
+  EXPECT_EQ(older.found_after(without), kSoon);
+  EXPECT_EQ(older.found().rank, Rank{2}) << "an older agent tells the totals alone";
+}
+
 TEST(Hang, TheSlowestOfTheRecentStepsDecidesHowMuchSooner) {
   Watched watched;
   auto ranks = plain_hang();

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/divisors.h"
 #include "common/layout/sharding.h"
 #include "trainer/arch/lora.h"
 #include "trainer/arch/registry.h"
@@ -254,6 +255,41 @@ TEST(MeshParts, OfTodaysStrategiesAreTodays) {
         ASSERT_TRUE(mesh->data_rank(rank).shares_loss && mesh->data_rank(rank).shares_data);
       }
     }
+  }
+}
+
+// Equally many parts are not enough: a worker that goes on from its memory must have its new part.
+TEST(MeshParts, AreTheSameOnlyWhereTheStateIsDividedAlike) {
+  const Mesh data = mesh_with(1, 1, 2, 1, 1);
+  EXPECT_TRUE(data.is_same_part(1, data, 1));
+  EXPECT_FALSE(data.is_same_part(1, data, 0));
+  EXPECT_TRUE(data.is_same_part(1, mesh_with(1, 1, 1, 2, 1), 1)) << "cp divides the same range";
+  EXPECT_FALSE(data.is_same_part(1, mesh_with(1, 1, 1, 1, 2), 1)) << "tp divides layers";
+  EXPECT_FALSE(data.is_same_part(1, mesh_with(2, 1, 1, 1, 1), 1)) << "pp has other layers";
+  EXPECT_TRUE(data.is_same_part(1, mesh_with(1, 2, 2, 1, 1), 3)) << "a replica";
+  EXPECT_FALSE(data.is_same_part(1, mesh_with(1, 2, 2, 1, 1), 2));
+}
+
+TEST(MeshParts, DegreesDivideTheWorldBeforeTheStrategyDoes) {
+  TrainSpec train;
+  train.degrees = {.pipeline = 2, .context = 1, .tensor = 2, .expert = 1};
+  const auto full = mesh_of(train, 16, 8);
+  ASSERT_TRUE(full.ok());
+  EXPECT_EQ(
+      full->dimensions(),
+      Mesh({{"pp", 2}, {"dp_replicate", 1}, {"dp_shard", 4}, {"cp", 1}, {"tp", 2}}).dimensions());
+  EXPECT_EQ(state_parts(train, 16, 8), full->parts());
+  train.strategy = Strategy::kHybrid;
+  train.shard_group = 2;
+  EXPECT_EQ(mesh_of(train, 16, 8)->degree(MeshDim::kDpReplicate), 2);
+  EXPECT_EQ(state_parts(train, 16, 8), 8);
+  for (const int32_t world : {2, 6}) {
+    const auto refused = mesh_of(train, world, 2);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().message,
+              "parallelism: expected pipeline x context x tensor degree (4) to divide the number "
+              "of workers (" +
+                  std::to_string(world) + ")");
   }
 }
 

@@ -49,22 +49,43 @@ std::vector<StepResult> steps_over(Carrier carrier, const TensorCase& c, const T
   return steps;
 }
 
+void expect_same(const StepResult& found, const StepResult& expected) {
+  EXPECT_EQ(found.entropy, expected.entropy);
+  ASSERT_EQ(found.gradients.size(), expected.gradients.size());
+  for (const auto& [tensor, gradient] : expected.gradients) {
+    EXPECT_TRUE(at::equal(found.gradients.at(tensor), gradient)) << tensor;
+  }
+}
+
 // 69 rows on 4 ranks, so that ranks have different numbers of rows.
 TEST(CommunicatorRows, EveryCarrierGivesTheSameBits) {
   const TensorCase c = small_case();
-  const TensorMap values = values_in(c, at::kFloat);
-  const std::vector<StepResult> expected = steps_of_ranks(c, values, 4);
-  for (const Carrier carrier : {Carrier::kSharedMemory, Carrier::kHierarchical, Carrier::kGloo}) {
-    const std::vector<StepResult> found = steps_over(carrier, c, values, 4);
-    for (size_t rank = 0; rank < found.size(); ++rank) {
-      EXPECT_EQ(found[rank].entropy, expected[rank].entropy) << test::name_of(carrier);
-      ASSERT_EQ(found[rank].gradients.size(), expected[rank].gradients.size());
-      for (const auto& [tensor, gradient] : expected[rank].gradients) {
-        EXPECT_TRUE(at::equal(found[rank].gradients.at(tensor), gradient))
-            << test::name_of(carrier) << " rank " << rank << " " << tensor;
-      }
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    const TensorMap values = values_in(c, type);
+    const std::vector<StepResult> expected = steps_of_ranks(c, values, 4);
+    for (const Carrier carrier : {Carrier::kSharedMemory, Carrier::kHierarchical, Carrier::kGloo}) {
+      const std::vector<StepResult> found = steps_over(carrier, c, values, 4);
+      for (size_t rank = 0; rank < found.size(); ++rank) expect_same(found[rank], expected[rank]);
     }
   }
+}
+
+// 256 + 1 is no number of bf16: rounded at each addition, the sum would be 256.
+TEST(CommunicatorRows, Bf16IsAddedInFp32) {
+  const TemporaryDirectory dir;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto comm = test::carried_by(Carrier::kSharedMemory, test::options_for(dir, rank, 3));
+      ASSERT_TRUE(comm->connect().ok());
+      CommunicatorRows exchange(*comm);
+      const auto sum = exchange.sum_rows(at::full({4, 2}, rank == 0 ? 256.0 : 1.0, at::kBFloat16));
+      ASSERT_TRUE(sum.ok());
+      EXPECT_TRUE(at::equal(*sum, at::full({rank == 2 ? 2 : 1, 2}, 258.0, at::kBFloat16))) << rank;
+      ASSERT_TRUE(comm->barrier().ok());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 // Even rows travel without a copy of what is sent.

@@ -64,9 +64,9 @@ class GatedRing final : public Communicator {
   Result<CollectivePtr> begin_all_gather(void* buffer, size_t chunk_bytes) override {
     return ring_->begin_all_gather(buffer, chunk_bytes);
   }
-  Result<CollectivePtr> begin_reduce_scatter(const float* input, size_t chunk,
-                                             float* output) override {
-    return ring_->begin_reduce_scatter(input, chunk, output);
+  Result<CollectivePtr> begin_sums(NumberType type, const void* input, size_t chunk,
+                                   void* output) override {
+    return ring_->begin_sums(type, input, chunk, output);
   }
   Result<CollectivePtr> begin_exchange(int to, std::span<const std::byte> outgoing, int from,
                                        std::span<std::byte> incoming) override {

@@ -360,7 +360,7 @@ TEST(OrderedSum, PartialSumsAddUpToTheSame) {
       parts.push_back({of_rank.data()});
     }
     std::vector<float> expected(kCount);
-    sum_in_pairs(parts, kCount, expected.data());
+    sum_in_pairs(NumberType::kFp32, parts, kCount, NumberType::kFp32, expected.data());
     for (size_t i = 0; i < kCount; i += 97) {
       ASSERT_EQ(expected[i], test::sum_of_ranks([&](int r) { return number(5, r, i); }, ranks));
     }
@@ -371,8 +371,9 @@ TEST(OrderedSum, PartialSumsAddUpToTheSame) {
         int rank = first;
         for (const int size : blocks_between(first, std::min(ranks, first + per_node), ranks)) {
           sum_in_pairs(
+              NumberType::kFp32,
               std::span(parts).subspan(static_cast<size_t>(rank), static_cast<size_t>(size)),
-              kCount, sums.emplace_back(kCount).data());
+              kCount, NumberType::kFp32, sums.emplace_back(kCount).data());
           sizes.push_back(size);
           rank += size;
         }
@@ -380,7 +381,7 @@ TEST(OrderedSum, PartialSumsAddUpToTheSame) {
       std::vector<PartialSum> of_nodes;
       for (size_t b = 0; b < sums.size(); ++b) of_nodes.push_back({sums[b].data(), sizes[b]});
       std::vector<float> total(kCount);
-      sum_in_pairs(of_nodes, kCount, total.data());
+      sum_in_pairs(NumberType::kFp32, of_nodes, kCount, NumberType::kFp32, total.data());
       ASSERT_EQ(std::memcmp(total.data(), expected.data(), kCount * sizeof(float)), 0)
           << ranks << " ranks, " << per_node << " a node";
     }

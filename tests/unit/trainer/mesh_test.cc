@@ -16,6 +16,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -199,6 +200,39 @@ TEST(MeshCommunicators, GoAlongEveryDimension) {
       sum(comms.along(dim), mesh.group(options.rank, dim));
     }
     EXPECT_EQ(&comms.along("dp_replicate"), &comms.replicate());
+    ASSERT_TRUE(comms.world().barrier().ok());
+  });
+}
+
+// Rank 1 comes to the second barrier of its tp group when rank 0 waits there.
+TEST(MeshCommunicators, CountOnThePageForEachGroup) {
+  const Mesh mesh({{"dp_shard", 2}, {"cp", 1}, {"tp", 2}});
+  std::array<GroupSlots, 4> pages{};
+  test::on_every_rank(mesh.world_size(), [&](CommunicatorOptions options) {
+    GroupSlots& page = pages[static_cast<size_t>(options.rank)];
+    options.groups = &page;
+    MeshCommunicators comms(options, mesh);
+    ASSERT_TRUE(comms.connect().ok());
+    const auto expect_slot = [&](size_t slot, GroupKind kind, int32_t first, int32_t last) {
+      EXPECT_EQ(page.slots[slot].kind, static_cast<uint32_t>(kind));
+      EXPECT_EQ(page.slots[slot].first, first);
+      EXPECT_EQ(page.slots[slot].last, last);
+    };
+    const int32_t tp = options.rank % 2;
+    expect_slot(0, GroupKind::kWorld, 0, 3);
+    expect_slot(1, GroupKind::kShard, tp, 2 + tp);
+    expect_slot(2, GroupKind::kTensor, options.rank - tp, options.rank - tp + 1);
+    EXPECT_EQ(page.slots[3].kind, 0U) << "groups of one rank";
+    const uint64_t of_world = page.slots[0].count.begun;
+    const uint64_t of_tp = page.slots[2].count.begun;
+    if (options.rank == 1) {
+      while (pages[0].waits_in != 3) std::this_thread::yield();
+    }
+    ASSERT_TRUE(comms.along("tp").barrier().ok());
+    EXPECT_EQ(page.slots[2].count.begun, of_tp + 1);
+    EXPECT_EQ(page.slots[2].count.completed, of_tp + 1);
+    EXPECT_EQ(page.slots[0].count.begun, of_world);
+    EXPECT_EQ(page.waits_in, 0U);
     ASSERT_TRUE(comms.world().barrier().ok());
   });
 }

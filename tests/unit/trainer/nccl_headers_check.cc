@@ -56,6 +56,12 @@ static_assert(std::is_same_v<decltype(ncclAllGather), AllGather>);
 using ReduceScatter = ncclResult_t(const void*, void*, size_t, ncclDataType_t, ncclRedOp_t,
                                    ncclComm_t, cudaStream_t);
 static_assert(std::is_same_v<decltype(ncclReduceScatter), ReduceScatter>);
+static_assert(std::is_same_v<decltype(ncclGroupStart), ncclResult_t()>);
+static_assert(std::is_same_v<decltype(ncclGroupEnd), ncclResult_t()>);
+using Send = ncclResult_t(const void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+static_assert(std::is_same_v<decltype(ncclSend), Send>);
+using Receive = ncclResult_t(void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+static_assert(std::is_same_v<decltype(ncclRecv), Receive>);
 static_assert(std::is_same_v<decltype(cudaGetDeviceCount), cudaError_t(int*)>);
 using CopyAsync = cudaError_t(void*, const void*, size_t, cudaMemcpyKind, cudaStream_t);
 static_assert(std::is_same_v<decltype(cudaMemcpyAsync), CopyAsync>);

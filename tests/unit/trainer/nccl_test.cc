@@ -14,7 +14,9 @@
 #include <cstdlib>
 #include <functional>
 #include <future>
+#include <span>
 #include <thread>
+#include <vector>
 
 #include "common/gpu/nccl_api.h"
 #include "tests/support/temporary_directory.h"
@@ -252,6 +254,53 @@ TEST(Nccl, TheLabelHasWhatTheOrderOfAdditionsDependsOn) {
 
 TEST(Cuda, TheProductIsNamedAsTheDriverDoes) {
   EXPECT_EQ(cuda::product_name(**cuda::load(), 0), "NVIDIA H100 80GB HBM3");
+}
+
+TEST_P(NcclWorlds, ExchangesReachTheOneTheyAreFor) {
+  with_world(GetParam(), [](Communicator& comm) {
+    const int n = comm.world_size();
+    const std::vector<std::byte> outgoing(70'001, static_cast<std::byte>(comm.rank()));
+    std::vector<std::byte> incoming(outgoing.size());
+    const int from = (comm.rank() + n - 1) % n;
+    const auto begun = comm.begin_exchange((comm.rank() + 1) % n, outgoing, from, incoming);
+    ASSERT_TRUE(begun.ok() && (*begun)->wait().ok());
+    ASSERT_TRUE(comm.barrier().ok());
+    EXPECT_EQ(incoming, std::vector<std::byte>(outgoing.size(), static_cast<std::byte>(from)));
+  });
+}
+
+// Each rank sends to all, of other sizes to each, and nothing where both numbers are even.
+TEST_P(NcclWorlds, AllToAllReachesEveryone) {
+  const auto message = [](int from, int to) {
+    const size_t bytes = from % 2 == 0 && to % 2 == 0 ? 0 : 1'000 * static_cast<size_t>(from) + 7;
+    return std::vector<std::byte>(bytes, static_cast<std::byte>(16 * from + to));
+  };
+  with_world(GetParam(), [&](Communicator& comm) {
+    std::vector<std::vector<std::byte>> sent;
+    std::vector<std::vector<std::byte>> received;
+    for (int r = 0; r < comm.world_size(); ++r) {
+      sent.push_back(message(comm.rank(), r));
+      received.emplace_back(message(r, comm.rank()).size());
+    }
+    const std::vector<std::span<const std::byte>> outgoing(sent.begin(), sent.end());
+    const std::vector<std::span<std::byte>> incoming(received.begin(), received.end());
+    const auto begun = comm.begin_all_to_all(outgoing, incoming);
+    ASSERT_TRUE(begun.ok() && (*begun)->wait().ok());
+    ASSERT_TRUE(comm.barrier().ok());
+    for (int r = 0; r < comm.world_size(); ++r) {
+      EXPECT_EQ(received[static_cast<size_t>(r)], message(r, comm.rank())) << r;
+    }
+  });
+}
+
+TEST(Nccl, RefusesSumsThatNcclWouldRound) {
+  with_world(2, [](Communicator& comm) {
+    for (const NumberType type : {NumberType::kBf16, NumberType::kFp64}) {
+      const auto begun = comm.begin_sums(type, nullptr, 0, nullptr);
+      ASSERT_FALSE(begun.ok());
+      EXPECT_EQ(begun.error().code, ErrorCode::kFailedPrecondition);
+    }
+  });
 }
 
 TEST(Nccl, AnotherGpuThanThereIsIsNamed) {

@@ -24,10 +24,17 @@ std::vector<Block> blocks_of_all_sizes() {
   for (const int64_t numel : {int64_t{1000}, int64_t{17}, int64_t{3'000'001}}) {
     Block block;
     block.name = "b" + std::to_string(blocks.size());
+    block.tensors.push_back({.name = block.name + ".weight", .shape = {numel}, .numel = numel});
     block.numel = numel;
     blocks.push_back(block);
   }
   return blocks;
+}
+
+CutModel uncut(const std::vector<Block>& blocks) {
+  CutModel model;
+  for (const Block& block : blocks) model.blocks.push_back({block, {CuttingRule()}});
+  return model;
 }
 
 float value_at(StateKind kind, size_t block, int64_t element) {
@@ -97,8 +104,8 @@ std::string run(const Case& c) {
         former->seal(0, {11, 5, 3}, "older");
         if (c.copies) fill(*former, 5, blocks, former->geometry().copied_index);
       }
-      auto made = reshard(world, former ? &*former : nullptr, c.former_parts, kSeal.step, blocks,
-                          c.mesh, geometry_of(blocks, options.rank, c.mesh, false));
+      auto made = reshard(world, former ? &*former : nullptr, Mesh(1, c.former_parts), kSeal.step,
+                          uncut(blocks), c.mesh, geometry_of(blocks, options.rank, c.mesh, false));
       if (!made.ok()) {
         EXPECT_EQ(made.error().code, ErrorCode::kDataLoss);
         if (options.rank == 0) problem = made.error().message;

@@ -101,8 +101,8 @@ class Damaging final : public Communicator {
   Result<CollectivePtr> begin_all_gather(void* buffer, size_t chunk) override {
     return real_.begin_all_gather(buffer, chunk);
   }
-  Result<CollectivePtr> begin_reduce_scatter(const float* in, size_t n, float* out) override {
-    return real_.begin_reduce_scatter(in, n, out);
+  Result<CollectivePtr> begin_sums(NumberType type, const void* in, size_t n, void* out) override {
+    return real_.begin_sums(type, in, n, out);
   }
   Result<CollectivePtr> begin_exchange(int to, std::span<const std::byte> outgoing, int from,
                                        std::span<std::byte> incoming) override {

@@ -26,8 +26,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 extern "C" int cudaLaunchHostFunc(void* stream, void (*function)(void*), void* data);
@@ -68,11 +70,20 @@ bool receive_all(int fd, void* data, size_t bytes) {
   return true;
 }
 
-enum Kind : uint64_t { kGather, kReduceScatter, kAllReduce };
+enum Kind : uint64_t { kGather, kReduceScatter, kAllReduce, kExchange };
 
 struct Header {
   uint64_t kind;
-  uint64_t bytes;  // of one rank's part; of an all-reduce of all
+  uint64_t bytes;  // of one rank's part; of an all-reduce of all; 0 of an exchange
+};
+
+// Of a group of sends and receives. Every rank of the communicator has one: NCCL does not need
+// that.
+struct Transfer {
+  bool is_send;
+  void* at;
+  size_t bytes;
+  int peer;
 };
 
 sockaddr_un address_of(const std::string& name) {
@@ -80,6 +91,37 @@ sockaddr_un address_of(const std::string& name) {
   address.sun_family = AF_UNIX;
   name.copy(address.sun_path + 1, sizeof(address.sun_path) - 2);  // abstract
   return address;
+}
+
+// What one rank sends to the others: so many bytes to each, one after the other.
+struct Outbox {
+  std::vector<uint64_t> sizes;
+  std::vector<char> bytes;
+
+  bool receive(int fd, size_t ranks) {
+    sizes.resize(ranks);
+    if (!receive_all(fd, sizes.data(), ranks * sizeof(uint64_t))) return false;
+    bytes.resize(std::accumulate(sizes.begin(), sizes.end(), uint64_t{0}));
+    return receive_all(fd, bytes.data(), bytes.size());
+  }
+  bool pass(int fd, size_t to) const {
+    const auto until = sizes.begin() + static_cast<std::ptrdiff_t>(to);
+    const uint64_t begin = std::accumulate(sizes.begin(), until, uint64_t{0});
+    return send_all(fd, bytes.data() + begin, sizes[to]);
+  }
+};
+
+// Every rank's header has been received.
+bool run_exchange(const std::vector<int>& peers) {
+  std::vector<Outbox> outboxes(peers.size());
+  bool good = true;
+  for (size_t r = 0; r < peers.size(); ++r) {
+    good = good && outboxes[r].receive(peers[r], peers.size());
+  }
+  for (size_t r = 0; r < peers.size(); ++r) {
+    for (const Outbox& outbox : outboxes) good = good && outbox.pass(peers[r], r);
+  }
+  return good;
 }
 
 // Rank 0's: one message from every rank, one to every rank, until somebody is gone.
@@ -107,6 +149,10 @@ void run_hub(int listener, int ranks) {
       }
       parts.emplace_back(header.bytes * (header.kind == kReduceScatter ? peers.size() : 1));
       good = receive_all(fd, parts.back().data(), parts.back().size());
+    }
+    if (good && first.kind == kExchange) {
+      good = run_exchange(peers);
+      continue;
     }
     if (!good) break;
     for (size_t r = 0; r < peers.size(); ++r) {
@@ -177,6 +223,42 @@ struct Task {
   void* receive;
   Header header;
   int number;  // of the communicator's collectives
+  std::vector<Transfer> transfers;
+
+  bool send_transfers(size_t ranks) const {
+    std::vector<uint64_t> sizes(ranks);
+    std::vector<char> bytes;
+    for (size_t to = 0; to < ranks; ++to) {
+      for (const Transfer& transfer : transfers) {
+        if (!transfer.is_send || transfer.peer != static_cast<int>(to)) continue;
+        const auto* from = static_cast<const char*>(transfer.at);
+        bytes.insert(bytes.end(), from, from + transfer.bytes);
+        sizes[to] += transfer.bytes;
+      }
+    }
+    return send_all(comm->fd, sizes.data(), ranks * sizeof(uint64_t)) &&
+           send_all(comm->fd, bytes.data(), bytes.size());
+  }
+  bool receive_transfers(size_t ranks) const {
+    bool good = true;
+    for (size_t from = 0; from < ranks; ++from) {
+      for (const Transfer& transfer : transfers) {
+        if (transfer.is_send || transfer.peer != static_cast<int>(from)) continue;
+        good = good && receive_all(comm->fd, transfer.at, transfer.bytes);
+      }
+    }
+    return good;
+  }
+  bool exchange(size_t ranks) const {
+    return send_all(comm->fd, &header, sizeof(header)) && send_transfers(ranks) &&
+           receive_transfers(ranks);
+  }
+  bool reduce_or_gather(size_t ranks) const {
+    const size_t out = header.bytes * (header.kind == kReduceScatter ? ranks : 1);
+    const size_t in = header.bytes * (header.kind == kGather ? ranks : 1);
+    return send_all(comm->fd, &header, sizeof(header)) && send_all(comm->fd, send, out) &&
+           receive_all(comm->fd, receive, in);
+  }
 
   void run() const {
     if (number == setting("STUB_NCCL_CRASH_AT")) misuse("told to crash");
@@ -190,11 +272,8 @@ struct Task {
     const int state = comm->state;
     if (state != kSuccess && state != kBusy) return;
     const auto ranks = static_cast<size_t>(comm->ranks);
-    const size_t out = header.bytes * (header.kind == kReduceScatter ? ranks : 1);
-    const size_t in = header.bytes * (header.kind == kGather ? ranks : 1);
     ++running;
-    const bool good = send_all(comm->fd, &header, sizeof(header)) &&
-                      send_all(comm->fd, send, out) && receive_all(comm->fd, receive, in);
+    const bool good = header.kind == kExchange ? exchange(ranks) : reduce_or_gather(ranks);
     --running;
     if (good && header.kind == kAllReduce && setting("STUB_NCCL_WRONG") != 0) {
       static_cast<char*>(receive)[header.bytes / 2 + 2] ^= 1;
@@ -203,7 +282,8 @@ struct Task {
   }
 };
 
-int start(const Handle* handle, const void* send, void* receive, Header header, void* stream) {
+int start(const Handle* handle, const void* send, void* receive, Header header, void* stream,
+          const std::vector<Transfer>& transfers = {}) {
   const std::shared_ptr<ncclComm>& comm = handle->comm;
   if (comm->state == kBusy) misuse("a collective on a communicator that is in progress");
   if (comm->told_of_error) misuse("a collective on a communicator with an error");
@@ -225,8 +305,28 @@ int start(const Handle* handle, const void* send, void* receive, Header header, 
   }
   cudaLaunchHostFunc(
       stream, [](void* data) { std::unique_ptr<Task>(static_cast<Task*>(data))->run(); },
-      std::make_unique<Task>(Task{comm, send, receive, header, comm->collectives}).release());
+      std::make_unique<Task>(Task{comm, send, receive, header, comm->collectives, transfers})
+          .release());
   return slow > 0 ? kBusy : kSuccess;
+}
+
+// The group that this thread is in.
+struct Group {
+  bool is_open = false;
+  const Handle* handle = nullptr;
+  void* stream = nullptr;
+  std::vector<Transfer> transfers;
+};
+thread_local Group group;
+
+int add_to_group(const Transfer& transfer, int type, const Handle* handle, void* stream) {
+  if (type != 1) misuse("a message of anything but bytes");
+  if (!group.is_open) misuse("a message outside a group");
+  if (group.handle != nullptr && group.handle != handle) misuse("a group of two communicators");
+  group.handle = handle;
+  group.stream = stream;
+  group.transfers.push_back(transfer);
+  return kSuccess;
 }
 
 void write_log() {
@@ -336,6 +436,28 @@ int ncclAllReduce(const void* send, void* receive, size_t count, int type, int o
                   const Handle* comm, void* stream) {
   if (type != 7 || operation != 0) misuse("a reduction of anything but sums of floats");
   return start(comm, send, receive, {kAllReduce, count * sizeof(float)}, stream);
+}
+
+int ncclGroupStart() {
+  if (group.is_open) misuse("a group within a group");
+  group = {};
+  group.is_open = true;
+  return kSuccess;
+}
+
+int ncclGroupEnd() {
+  if (!group.is_open) misuse("the end of no group");
+  const Group ended = std::exchange(group, Group{});
+  if (ended.handle == nullptr) return kSuccess;
+  return start(ended.handle, nullptr, nullptr, {kExchange, 0}, ended.stream, ended.transfers);
+}
+
+int ncclSend(const void* from, size_t count, int type, int peer, const Handle* comm, void* stream) {
+  return add_to_group({true, const_cast<void*>(from), count, peer}, type, comm, stream);
+}
+
+int ncclRecv(void* to, size_t count, int type, int peer, const Handle* comm, void* stream) {
+  return add_to_group({false, to, count, peer}, type, comm, stream);
 }
 
 const char* ncclGetErrorString(int status) {

@@ -49,9 +49,9 @@ class OnHostMemory final : public Communicator {
   Result<CollectivePtr> begin_all_gather(void* buffer, size_t chunk_bytes) override {
     return awaited(nccl_->begin_all_gather(buffer, chunk_bytes));
   }
-  Result<CollectivePtr> begin_reduce_scatter(const float* input, size_t chunk,
-                                             float* output) override {
-    return awaited(nccl_->begin_reduce_scatter(input, chunk, output));
+  Result<CollectivePtr> begin_sums(NumberType type, const void* input, size_t chunk,
+                                   void* output) override {
+    return awaited(nccl_->begin_sums(type, input, chunk, output));
   }
   Outcome all_gather(void* buffer, size_t chunk_bytes) override {
     ++agreements_;
