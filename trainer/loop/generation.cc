@@ -103,7 +103,7 @@ Outcome Generation::save_last() {
   if (is_durable) return Ok{};
   progress_.enter(WorkerPhase::kSaving);
   const Clock::time_point began = Clock::now();
-  HP_TRY_ASSIGN(const bool durable, saver_->finish(&is_stop_requested, [this] { tell_saves(); }));
+  HP_TRY_ASSIGN(const bool durable, saver_->finish(&seconds_since_stop, [this] { tell_saves(); }));
   progress_.waited_for_last_save(static_cast<uint64_t>(seconds_since(began) * 1e9));
   tell_saves();
   if (!durable) {
