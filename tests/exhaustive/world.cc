@@ -502,8 +502,7 @@ std::string World::judge_losses() const {
     if (!ref || directory_.checkpoint(*ref) == nullptr) return "it is not there: " + reason;
   }
   const uint64_t found = whole_directory().find({}).step;
-  const bool is_told =
-      contains(reason, " could not be saved") || contains(reason, " is in no checkpoint");
+  const bool is_told = contains(reason, " could not be saved") || contains(reason, "no checkpoint");
   if (found >= completed_ || is_told) return "";
   return "all ranks had step " + std::to_string(completed_) +
          ", the newest checkpoint is of step " + std::to_string(found) +

@@ -160,7 +160,7 @@ class Stopped {
     saved_ = saved_step_in(cluster_->checkpoints());
     if (saved_ + may_miss() < last_) {
       const std::string reason = status["reason"].dump();
-      const bool is_told = reason.find("is in no checkpoint") != std::string::npos ||
+      const bool is_told = reason.find("no checkpoint") != std::string::npos ||
                            reason.find("could not be saved") != std::string::npos;
       EXPECT_TRUE(is_told) << story() << ": step " << saved_ << " of " << last_
                            << " is saved: " << reason << cluster_->logs()
