@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Jobs of a cluster that are told to end at random moments: while they start and load, train,
 // evaluate and save, and while a worker that was killed is replaced. Who tells them: a person, the
-// time limit, Slurm's signal to the batch script, or its signal to every node. No completed step
-// may be lost without a word, and no process or unfinished file is left behind.
+// time limit, Slurm's signal to the batch script, or its signal to every node. Or one node is told
+// to end, and a spare takes its ranks. No completed step may be lost without a word, and no process
+// or unfinished file is left behind.
 //
-// HPCTL_STOP_SEED replays a seed; HPCTL_STOP_COUNT is the number of seeds (default 3). Twelve seeds
-// in a row have each stop in each phase.
+// HPCTL_STOP_SEED replays a seed; HPCTL_STOP_COUNT is the number of seeds (default 3). Fifteen
+// seeds in a row have each stop in each phase; one node is told to end only in training.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -59,14 +60,30 @@ bool are_nodes_up(const v1::JobStatus& status) {
                      [](const auto& node) { return node.state() == "up"; });
 }
 
+void signal_holder(const test::JobCluster& cluster, const std::string& node) {
+  const auto pid = read_file(cluster.paths(node).node_lock(cluster.job(), node));
+  ASSERT_TRUE(pid.ok()) << pid.error().message;
+  ::kill(static_cast<pid_t>(std::stol(*pid)), SIGTERM);
+}
+
 // As Slurm does it to every step of a job.
 void signal_holders(const test::JobCluster& cluster) {
   EXPECT_TRUE(cluster.wait_for_status(are_nodes_up, kPatienceMs)) << cluster.logs();
-  for (const std::string& node : cluster.nodes()) {
-    const auto pid = read_file(cluster.paths(node).node_lock(cluster.job(), node));
-    ASSERT_TRUE(pid.ok()) << pid.error().message;
-    ::kill(static_cast<pid_t>(std::stol(*pid)), SIGTERM);
-  }
+  for (const std::string& node : cluster.nodes()) signal_holder(cluster, node);
+}
+
+// Its ranks save, and the spare takes them.
+void drain(const test::JobCluster& cluster) {
+  constexpr char kNode[] = "n1";
+  EXPECT_TRUE(cluster.wait_for_status(are_nodes_up, kPatienceMs)) << cluster.logs();
+  signal_holder(cluster, kNode);
+  const auto has_left = [&](const v1::JobStatus& status) {
+    return status.state() == "RUNNING" && status.generation() > 1 &&
+           std::none_of(status.workers().begin(), status.workers().end(),
+                        [&](const auto& worker) { return worker.node() == kNode; });
+  };
+  EXPECT_TRUE(cluster.wait_for_status(has_left, kPatienceMs)) << cluster.logs();
+  cancel(cluster, false);
 }
 
 constexpr auto kStops = std::to_array<StopKind>({
@@ -76,7 +93,9 @@ constexpr auto kStops = std::to_array<StopKind>({
      [](const auto&, pid_t controller) { ::kill(controller, SIGTERM); }},
     {"SIGTERM to every node", "CANCELLED",
      [](const auto& cluster, pid_t) { signal_holders(cluster); }},
+    {"SIGTERM to one node", "CANCELLED", [](const auto& cluster, pid_t) { drain(cluster); }},
 });
+constexpr size_t kDrain = kStops.size() - 1;
 
 enum class Phase { kStart, kTraining, kRecovery };
 constexpr std::array kPhases = {"start", "training", "recovery"};
@@ -103,12 +122,15 @@ class Stopped {
   explicit Stopped(uint64_t seed)
       : seed_(seed),
         kind_(kStops[seed % kStops.size()]),
-        phase_(static_cast<Phase>(seed % kPhases.size())),
+        phase_(seed % kStops.size() == kDrain ? Phase::kTraining
+                                              : static_cast<Phase>(seed % kPhases.size())),
         rng_(seed) {
     HP_CHECK(make_directories(texts_ / "all").ok());
     std::ofstream(texts_ / "all/0") << std::string(20'000, 'a');
     std::ofstream(texts_ / "all/1") << std::string(20'000, 'b');
-    cluster_.emplace(spec_of(texts_ / "all"));
+    JobSpec spec = spec_of(texts_ / "all");
+    spec.spares = seed % kStops.size() == kDrain ? 1 : 0;
+    cluster_.emplace(spec);
   }
 
   void run() {
@@ -157,6 +179,8 @@ class Stopped {
     const json status = json::parse(*text, nullptr, false);
     EXPECT_EQ(status["state"], kind_.state) << story() << status["reason"] << cluster_->logs();
     last_ = last_step_in(paths.job_metrics(cluster_->job()));
+    EXPECT_LE(steps_done_again_in(paths.job_metrics(cluster_->job())), may_miss())
+        << story() << cluster_->logs() << broken_promise("checkpoint");
     saved_ = saved_step_in(cluster_->checkpoints());
     if (saved_ + may_miss() < last_) {
       const std::string reason = status["reason"].dump();

@@ -27,6 +27,21 @@ inline uint64_t last_step_in(const std::string& metrics_path) {
   return last;
 }
 
+// Completed steps that a later generation has trained again, since they were lost.
+inline uint64_t steps_done_again_in(const std::string& metrics_path) {
+  std::ifstream lines(metrics_path);
+  uint64_t last = 0;
+  uint64_t again = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json parsed = nlohmann::json::parse(line, nullptr, false);
+    if (!parsed.is_object() || !parsed.contains("loss")) continue;
+    const auto step = parsed.value("step", uint64_t{0});
+    again += step <= last ? 1 : 0;
+    last = std::max(last, step);
+  }
+  return again;
+}
+
 // Of the newest checkpoint that a job would resume from; 0 = there is none.
 inline uint64_t saved_step_in(const std::string& checkpoints) {
   const auto found = list_checkpoints(checkpoints);
