@@ -5,8 +5,8 @@
 // to end, and a spare takes its ranks. No completed step may be lost without a word, and no process
 // or unfinished file is left behind.
 //
-// HPCTL_STOP_SEED replays a seed; HPCTL_STOP_COUNT is the number of seeds (default 3). Fifteen
-// seeds in a row have each stop in each phase; one node is told to end only in training.
+// HPCTL_STOP_SEED replays a seed. Fifteen seeds in a row have each stop in each phase; one node is
+// told to end only in training.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -19,6 +19,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "common/base/file.h"
 #include "common/base/rng.h"
@@ -36,7 +37,6 @@ using nlohmann::json;
 using std::chrono::milliseconds;
 
 constexpr int kPatienceMs = 90'000;
-constexpr uint64_t kSeeds = 3;
 
 struct StopKind {
   const char* name;
@@ -215,15 +215,17 @@ class Stopped {
   uint64_t saved_ = 0;
 };
 
-TEST(StopChaos, AtAnyMomentLosesNoStepInSilence) {
+std::vector<uint64_t> seeds() {
   const char* const given = std::getenv("HPCTL_STOP_SEED");
-  const char* const seeds = std::getenv("HPCTL_STOP_COUNT");
-  const uint64_t first = given != nullptr ? std::stoull(given) : 1;
-  const uint64_t count = seeds != nullptr ? std::stoull(seeds) : kSeeds;
-  for (uint64_t seed = first; seed < first + count && !HasFailure(); ++seed) {
-    Stopped(seed).run();
-  }
+  if (given != nullptr) return {std::stoull(given)};
+  return {1, 2, 3};
 }
+
+class StopChaos : public ::testing::TestWithParam<uint64_t> {};
+INSTANTIATE_TEST_SUITE_P(Seeds, StopChaos, ::testing::ValuesIn(seeds()),
+                         [](const auto& seed) { return std::to_string(seed.param); });
+
+TEST_P(StopChaos, AtAnyMomentLosesNoStepInSilence) { Stopped(GetParam()).run(); }
 
 }  // namespace
 }  // namespace hpctl::testing
