@@ -36,7 +36,7 @@ struct ShardPart {
 
 // How far a file is; for other threads.
 struct ShardProgress {
-  std::atomic<uint64_t> bytes{0};      // of the parts that were written
+  std::atomic<uint64_t> bytes{0};       // of the parts that were written
   std::atomic<bool> is_syncing{false};  // all are, and the file cannot be given up any more
 };
 

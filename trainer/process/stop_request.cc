@@ -16,9 +16,7 @@ using Clock = std::chrono::steady_clock;
 std::atomic<int64_t> g_requested_ns{0};
 static_assert(std::atomic<int64_t>::is_always_lock_free);
 
-int64_t now_ns() {
-  return std::chrono::nanoseconds(Clock::now().time_since_epoch()).count();
-}
+int64_t now_ns() { return std::chrono::nanoseconds(Clock::now().time_since_epoch()).count(); }
 
 }  // namespace
 
