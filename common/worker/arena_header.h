@@ -23,7 +23,7 @@
 namespace hpctl {
 
 inline constexpr uint64_t kArenaMagic = 0x31414e4552415048ULL;  // "HPARENA1"
-inline constexpr uint32_t kArenaVersion = 8;
+inline constexpr uint32_t kArenaVersion = 9;
 inline constexpr size_t kArenaHeaderBytes = 4096;
 inline constexpr size_t kArenaNotesBytes = 65536;
 inline constexpr uint64_t kUnsealed = ~uint64_t{0};

@@ -23,6 +23,7 @@ std::string to_json_text(const Workload& workload) {
   document["workers_per_node"] = workload.workers_per_node;
   document["snapshot"] = workload.snapshot;
   document["storage_limit_ms"] = workload.storage_limit_ms;
+  document["last_checkpoint_ms"] = workload.last_checkpoint_ms;
   document["claimed"] = workload.claimed;
   if (workload.from_memory) {
     document["from_memory"] = true;
@@ -43,6 +44,7 @@ Result<Workload> workload_from_json(const std::string& text) {
     workload.workers_per_node = document.value("workers_per_node", workload.world_size);
     workload.snapshot = document.value("snapshot", SnapshotSpec{});
     workload.storage_limit_ms = document.value("storage_limit_ms", workload.storage_limit_ms);
+    workload.last_checkpoint_ms = document.value("last_checkpoint_ms", workload.last_checkpoint_ms);
     workload.claimed = document.value("claimed", false);
     workload.from_memory = document.value("from_memory", false);
     workload.refilled = document.value("refilled", std::vector<int32_t>{});

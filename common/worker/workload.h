@@ -41,6 +41,8 @@ struct Workload {
   std::string metrics_path;    // rank 0 appends a JSON line per step; "" = off
   CheckpointSpec checkpoint;
   int64_t storage_limit_ms = local_limits().storage_ms;  // so long saves may fail for storage
+  // From SIGTERM to SIGKILL, at least: at the time limit it may be longer.
+  int64_t last_checkpoint_ms = local_limits().last_checkpoint_ms;
   SnapshotSpec snapshot;
   TrainSpec train;
 };

@@ -67,6 +67,7 @@ Workload make_workload(const core::StartWorkers& action, const core::Job& job,
   workload.metrics_path = paths.job_metrics(job.id);
   workload.checkpoint = job.spec.checkpoint;
   workload.storage_limit_ms = job.limits.storage_ms;
+  workload.last_checkpoint_ms = core::last_checkpoint_ms(job);
   workload.snapshot = job.spec.recovery.snapshot;
   workload.train = *job.spec.train;
   if (workload.train.strategy == Strategy::kHybrid && workload.train.shard_group == 0) {

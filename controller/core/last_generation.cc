@@ -38,7 +38,13 @@ bool may_save_memory(const Job& job) {
 
 void fail_for_good(Transition& t, Job& job, const std::string& reason) {
   if (may_save_memory(job)) return begin_ending(t, job, JobState::kFailed, reason);
-  end_job(t, job, JobState::kFailed, reason);
+  end_job(t, job, JobState::kFailed, reason + describe_steps_at_risk(job));
+}
+
+std::string describe_steps_at_risk(const Job& job) {
+  if (!job.spec.train || job.furthest_step <= job.committed_step) return "";
+  return "; no checkpoint is known to have the steps after step " +
+         std::to_string(job.committed_step);
 }
 
 void begin_ending(Transition& t, Job& job, JobState state, const std::string& reason) {

@@ -21,6 +21,9 @@ void save_memory_for_requeue(Transition& t, Job& job);
 // Of a job whose workers were to save and end: that the step which memory has is in no checkpoint,
 // and why. "" = nothing is lost, or memory cannot tell.
 std::string describe_unsaved(Transition& t, const Job& job);
+// Of a job that fails without a last generation: after which step nothing is known to be in a
+// checkpoint. "" = nothing is lost, as far as is known.
+std::string describe_steps_at_risk(const Job& job);
 // FAILED, after a last generation where there is something to save.
 void fail_for_good(Transition& t, Job& job, const std::string& reason);
 // The end: the last generation has saved, or could not for `obstacle`.

@@ -202,7 +202,7 @@ bool wait_for_storage(Transition& t, Job& job, const std::string& cause) {
   if (waited_ms >= job.limits.storage_ms) {
     end_job(t, job, JobState::kFailed,
             "storage was not back within " + duration_text(job.limits.storage_ms) +
-                " (limits.storage); last: " + cause);
+                " (limits.storage); last: " + cause + describe_steps_at_risk(job));
     return false;
   }
   job.not_before_ms = t.now() + std::clamp(waited_ms, kBackoffBaseMs, kBackoffMaxMs);

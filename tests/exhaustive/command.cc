@@ -95,6 +95,9 @@ const std::set<MoveKind> kOfPlaces = {
     MoveKind::kStorage, MoveKind::kDamage, MoveKind::kDelete,     MoveKind::kWipe,
     MoveKind::kEmpty,   MoveKind::kAway,   MoveKind::kMirrorAway, MoveKind::kMirrorDamage};
 
+// What ends a job early.
+const std::set<MoveKind> kOfEnds = {MoveKind::kHopeless, MoveKind::kCancel};
+
 // The scopes of the tests; each is searched to its end.
 std::vector<Task> smoke() {
   return {
@@ -102,6 +105,7 @@ std::vector<Task> smoke() {
       {{.steps = 2, .readers = true, .lost_node = true, .kinds = kOfStorage}, {}},
       {{.steps = 2, .faults = 2, .kinds = {MoveKind::kKill, MoveKind::kRival}}, {}},
       {{.steps = 2, .mirror = true, .lost_node = true, .kinds = kOfPlaces}, {}},
+      {{.steps = 2, .checkpoint_every = 2, .kinds = kOfEnds}, {}},
   };
 }
 
@@ -115,6 +119,16 @@ std::vector<Task> full() {
       {{.nodes = 3, .steps = 2}, {}},
       {{.steps = 2, .faults = 2, .kinds = {MoveKind::kKill, MoveKind::kGiveUp}}, {}},
       {{.steps = 2, .faults = 2, .kinds = {MoveKind::kKill, MoveKind::kCrash}}, {}},
+      {{.steps = 2,
+        .checkpoint_every = 2,
+        .faults = 2,
+        .kinds = {MoveKind::kHopeless, MoveKind::kCancel, MoveKind::kKill, MoveKind::kCrash}},
+       {}},
+      {{.steps = 2,
+        .checkpoint_every = 2,
+        .faults = 2,
+        .kinds = {MoveKind::kHopeless, MoveKind::kCancel, MoveKind::kEndHolder, MoveKind::kHurry}},
+       {}},
       {{.spares = 1, .steps = 2, .readers = true, .lost_node = true, .kinds = kOfStorage}, {}},
       {{.steps = 2,
         .readers = true,

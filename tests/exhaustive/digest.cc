@@ -71,7 +71,7 @@ uint64_t digest_of(const core::Job& job, int64_t now_ms) {
                   memory_of, former_parts, start_step, furthest_step, committed_step, restarts,
                   progress_at_restart, start_at_restart, restarts_without_progress, fault.empty(),
                   fault_is_collateral, recent_faults.size(), cancel_requested, saves_first,
-                  at_limit, without_memory, in_host_memory, ending.reason.empty(),
+                  at_limit, without_memory, in_host_memory, ending.reason.empty(), ending.state,
                   ending.awaits_cause, regain_step, pruning.due, pruning.for_room, claim.checkpoint,
                   claim.node, mirror.due, mirror.step, mirror.undone.generation, mirror.undone.step,
                   mirror.ordered.generation, mirror.ordered.in_mirror, mirror.problem.empty());
@@ -185,6 +185,7 @@ void add(Digest& digest, Names& names, const Place& place) {
   for (const sim::SealedState& sealed : place.arena) add(digest, sealed);
   digest.add(place.started ? place.started->generation.value : 0);
   digest.add(place.started ? names.of(place.started->action) : 0);
+  digest.add(place.stopping ? names.of(place.stopping->action) : 0);
   digest.add(place.launch ? names.of(*place.launch) : 0);
   // Only whether a holder of this launch or a later one is there matters.
   digest.add(place.launch && *place.launch <= place.launched_by);
@@ -205,7 +206,7 @@ void add(Digest& digest, const Run& run) {
   digest.add(run.start_step);
   digest.add(run.checkpoint);
   digest.add((run.from_memory ? 1U : 0U) + (run.is_formed ? 2U : 0U) + (run.is_broken ? 4U : 0U) +
-             (run.is_missing ? 8U : 0U));
+             (run.is_missing ? 8U : 0U) + (run.is_last ? 16U : 0U) + (run.is_stopping ? 32U : 0U));
   digest.add(run.homes.size());
   for (const auto& [rank, node] : run.homes) {
     digest.add(static_cast<uint64_t>(rank));
@@ -338,7 +339,9 @@ uint64_t World::digest() const {
   digest.add_each(is_away_, was_away_, checkers_.told(JobId{1}), checkers_.mirrored(JobId{1}));
   digest.add(trained_);
   digest.add(static_cast<uint64_t>(faults_left_));
-  digest.add(only_storage_failed_);
+  digest.add_each(only_storage_failed_, is_hopeless_, is_cancelled_, may_lose_steps_, completed_,
+                  last_generation_);
+  if (has_ended()) digest.add(job().reason);  // which is judged
   add(digest, checkers_.claimed());
   add(digest, checkers_.proven());
   add(digest, checkers_.verified());

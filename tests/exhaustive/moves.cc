@@ -12,12 +12,13 @@ namespace {
 
 // In the order of MoveKind.
 constexpr std::array kNames = {
-    "take",    "take-late", "receive",     "register",     "launch",     "notice",  "look-up",
-    "answer",  "seal",      "finish",      "lose-peer",    "commit",     "claim",   "miss",
-    "mirror",  "back",      "wait",        "kill",         "end-holder", "break",   "give-up",
-    "crash",   "hurry",     "rival",       "late-commit",  "unfit",      "storage", "unreadable",
-    "no-room", "damage",    "false-claim", "take-dir",     "blind",      "delete",  "wipe",
-    "empty",   "away",      "mirror-away", "mirror-damage"};
+    "take",     "take-late",   "receive",  "register", "launch",      "notice",
+    "look-up",  "answer",      "seal",     "finish",   "end",         "lose-peer",
+    "commit",   "claim",       "miss",     "mirror",   "back",        "wait",
+    "kill",     "end-holder",  "break",    "give-up",  "crash",       "hurry",
+    "rival",    "late-commit", "unfit",    "storage",  "unreadable",  "no-room",
+    "damage",   "false-claim", "take-dir", "blind",    "delete",      "wipe",
+    "hopeless", "cancel",      "empty",    "away",     "mirror-away", "mirror-damage"};
 
 constexpr int32_t kMostPerformed = 1;  // actions, before the controller dies in a commit
 
@@ -88,18 +89,35 @@ std::optional<Move> parse_move(const std::string& text) {
 bool World::can_seal(const Place& place) const {
   const Run& run = runs_.at(place.worker->generation);
   const uint64_t step = run.steps.at(place.rank);
+  const bool is_ahead = std::any_of(run.steps.begin(), run.steps.end(),
+                                    [step](const auto& rank) { return rank.second > step; });
+  if (run.is_last || (run.is_stopping && !is_ahead)) return false;
   return run.is_formed && step < scope_->steps &&
          std::all_of(run.steps.begin(), run.steps.end(),
                      [step](const auto& rank) { return rank.second >= step; });
 }
 
+// In the first place.
+bool World::is_saved(uint64_t generation, uint64_t step) const {
+  const Run& run = runs_.at(generation);
+  const bool is_elsewhere = run.from_memory || run.checkpoint.starts_with('/');
+  return directory_.checkpoint({step, generation}) != nullptr ||
+         (!is_elsewhere && run.start_step == step);
+}
+
 bool World::can_finish(const Place& place) const {
   const uint64_t generation = place.worker->generation;
   const Run& run = runs_.at(generation);
-  const bool is_elsewhere = run.from_memory || run.checkpoint.starts_with('/');
-  const bool is_saved = directory_.checkpoint({scope_->steps, generation}) != nullptr ||
-                        (!is_elsewhere && run.start_step == scope_->steps);
-  return run.is_formed && run.steps.at(place.rank) == scope_->steps && is_saved;
+  return run.is_formed && !run.is_last && run.steps.at(place.rank) == scope_->steps &&
+         is_saved(generation, scope_->steps);
+}
+
+bool World::has_saved_its_last(uint64_t generation) const {
+  const Run& run = runs_.at(generation);
+  const uint64_t step = run.steps.begin()->second;
+  return run.is_formed && is_saved(generation, step) &&
+         std::all_of(run.steps.begin(), run.steps.end(),
+                     [step](const auto& rank) { return rank.second == step; });
 }
 
 // No rank of its generation has completed a step: what it starts from is being read.
@@ -121,6 +139,7 @@ bool World::can_claim(const Place& place) const {
 bool World::can_miss(const Place& place) const {
   const Run& run = runs_.at(place.worker->generation);
   const bool in_first = !run.checkpoint.empty() && !run.checkpoint.starts_with('/');
+  if (run.is_last && run.is_formed) return !can_save();
   return !run.is_formed && (run.is_missing || (in_first && is_away_));
 }
 
@@ -144,7 +163,13 @@ void World::add_of_place(std::vector<Move>& moves, int32_t node) const {
   if (can_finish(place)) add(MoveKind::kFinish);
   if (can_claim(place)) add(MoveKind::kClaim);
   if (can_miss(place)) add(MoveKind::kMiss);
-  if (runs_.at(place.worker->generation).is_broken) add(MoveKind::kLosePeer);
+  const uint64_t generation = place.worker->generation;
+  const Run& run = runs_.at(generation);
+  const bool has_saved = (run.is_last || run.is_stopping) && has_saved_its_last(generation);
+  const bool is_told = run.is_last || place.stopping.has_value();
+  if (has_saved && is_told) add(MoveKind::kEnd);
+  // One that was not told itself leaves with the others.
+  if (run.is_broken || (has_saved && !is_told)) add(MoveKind::kLosePeer);
 }
 
 void World::add_healthy(std::vector<Move>& moves) const {
@@ -237,6 +262,7 @@ void World::add_faults(std::vector<Move>& moves) const {
     const Place& place = places_[static_cast<size_t>(node)];
     const core::Node& row = state_.nodes.at(key_of(node));
     if (place.worker) add({MoveKind::kKill, node});
+    if (place.worker) add({MoveKind::kHopeless, node});
     if (place.holder_alive) add({MoveKind::kEndHolder, node});
     if (place.bound) add({MoveKind::kBreak, node});
     if (place.holder_alive && row.boot_id == boot_id(node)) add({MoveKind::kGiveUp, node});
@@ -244,6 +270,7 @@ void World::add_faults(std::vector<Move>& moves) const {
       add({MoveKind::kUnfit, node});
     }
   }
+  if (!is_cancelled_) add({MoveKind::kCancel});
   add({MoveKind::kCrash});
   if (moves.back().kind == MoveKind::kCrash) add_deaths_in_commits(moves, healthy);
   if (core::next_deadline(state_) && healthy.back().kind != MoveKind::kWait) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nodes: their streams, their holders, and the ranks that train there.
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
 #include "common/worker/worker_abi.h"
@@ -106,6 +107,7 @@ void World::end_holder(int32_t node) {
   place.arena.clear();
   place.arena_is_told = false;
   place.started.reset();
+  place.stopping.reset();
 }
 
 void World::receive(int32_t node) {
@@ -118,9 +120,36 @@ void World::receive(int32_t node) {
   if (stop_order == nullptr) return end_holder(node);  // EndNode
   const uint64_t through = stop_order->generation.value;
   place.stopped_through = std::max(place.stopped_through, through);
+  const core::WorkersStopped answer{
+      action.id, JobId{1}, core::local_node_name(node), {through}, {}};
+  place.stopping.reset();
+  if (stop_order->graceful && begin_to_end(node, through)) {
+    place.stopping = answer;
+    return;
+  }
   stop(node, through);
-  place.up.push_back({Word(
-      core::WorkersStopped{action.id, JobId{1}, core::local_node_name(node), {through}, {}})});
+  place.up.push_back({Word(answer)});
+}
+
+// Whether the rank saves first. All ranks hear of it in the step under way. A generation that has
+// not begun is killed: its peers may never come.
+bool World::begin_to_end(int32_t node, uint64_t through) {
+  const Place& place = places_[static_cast<size_t>(node)];
+  if (!place.worker || place.worker->generation > through) return false;
+  Run& run = runs_.at(place.worker->generation);
+  if (!run.is_formed || run.is_broken) return false;
+  run.is_stopping = true;
+  save_common_step(place.worker->generation);
+  return true;
+}
+
+// Once all ranks have the same.
+void World::save_common_step(uint64_t generation) {
+  Run& run = runs_.at(generation);
+  const uint64_t step = run.steps.begin()->second;
+  const bool is_common = std::all_of(run.steps.begin(), run.steps.end(),
+                                     [step](const auto& rank) { return rank.second == step; });
+  if (is_common && !is_saved(generation, step)) run.saving.insert(step);
 }
 
 void World::read_again(int32_t node, bool is_blind) {
@@ -173,6 +202,7 @@ void World::start(int32_t node, const core::Action& action) {
   run.start_step = order.start_step;
   run.checkpoint = order.checkpoint;
   run.from_memory = order.memory_of != Generation{};
+  run.is_last = order.last;
   run.refilled.clear();
   for (const Rank without : order.refilled) run.refilled.insert(without.value);
   run.homes[rank] = node;
@@ -217,8 +247,11 @@ void World::worker_ends(int32_t node, int32_t code, int32_t signal, bool by_requ
   place.worker.reset();
   checkers_.worker_gone(key_of(node), place.rank, worker.generation);
   run.gone.insert(place.rank);
-  run.is_broken = run.is_broken || code != 0 || signal != 0;
+  const bool in_order = code == kExitPeerLost || signal == SIGTERM;
+  run.is_broken = run.is_broken || ((code != 0 || signal != 0) && !in_order);
   if (reported) report(place, Word(exited));
+  if (place.stopping && reported && place.bound) place.up.push_back({Word(*place.stopping)});
+  place.stopping.reset();
 }
 
 // Who has no part gets it from a replica.
@@ -246,6 +279,7 @@ void World::form(uint64_t generation, Run& run) {
   const bool is_lost = from == nullptr && checkers_.was_lost(JobId{1}, run.checkpoint);
   if (run.is_missing || is_lost) return;  // likewise
   run.is_formed = true;
+  if (generation == runs_.rbegin()->first) completed_ = run.start_step;
   const std::string who = "g" + std::to_string(generation);
   if (run.from_memory) {
     refill(run);
@@ -262,7 +296,7 @@ void World::form(uint64_t generation, Run& run) {
     }
     run.begun_with = begin.history;
     // A last step that is in memory only is still to be saved.
-    if (run.start_step == scope_->steps) run.saving.insert(run.start_step);
+    if (run.start_step == scope_->steps || run.is_last) run.saving.insert(run.start_step);
     return;
   }
   if (loads && from == nullptr) {
@@ -299,6 +333,8 @@ void World::seal(int32_t node) {
                                        [step](const auto& rank) { return rank.second >= step; });
   const bool is_due = step % scope_->checkpoint_every == 0 || step == scope_->steps;
   if (is_complete && is_due) run.saving.insert(step);
+  if (is_complete && generation == runs_.rbegin()->first) completed_ = std::max(completed_, step);
+  if (run.is_stopping) save_common_step(generation);
 }
 
 // Its progress page says so, which is no report: it may be lost.

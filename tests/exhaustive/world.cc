@@ -3,6 +3,7 @@
 #include "tests/exhaustive/world.h"
 
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
 #include "common/worker/worker_abi.h"
@@ -51,6 +52,19 @@ bool is_of_storage(MoveKind kind) {
          kind == MoveKind::kMirrorAway || kind == MoveKind::kBlind;
 }
 
+// Faults after which a completed step may be nowhere, or the controller cannot know of it.
+bool may_lose_steps(MoveKind kind) {
+  static const std::set<MoveKind> kKinds = {
+      MoveKind::kEndHolder,  MoveKind::kGiveUp,  MoveKind::kHurry,       MoveKind::kDamage,
+      MoveKind::kFalseClaim, MoveKind::kTakeDir, MoveKind::kDelete,      MoveKind::kWipe,
+      MoveKind::kEmpty,      MoveKind::kAway,    MoveKind::kMirrorDamage};
+  return kKinds.contains(kind);
+}
+
+bool contains(const std::string& text, const char* words) {
+  return text.find(words) != std::string::npos;
+}
+
 }  // namespace
 
 World::World(const Scope& scope)
@@ -72,6 +86,7 @@ World::World(const Scope& scope)
     make(*next);
   }
   if (scope.lost_node) end_holder(0);
+  may_lose_steps_ = scope.lost_node;
   faults_left_ = scope.faults;
 }
 
@@ -103,6 +118,7 @@ std::string World::commit(core::EventBody body, int32_t dies_after) {
   history.commit(state_, {}, result.log);
   checkers_.causes_are_present(history);
   remember_rows(result.dirty);
+  check_ending(result.actions);
   int32_t performed = 0;
   for (const core::Action& action : result.actions) {
     if (performed++ == dies_after) break;
@@ -288,6 +304,32 @@ void World::check_record(const GenerationRecord& record) {
   }
 }
 
+// Of a job that fails for good, or is cancelled in a recovery (decision 0113): one last generation,
+// from memory, within its limit. Nothing is deleted meanwhile.
+void World::check_ending(const std::vector<core::Action>& ordered) {
+  if (state_.jobs.empty()) return;
+  const bool ends = !job().ending.reason.empty();
+  for (const core::Action& action : ordered) {
+    if (ends && std::holds_alternative<core::PruneCheckpoints>(action.body)) {
+      checkers_.fail("checkpoints are to be deleted while the job ends");
+    }
+    const auto* start = std::get_if<core::StartWorkers>(&action.body);
+    if (start == nullptr) continue;
+    const std::string who = "g" + to_string(start->generation);
+    if (start->last != ends) checkers_.fail(who + " is to train, and the job ends, or the reverse");
+    if (!start->last) continue;
+    if (start->memory_of == Generation{}) checkers_.fail(who + " is the last one, from no memory");
+    if (last_generation_ != 0 && last_generation_ != start->generation.value) {
+      checkers_.fail(who + " is a second last generation");
+    }
+    last_generation_ = start->generation.value;
+  }
+  if (!ends || has_ended() || job().stage != core::PlanStage::kNone) return;
+  const int64_t most_ms = state_.now_ms + core::last_checkpoint_ms(job());
+  const bool has_limit = job().deadline_ms != 0 && job().deadline_ms <= most_ms;
+  if (!has_limit) checkers_.fail("the last generation has no limit");
+}
+
 void World::launch(int32_t node) {
   Place& place = places_[static_cast<size_t>(node)];
   const ActionId id = *place.launch;
@@ -317,6 +359,7 @@ void World::make(const Move& move) {
   ++clock_;
   if (move.is_fault()) --faults_left_;
   if (move.is_fault() && !is_of_storage(move.kind)) only_storage_failed_ = false;
+  if (may_lose_steps(move.kind)) may_lose_steps_ = true;
   Place& place = places_[static_cast<size_t>(std::max(move.node, 0))];
   switch (move.kind) {
     case MoveKind::kTake:
@@ -351,6 +394,15 @@ void World::make(const Move& move) {
       return seal(move.node);
     case MoveKind::kFinish:
       return worker_ends(move.node, 0, 0, false, true);
+    case MoveKind::kEnd:
+      return worker_ends(move.node, 0, SIGTERM, place.stopping.has_value(), true);
+    case MoveKind::kHopeless:
+      is_hopeless_ = true;
+      return worker_ends(move.node, kExitDoNotRestart, 0, false, true);
+    case MoveKind::kCancel:
+      is_cancelled_ = true;
+      commit(core::CancelRequested{JobId{1}, job().owner_uid});
+      return;
     case MoveKind::kLosePeer:
       return worker_ends(move.node, kExitPeerLost, 0, false, true);
     case MoveKind::kCommit:
@@ -418,7 +470,11 @@ void World::make(const Move& move) {
 
 // Why the job was right not to finish; "" = it was not.
 std::string World::judge_failure() const {
+  if (job().state == core::JobState::kCancelled && is_cancelled_) return "a person cancelled it";
   if (job().state != core::JobState::kFailed) return "";
+  if (is_hopeless_ && contains(job().reason, "says that a restart cannot help")) {
+    return "a rank said that a restart cannot help";
+  }
   const bool is_anothers =
       directory_.is_taken() && job().reason.find(sim::kTakenBy) != std::string::npos;
   if (is_anothers) return "the directory is another job's";
@@ -435,6 +491,24 @@ std::string World::judge_failure() const {
   return waited ? "the first place was away" : "";
 }
 
+// A job that was told to end, or fails for good, has saved the newest step that all ranks had, or
+// says that it could not.
+std::string World::judge_losses() const {
+  if (may_lose_steps_) return "";
+  const std::string& reason = job().reason;
+  const std::string saved = " is saved as ";
+  if (const size_t at = reason.find(saved); at != std::string::npos) {
+    const auto ref = parse_checkpoint_name(reason.substr(at + saved.size()));
+    if (!ref || directory_.checkpoint(*ref) == nullptr) return "it is not there: " + reason;
+  }
+  const uint64_t found = whole_directory().find({}).step;
+  const bool is_told = contains(reason, " could not be saved") || contains(reason, "no checkpoint");
+  if (found >= completed_ || is_told) return "";
+  return "all ranks had step " + std::to_string(completed_) +
+         ", the newest checkpoint is of step " + std::to_string(found) +
+         ", and the job does not say so: " + reason;
+}
+
 // A job that has few faults and many restarts left has no reason not to finish.
 std::string World::judge_end() const {
   const size_t explained = scope_->lost_node ? 1 : 0;
@@ -444,7 +518,9 @@ std::string World::judge_end() const {
   sim::Checkers checkers = checkers_;
   if (job().state != core::JobState::kFinished) {
     checkers.loss_justified(job(), directory_, mirror_, search_);
-    if (!judge_failure().empty()) return checkers.violation();
+    if (!judge_failure().empty()) {
+      return checkers.violation().empty() ? judge_losses() : checkers.violation();
+    }
     return std::string("the job is ") + core::to_string(job().state) + ": " + job().reason;
   }
   sim::JobPlan plan;

@@ -41,6 +41,7 @@ enum class MoveKind : uint8_t {
   kAnswer,    // the controller commits what came of it
   kSeal,      // the node's rank completes a step
   kFinish,    // it has all steps and exits with 0
+  kEnd,       // it was told to end, or is of a last generation: all has been saved, and it ends
   kLosePeer,  // it leaves because a peer has
   kCommit,    // the checkpoint of generation and step is complete
   kClaim,     // the node's rank cannot load its checkpoint, damaged or deleted, and says so
@@ -67,6 +68,8 @@ enum class MoveKind : uint8_t {
   kBlind,       // a node cannot read again what another one called damaged
   kDelete,      // a person deletes a checkpoint of the first place
   kWipe,        // a person deletes all of them
+  kHopeless,    // a rank exits, and says that a restart cannot help
+  kCancel,      // a person cancels the job
   // Of a job with a mirror.
   kEmpty,         // and the records
   kAway,          // the first place cannot be used until it is back
@@ -151,7 +154,8 @@ struct Place {
   std::vector<sim::SealedState> arena;  // newest first
   bool arena_is_told = false;           // by the exit of its last worker, and committed
   std::optional<core::WorkersStarted> started;
-  std::deque<Word> reports;  // not committed yet
+  std::optional<core::WorkersStopped> stopping;  // the answer when its worker has saved and ended
+  std::deque<Word> reports;                      // not committed yet
   std::deque<Message> up;
   std::deque<Word> late;  // of a stream that is closed, and arrive all the same
   std::deque<Order> down;
@@ -163,6 +167,8 @@ struct Run {
   uint64_t start_step = 0;
   std::string checkpoint;
   bool from_memory = false;
+  bool is_last = false;      // it trains no step: it saves, and ends
+  bool is_stopping = false;  // likewise, once the step under way is complete
   std::set<int32_t> refilled;
   std::map<int32_t, int32_t> homes;   // rank -> node
   std::map<int32_t, uint64_t> steps;  // rank -> completed, of those that have joined
@@ -209,6 +215,7 @@ class World {
   void find(const Order& order);
   void record(const Order& order, bool after_rival);
   void check_record(const GenerationRecord& record);
+  void check_ending(const std::vector<core::Action>& ordered);
   void launch(int32_t node);
   void wait();
 
@@ -243,6 +250,8 @@ class World {
   void read_again(int32_t node, bool is_blind);
   void start(int32_t node, const core::Action& action);
   void stop(int32_t node, uint64_t through);
+  bool begin_to_end(int32_t node, uint64_t through);
+  void save_common_step(uint64_t generation);
   void worker_ends(int32_t node, int32_t code, int32_t signal, bool by_request, bool reported);
   static void report(Place& place, Word word);
   void form(uint64_t generation, Run& run);
@@ -258,6 +267,8 @@ class World {
   void add_deaths_in_commits(std::vector<Move>& moves, const std::vector<Move>& healthy) const;
   bool can_seal(const Place& place) const;
   bool can_finish(const Place& place) const;
+  bool is_saved(uint64_t generation, uint64_t step) const;
+  bool has_saved_its_last(uint64_t generation) const;
   bool can_claim(const Place& place) const;
   bool can_miss(const Place& place) const;
   void add_of_first_place(std::vector<Move>& moves) const;
@@ -279,6 +290,7 @@ class World {
   std::string boot_id(int32_t node) const;
   uint64_t holder_pid(int32_t node) const;
   std::string judge_failure() const;
+  std::string judge_losses() const;
   int32_t parts() const { return scope_->replicas ? 1 : scope_->nodes; }
 
   const Scope* scope_;  // outlives the world
@@ -300,6 +312,11 @@ class World {
   uint64_t trained_ = 0;   // newest generation that completed a step
   int32_t faults_left_ = 0;
   bool only_storage_failed_ = true;  // of the faults so far
+  bool is_hopeless_ = false;         // a rank has said so
+  bool is_cancelled_ = false;
+  bool may_lose_steps_ = false;   // faults have taken memory or checkpoints
+  uint64_t completed_ = 0;        // newest step that all ranks of the newest generation have
+  uint64_t last_generation_ = 0;  // 0 = there was none
   std::vector<core::LogEntry> told_;
   // Digests of rows, kept up to date by remember_rows().
   std::map<JobId, uint64_t> job_digests_;

@@ -127,6 +127,7 @@ std::vector<std::string> slot_notes_seeds() {
   notes.position.stability.grad_norms = {1, 2};
   notes.environment = {{"blas", "openblas"}, {"libtorch", "1.13.1"}};
   notes.world_size = 4;
+  notes.data = {"1f2e", 35'149, 32};
   return {encode(notes), encode(SlotNotes{})};
 }
 

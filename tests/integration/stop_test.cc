@@ -3,21 +3,19 @@
 // completed step is in a checkpoint, and nothing is left behind.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <string>
 
 #include "common/base/file.h"
 #include "common/base/rng.h"
-#include "common/job/lineage.h"
 #include "tests/integration/local_cluster.h"
+#include "tests/integration/stopped_job.h"
 #include "tests/integration/training_job.h"
 
 namespace hpctl::testing {
 namespace {
 
-using nlohmann::json;
 using std::chrono::seconds;
 
 constexpr seconds kLong{120};
@@ -44,19 +42,9 @@ class Stop : public ::testing::Test {
     text.replace(text.find(data), data.size(), texts() + ", split: [1, 1, 0],");
     return text;
   }
-  // Of metrics.jsonl.
-  uint64_t last_step(JobId job) const {
-    std::ifstream lines(cluster_.paths().job_metrics(job));
-    uint64_t last = 0;
-    for (std::string line; std::getline(lines, line);) {
-      const json parsed = json::parse(line, nullptr, false);
-      if (parsed.is_object() && parsed.contains("loss")) last = parsed["step"];
-    }
-    return last;
-  }
+  uint64_t last_step(JobId job) const { return last_step_in(cluster_.paths().job_metrics(job)); }
   uint64_t saved_step(JobId job) const {
-    const auto found = list_checkpoints(cluster_.paths().job(job) + "/checkpoints");
-    return found.ok() && !found->empty() ? found->back().step : 0;
+    return saved_step_in(cluster_.paths().default_checkpoints(job));
   }
 
   LocalCluster cluster_;

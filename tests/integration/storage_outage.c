@@ -2,8 +2,9 @@
 // For LD_PRELOAD: a directory on storage that fails. The file that STORAGE_OUTAGE names is a
 // struct StorageOutage (storage_outage.h) that the test writes and every process maps. While its
 // `error` is an errno, each call on a path at or below its `directory`, or on a descriptor of such
-// a file, fails with it; while it is STORAGE_PAUSES, such calls wait until it changes. `program`
-// limits that to the processes of these names.
+// a file, fails with it; while it is STORAGE_PAUSES, such calls wait until it changes; while it is
+// STORAGE_IS_SLOW, each write takes as long as on storage of that speed. `program` limits that to
+// the processes of these names.
 #define _GNU_SOURCE
 #include "tests/integration/storage_outage.h"
 
@@ -73,15 +74,20 @@ static int of_path(int directory, const char* path) {
   return getcwd(where, sizeof where) && is_below(where);
 }
 
+static void wait_a_little(void) {
+  const struct timespec little = {0, 2 * 1000 * 1000};
+  nanosleep(&little, NULL);
+}
+
 // 1 = the call fails with errno; 0 = it is made.
 static int suffers(void) {
+  int error = __atomic_load_n(&outage->error, __ATOMIC_ACQUIRE);
+  if (error == STORAGE_IS_SLOW) return 0;
   __atomic_fetch_add(&outage->calls, 1, __ATOMIC_RELAXED);
-  int error;
   while ((error = __atomic_load_n(&outage->error, __ATOMIC_ACQUIRE)) == STORAGE_PAUSES) {
-    const struct timespec little = {0, 2 * 1000 * 1000};
-    nanosleep(&little, NULL);
+    wait_a_little();
   }
-  if (error == 0) return 0;
+  if (error == 0 || error == STORAGE_IS_SLOW) return 0;
   errno = error;
   return 1;
 }
@@ -96,6 +102,27 @@ static int path_suffers(int directory, const char* path) {
 static int descriptor_suffers(int fd) {
   const int before = errno;
   if (is_on() && of_descriptor(fd) && suffers()) return 1;
+  errno = before;
+  return 0;
+}
+
+static int64_t now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+// Likewise of a write, which may only be slow.
+static int write_suffers(int fd, size_t size) {
+  if (descriptor_suffers(fd)) return 1;
+  const int before = errno;
+  if (is_on() && outage->kib_per_s > 0 && of_descriptor(fd)) {
+    const int64_t until_ms = now_ms() + (int64_t)(size / 1024) * 1000 / outage->kib_per_s;
+    while (__atomic_load_n(&outage->error, __ATOMIC_ACQUIRE) == STORAGE_IS_SLOW &&
+           now_ms() < until_ms) {
+      wait_a_little();
+    }
+  }
   errno = before;
   return 0;
 }
@@ -160,11 +187,12 @@ OF_DESCRIPTOR(int, fallocate, (int fd, int mode, off_t from, off_t size), (fd, m
 OF_DESCRIPTOR(ssize_t, read, (int fd, void* to, size_t size), (fd, to, size))
 OF_DESCRIPTOR(ssize_t, pread, (int fd, void* to, size_t size, off_t at), (fd, to, size, at))
 OF_DESCRIPTOR(ssize_t, pread64, (int fd, void* to, size_t size, off64_t at), (fd, to, size, at))
-OF_DESCRIPTOR(ssize_t, write, (int fd, const void* from, size_t size), (fd, from, size))
-OF_DESCRIPTOR(ssize_t, pwrite, (int fd, const void* from, size_t size, off_t at),
-              (fd, from, size, at))
-OF_DESCRIPTOR(ssize_t, pwrite64, (int fd, const void* from, size_t size, off64_t at),
-              (fd, from, size, at))
+WRAP(ssize_t, write, (int fd, const void* from, size_t size), (fd, from, size),
+     write_suffers(fd, size), -1)
+WRAP(ssize_t, pwrite, (int fd, const void* from, size_t size, off_t at), (fd, from, size, at),
+     write_suffers(fd, size), -1)
+WRAP(ssize_t, pwrite64, (int fd, const void* from, size_t size, off64_t at), (fd, from, size, at),
+     write_suffers(fd, size), -1)
 OF_DESCRIPTOR(ssize_t, writev, (int fd, const struct iovec* of, int count), (fd, of, count))
 OF_DESCRIPTOR(ssize_t, pwritev, (int fd, const struct iovec* of, int count, off_t at),
               (fd, of, count, at))

@@ -5,16 +5,13 @@
 // restart for the storage, and lose no checkpoint that `checkpoint.keep` keeps. HPCTL_OUTAGE_SEED
 // replays a seed; HPCTL_OUTAGE_JOBS is the number of random jobs (default 1). With
 // HPCTL_OUTAGE_PATHS=random, about half of the faults befall only a part of the directory.
-#include "tests/integration/storage_outage.h"
-
 #include <errno.h>
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -26,6 +23,8 @@
 #include "common/base/file.h"
 #include "common/base/rng.h"
 #include "tests/integration/local_cluster.h"
+#include "tests/integration/outage.h"
+#include "tests/integration/stopped_job.h"
 #include "tests/integration/training_job.h"
 #include "tests/support/promise.h"
 #include "trainer/checkpoint/ledger_check.h"
@@ -41,45 +40,6 @@ constexpr int kBatch = 8;
 
 const TrainingJob kJob = {
     .name = "outage", .steps = 400, .checkpoint_every = 7, .keep = 3, .snapshot = "{replicas: 0}"};
-
-// The page that every preloaded process maps.
-class Outage {
- public:
-  explicit Outage(const std::string& file) {
-    const UniqueFd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    HP_CHECK(fd.valid() && ::ftruncate(fd.get(), sizeof(StorageOutage)) == 0);
-    void* const at =
-        ::mmap(nullptr, sizeof(StorageOutage), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-    HP_CHECK(at != MAP_FAILED);
-    page_ = static_cast<StorageOutage*>(at);
-    ::setenv("STORAGE_OUTAGE", file.c_str(), 1);
-    ::setenv("LD_PRELOAD", STORAGE_OUTAGE_LIBRARY, 1);
-  }
-  Outage(const Outage&) = delete;
-  Outage& operator=(const Outage&) = delete;
-  ~Outage() {
-    end();
-    ::unsetenv("LD_PRELOAD");
-    ::unsetenv("STORAGE_OUTAGE");
-    ::munmap(page_, sizeof(StorageOutage));
-  }
-
-  void of(const std::string& directory) { copy(directory, page_->directory); }
-  void begin(int error, const std::string& program) {
-    copy(program, page_->program);
-    __atomic_store_n(&page_->error, error, __ATOMIC_RELEASE);
-  }
-  void end() { __atomic_store_n(&page_->error, 0, __ATOMIC_RELEASE); }
-  uint32_t calls() const { return __atomic_load_n(&page_->calls, __ATOMIC_RELAXED); }
-
- private:
-  template <size_t kSize>
-  static void copy(const std::string& text, char (&to)[kSize]) {
-    HP_CHECK(text.size() < kSize);
-    std::memcpy(to, text.c_str(), text.size() + 1);
-  }
-  StorageOutage* page_ = nullptr;
-};
 
 struct Fault {
   uint64_t at_step = 0;
@@ -467,6 +427,44 @@ TEST(StorageOutage, RecoveryDoesNotWaitForASlowSave) { expect_slow_save_is_not_w
 
 TEST(StorageOutage, RecoveryDoesNotWaitForASlowLastSave) {
   expect_slow_save_is_not_waited_for(400);
+}
+
+// A save takes 6 s, and the second one has just begun. SIGKILL came 11 s after the cancellation,
+// before the newest step was saved as well.
+TEST(StorageOutage, StopInASlowSaveSavesTheNewestStep) {
+  const TrainingJob wanted = {.name = "stop",
+                              .steps = 1'000'000,
+                              .checkpoint_every = 5,
+                              .standbys = 0,
+                              .heartbeat_timeout = "10s",
+                              .nodes = "1",
+                              .ledger = false,
+                              .more = "limits: {last_checkpoint: 11s}\n"};
+  std::string text = wanted.yaml();
+  const std::string model = "{preset: tiny}";  // with 20 MB for each rank to save
+  text.replace(text.find(model), model.size(), "{preset: tiny, dim: 256, ffn: 768, layers: 4}");
+  LocalCluster cluster;
+  Outage outage(cluster.directory() + "/outage");
+  const JobId job = cluster.submit(text);
+  const std::string directory = cluster.paths().default_checkpoints(job);
+  outage.of(directory);
+  outage.slow_down(3'300, "hptrain");
+  const auto saves = [&] {
+    const auto names = list_directory(directory);
+    if (!names.ok()) return std::ptrdiff_t{0};
+    return std::count_if(names->begin(), names->end(),
+                         [](const std::string& name) { return name.starts_with("step-"); });
+  };
+  ASSERT_TRUE(wait_until(
+      directory, [&] { return saves() == 2; }, seconds(90)));
+  ASSERT_EQ(cluster.hpctl({"cancel", to_string(job)}).exit_code, 0);
+  ASSERT_EQ(cluster.wait_for_end(job, seconds(60)), "CANCELLED");
+  outage.end();
+  const std::string logs = cluster.hpctl({"logs", to_string(job)}).out;
+  EXPECT_EQ(saved_step_in(directory), last_step_in(cluster.paths().job_metrics(job))) << logs;
+  EXPECT_NE(logs.find("is given up for that of step"), std::string::npos) << logs;
+  EXPECT_EQ(saves(), 2) << "what was written of the second one is removed";
+  cluster.stop_and_expect_no_leftovers(seconds(60));
 }
 
 TEST(StorageOutage, AtAnyMomentLosesNothing) {

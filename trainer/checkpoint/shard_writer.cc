@@ -140,12 +140,14 @@ Result<Receipt> write_shard(const ShardJob& job) {
       ShardEntry entry{part.block, part.kind, piece, job.rank, file.bytes(), 0, slice};
       const uint32_t before = file.crc32c();
       HP_TRY(file.append(values.data(), values.size_bytes()));
+      if (job.progress != nullptr) job.progress->bytes += values.size_bytes();
       entry.crc32c = crc32c_of_end(before, file.crc32c(), values.size_bytes());
       receipt.entries.push_back(entry);
     }
     HP_FAILPOINT("checkpoint.shard.range_written");
   }
   HP_TRY(check_not_given_up(job));
+  if (job.progress != nullptr) job.progress->is_syncing = true;
   HP_TRY(file.sync());
   // The new directory's own entry must be durable before the commit; every rank makes sure of it,
   // because none knows which of them created it. Not sooner: a sync waits for all that the disk is

@@ -34,6 +34,12 @@ struct ShardPart {
   const TensorSlice* slice = nullptr;
 };
 
+// How far a file is; for other threads.
+struct ShardProgress {
+  std::atomic<uint64_t> bytes{0};       // of the parts that were written
+  std::atomic<bool> is_syncing{false};  // all are, and the file cannot be given up any more
+};
+
 struct ShardJob {
   std::string checkpoint_dir;
   CheckpointRef checkpoint;
@@ -45,6 +51,7 @@ struct ShardJob {
   std::vector<ShardPart> parts;
   // Once it is true, the file is given up at its next piece; null = never. Outlives the call.
   const std::atomic<bool>* given_up = nullptr;
+  ShardProgress* progress = nullptr;  // null = nobody asks. Likewise.
 };
 
 // The result of one rank's write.

@@ -52,9 +52,10 @@ Outcome Generation::start() {
   HP_TRY(run_.begin_generation(workload_));
   HP_TRY(check_memory());
   progress_.enter(WorkerPhase::kLoading);
+  // The last generation reads no data: they may be what ended the job.
   if (!workload_.is_last) HP_TRY(run_.open_data());
   HP_TRY(meet_peers());
-  HP_TRY(workload_.is_last ? learn_data() : agree_on_data());
+  if (!workload_.is_last) HP_TRY(agree_on_data());
   HP_TRY(load_state());
   progress_.enter(WorkerPhase::kTraining);
   return Ok{};
@@ -103,7 +104,7 @@ Outcome Generation::save_last() {
   if (is_durable) return Ok{};
   progress_.enter(WorkerPhase::kSaving);
   const Clock::time_point began = Clock::now();
-  HP_TRY_ASSIGN(const bool durable, saver_->finish(&is_stop_requested, [this] { tell_saves(); }));
+  HP_TRY_ASSIGN(const bool durable, saver_->finish(&seconds_since_stop, [this] { tell_saves(); }));
   progress_.waited_for_last_save(static_cast<uint64_t>(seconds_since(began) * 1e9));
   tell_saves();
   if (!durable) {
@@ -200,24 +201,6 @@ Outcome Generation::agree_on_data() {
                           : "; put the same files on every node or on a disk that all share")};
   }
   return Ok{};
-}
-
-// The last generation reads no data: they may be what ended the job. The checkpoint names them, and
-// a rank that stayed knows which they are.
-Outcome Generation::learn_data() {
-  const std::optional<DataIdentity>& own = run_.data();
-  HP_TRY_ASSIGN(const std::vector<std::string> texts,
-                comms_->world().all_gather_text(
-                    own ? std::to_string(own->tokens) + " " + own->fingerprint : ""));
-  for (const std::string& text : texts) {
-    if (text.empty()) continue;
-    const size_t space = text.find(' ');
-    HP_CHECK(space != std::string::npos);
-    run_.learn_data(
-        {text.substr(space + 1), std::stoull(text.substr(0, space)), run_.train().data.seq_len});
-    return Ok{};
-  }
-  return run_.open_data();
 }
 
 // The environment of this rank in this generation, besides the job's settings.

@@ -78,7 +78,6 @@ class Generation {
   Outcome check_memory() const;
   Outcome meet_peers();
   Outcome agree_on_data();
-  Outcome learn_data();
   Result<Environment> environment_here();
   Outcome check_one_base(const Environment& of_all) const;
   Outcome load_state();

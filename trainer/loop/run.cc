@@ -107,10 +107,12 @@ Outcome Run::load_state(const Workload& workload, const Environment& environment
     return state_->rejoin(workload, environment);
   }
   FileFault fault;
-  auto state = divided_anew ? TrainingState::create_from_parts(arena_fd_, workload, *data_,
-                                                               environment, device_, world, state_)
-                            : TrainingState::create(arena_fd_, workload, *data_, environment,
-                                                    device_, &fault);
+  // A last generation has none: the sealed state says what it was trained on.
+  const DataIdentity data = data_.value_or(DataIdentity{});
+  auto state = divided_anew
+                   ? TrainingState::create_from_parts(arena_fd_, workload, data, environment,
+                                                      device_, world, state_)
+                   : TrainingState::create(arena_fd_, workload, data, environment, device_, &fault);
   if (!state.ok()) {
     progress_.file_fault(fault);
     return state.error();

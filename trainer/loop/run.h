@@ -38,10 +38,6 @@ class Run {
   Outcome begin_generation(const Workload& workload);
   // Opens the job's data; once. A read error may be transient.
   Outcome open_data();
-  // What the state was trained on; nullopt before open_data(), unless learn_data() has told it.
-  const std::optional<DataIdentity>& data() const { return data_; }
-  // From another rank, for a generation that reads no data.
-  void learn_data(const DataIdentity& data) { data_ = data; }
   // The forward pass, once. kInvalidArgument: it cannot be had as workload.train.gpu wants it.
   Outcome load_model();
   // The state that this generation starts from. With Workload::from_memory it is a sealed one of

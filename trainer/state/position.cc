@@ -71,6 +71,7 @@ std::string encode(const SlotNotes& notes) {
   write(w, notes.position);
   write_environment(w, notes.environment);
   w.text(notes.inexact_reason).number(notes.max_positions).number(notes.world_size);
+  w.text(notes.data.fingerprint).number(notes.data.tokens).number(notes.data.seq_len);
   return w.take();
 }
 
@@ -82,6 +83,9 @@ Result<SlotNotes> decode_slot_notes(std::string_view bytes) {
   notes.inexact_reason = r.text();
   r.into(notes.max_positions);
   r.into(notes.world_size);
+  notes.data.fingerprint = r.text();
+  r.into(notes.data.tokens);
+  r.into(notes.data.seq_len);
   if (r.finished()) return notes;
   return Error{ErrorCode::kDataLoss, "the notes of a sealed state are damaged"};
 }

@@ -35,6 +35,7 @@ struct SlotNotes {
   std::string inexact_reason;  // "" = bit-exact up to here
   int64_t max_positions = 0;   // ModelSpec, as an imported checkpoint has it
   int32_t world_size = 0;      // of the generation that sealed it
+  DataIdentity data;           // that it was trained on
 };
 
 std::string encode(const SlotNotes& notes);

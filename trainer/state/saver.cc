@@ -26,6 +26,13 @@ using std::chrono::seconds;
 constexpr seconds kFirstPause{2};
 constexpr seconds kLongestPause{300};
 
+// While the ranks wait for a save, or for storage, and a stop may come.
+constexpr std::chrono::milliseconds kLook{100};
+
+// Of limits.last_checkpoint: the rest is for the step that ends first, the commit, and the end of
+// the processes.
+constexpr double kShareOfWriting = 7.0 / 8;
+
 // An exception only shows that this process, or its device, cannot go on. LibTorch writes its
 // origin into further lines.
 Error fault(const std::string& what) {
@@ -74,27 +81,26 @@ Outcome Saver::at_boundary(const SaveNews& sum, bool due) {
   return Ok{};
 }
 
-Result<bool> Saver::finish(bool (*is_hurried)(), const std::function<void()>& on_failure) {
-  HP_TRY(wait_for_turn());
+Result<bool> Saver::finish(SinceStop since_stop, const std::function<void()>& on_failure) {
+  HP_TRY(wait_or_give_up(since_stop));
   while (begun_step_ != state_.step()) {
     begin();
     HP_TRY(wait_for_turn());
     if (begun_step_ == state_.step()) continue;
     on_failure();
-    HP_TRY_ASSIGN(const bool again, wait_for_storage(is_hurried));
+    HP_TRY_ASSIGN(const bool again, wait_for_storage(since_stop));
     if (!again) return false;
   }
   return true;
 }
 
-// Until the next attempt is due by rank 0's clock; false when a rank is hurried. Storage that is
-// back sends no notification.
-Result<bool> Saver::wait_for_storage(bool (*is_hurried)()) {
-  constexpr std::chrono::milliseconds kLook{100};
+// Until the next attempt is due by rank 0's clock; false when a rank was told to end. Storage that
+// is back sends no notification.
+Result<bool> Saver::wait_for_storage(SinceStop since_stop) {
   while (true) {
     if (aborted_) return aborted();
     const bool due = is_rank0() && retry_due();
-    std::array<double, 2> sum = {due ? 1.0 : 0.0, is_hurried() ? 1.0 : 0.0};
+    std::array<double, 2> sum = {due ? 1.0 : 0.0, since_stop() ? 1.0 : 0.0};
     HP_TRY(comm_.all_reduce(sum));
     if (sum[1] > 0) return false;
     if (sum[0] > 0) return true;
@@ -106,6 +112,7 @@ void Saver::abort() {
   {
     const std::lock_guard lock(mutex_);
     aborted_ = true;
+    given_up_ = true;
   }
   changed_.notify_all();
 }
@@ -133,6 +140,15 @@ Outcome Saver::await_thread() {
   return Ok{};
 }
 
+// Returns Ok, too, if the time is over.
+Outcome Saver::await_thread_for(std::chrono::milliseconds at_most) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, at_most,
+                    [this] { return thread_done_ || !thread_.joinable() || aborted_; });
+  if (aborted_) return aborted();
+  return Ok{};
+}
+
 Outcome Saver::settle() {
   pending_ = false;
   return wait_for_turn();
@@ -153,6 +169,53 @@ Outcome Saver::wait_for_turn() {
     HP_TRY(take_turn({sum[0], sum[1]}));
   }
   return Ok{};
+}
+
+// Until nothing is under way on any rank. A save of an older step is given up once the ranks have
+// decided so, which a stop that comes meanwhile may cause, too.
+Outcome Saver::wait_or_give_up(SinceStop since_stop) {
+  std::optional<Clock::time_point> told_at;  // that any rank was told to end
+  while (turn_ == Turn::kWriting && begun_step_ != state_.step() && !gives_up_) {
+    HP_TRY(await_thread_for(kLook));
+    const std::chrono::duration<double> told_for =
+        told_at ? Clock::now() - *told_at : Clock::duration(0);
+    const std::optional<double> own = since_stop();
+    const SaveVotes votes = vote(std::max(own.value_or(0), told_for.count()));
+    const SaveNews mine = news();
+    std::array<double, 5> sum = {mine.finished, mine.failed, own ? 1.0 : 0.0, votes.too_slow,
+                                 votes.newest_fits};
+    HP_TRY(comm_.all_reduce(sum));
+    HP_TRY(take_turn({sum[0], sum[1]}));
+    if (sum[2] == 0 || turn_ != Turn::kWriting) continue;
+    if (!told_at) told_at = Clock::now();
+    if (is_given_up({sum[3], sum[4]}, comm_.world_size())) give_up_save();
+  }
+  return wait_for_turn();
+}
+
+SaveVotes Saver::vote(double since_stop_s) const {
+  const double part_s = part_s_;
+  const std::chrono::duration<double> so_far = Clock::now() - begun_at_;
+  PartOfSave part;
+  part.is_written = part_s > 0;
+  part.seconds = part.is_written ? part_s : so_far.count();
+  part.written = part_bytes_ == 0
+                     ? 1
+                     : static_cast<double>(progress_.bytes) / static_cast<double>(part_bytes_);
+  part.can_be_given_up = !progress_.is_syncing;
+  part.usual_seconds = usual_part_s_;
+  const double limit_s = static_cast<double>(workload_.last_checkpoint_ms) * 1e-3;
+  return vote_on_save(part, limit_s * kShareOfWriting - since_stop_s);
+}
+
+void Saver::give_up_save() {
+  if (is_rank0()) {
+    log_warning("the time does not suffice for two checkpoints: that of step " +
+                std::to_string(begun_step_) + " is given up for that of step " +
+                std::to_string(state_.step()));
+  }
+  gives_up_ = true;
+  given_up_ = true;
 }
 
 void Saver::run(std::function<Result<std::string>()> work) {
@@ -180,6 +243,14 @@ void Saver::begin() {
   pending_ = false;
   turn_ = Turn::kWriting;
   begun_step_ = state_.step();
+  begun_at_ = Clock::now();
+  {
+    const std::lock_guard lock(mutex_);
+    given_up_ = aborted_.load();
+  }
+  progress_.bytes = 0;
+  progress_.is_syncing = false;
+  part_s_ = 0;
   manifest_ = state_.manifest();
   std::vector<ShardPart> parts;
   for (const StateKind kind : kStateKinds) {
@@ -189,6 +260,10 @@ void Saver::begin() {
                        .range = state_.written(b),
                        .values = {}});
     }
+  }
+  part_bytes_ = 0;
+  for (const ShardPart& part : parts) {
+    part_bytes_ += static_cast<uint64_t>(part.range.size()) * sizeof(float);
   }
   run([this, sources = read_sealed(parts),
        parts = std::move(parts)]() mutable -> Result<std::string> {
@@ -202,8 +277,10 @@ void Saver::begin() {
                        .world_size = workload_.world_size,
                        .blocks = &manifest_.blocks,
                        .parts = std::move(parts),
-                       .given_up = &aborted_};
+                       .given_up = &given_up_,
+                       .progress = &progress_};
     HP_TRY_ASSIGN(const Receipt receipt, write_shard(job));
+    part_s_ = std::chrono::duration<double>(Clock::now() - begun_at_).count();
     return encode_receipt(receipt);
   });
 }
@@ -273,7 +350,17 @@ Outcome Saver::exchange_receipts() {
     if (is_result(texts[rank])) continue;
     failures.emplace(static_cast<int32_t>(rank), decode_outcome(texts[rank]).error());
   }
+  // If every part was written all the same, the checkpoint counts.
+  const bool is_partial = gives_up_ && std::erase_if(failures, [](const auto& failure) {
+                                         return failure.second.code == ErrorCode::kUnavailable;
+                                       }) > 0;
+  gives_up_ = false;
   if (!failures.empty()) return end_failed(failures);
+  if (is_partial) {
+    begin_clearing_what_was_given_up();
+    return Ok{};
+  }
+  usual_part_s_ = part_s_;
   turn_ = Turn::kCommitting;
   if (!is_rank0()) return Ok{};
   // Many receipts take long to read; training goes on meanwhile.
@@ -364,13 +451,28 @@ void Saver::begin_clearing(const Error& why) {
   const std::chrono::milliseconds limit{workload_.storage_limit_ms};
   const bool too_long = Clock::now() - *failing_since_ >= limit;
   run([this, why, too_long]() -> Result<std::string> {
-    const Outcome removed = abandon_checkpoint(workload_.checkpoint_dir, manifest_.ref());
-    if (!removed.ok()) log_warning("a partial save stays: " + removed.error().message);
+    remove_partial_save();
     if (too_long) {
       return Error{ErrorCode::kResourceExhausted, why.message + " (limits.storage is over)"};
     }
     return std::string();
   });
+}
+
+void Saver::begin_clearing_what_was_given_up() {
+  turn_ = Turn::kClearing;
+  begun_step_ = committed_step_;
+  failure_.clear();
+  if (!is_rank0()) return;
+  run([this]() -> Result<std::string> {
+    remove_partial_save();
+    return std::string();
+  });
+}
+
+void Saver::remove_partial_save() const {
+  const Outcome removed = abandon_checkpoint(workload_.checkpoint_dir, manifest_.ref());
+  if (!removed.ok()) log_warning("a partial save stays: " + removed.error().message);
 }
 
 Outcome Saver::conclude_clearing() {
@@ -381,6 +483,7 @@ Outcome Saver::conclude_clearing() {
   turn_ = Turn::kIdle;
   HP_TRY(decode_outcome(texts[0]));
   pending_ = false;
+  if (failure_.empty()) return Ok{};
   if (is_rank0()) {
     log_warning(failure_ + "; training goes on without it, trying again in " +
                 std::to_string(pause_.count()) + " s");

@@ -16,7 +16,9 @@
 //        otherwise all ranks stop with the reason
 //   clearing, rank 0 reported: --> idle, or all ranks stop where storage failed for too long
 //
-// A save that becomes due during another begins when that one is done.
+// A save that becomes due during another begins when that one is done. A job that was told to end
+// may lack the time for both: then the ranks give up the older one (hurried_save.h), which goes
+// through clearing and counts as no failure.
 //
 // When the generation must end, no rank waits for its thread. A shard is given up at its next
 // piece, since no rank would commit it. A commit goes on: lineage ignores it if the next generation
@@ -52,6 +54,7 @@
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/checkpoint/shard_writer.h"
 #include "trainer/comm/communicator.h"
+#include "trainer/state/hurried_save.h"
 #include "trainer/state/training_state.h"
 
 namespace hpctl {
@@ -79,10 +82,14 @@ class Saver {
   // the failure of any rank's save, on every rank; kPeerLost.
   Outcome at_boundary(const SaveNews& sum, bool due);
 
-  // Ends with a durable checkpoint of the present state, after finishing what is under way. While
+  // How long ago this rank was told to end; nullopt = it was not.
+  using SinceStop = std::optional<double> (*)();
+
+  // Ends with a durable checkpoint of the present state. Before that it finishes the save under
+  // way, or gives it up if a rank was told to end and the time does not suffice for both. While
   // storage fails it waits as training does, after it has called `on_failure`; false when it gave
-  // up because a rank is hurried. A collective.
-  Result<bool> finish(bool (*is_hurried)(), const std::function<void()>& on_failure);
+  // up because a rank was told to end. A collective.
+  Result<bool> finish(SinceStop since_stop, const std::function<void()>& on_failure);
 
   // The last attempt failed for storage: nothing is due but rank 0's retry_due().
   bool is_failing() const { return failing_since_.has_value(); }
@@ -122,14 +129,20 @@ class Saver {
   Outcome take_turn(const SaveNews& sum);
   Outcome exchange_receipts();
   Outcome wait_for_turn();
+  Outcome wait_or_give_up(SinceStop since_stop);
+  SaveVotes vote(double since_stop_s) const;
+  void give_up_save();
+  void begin_clearing_what_was_given_up();
+  void remove_partial_save() const;
   Outcome await_thread();
+  Outcome await_thread_for(std::chrono::milliseconds at_most);
   Error aborted() const;
   Outcome conclude_commit();
   Outcome end_failed(const std::map<int32_t, Error>& failures);
   bool is_of_storage(const Error& failure) const;
   void begin_clearing(const Error& why);
   Outcome conclude_clearing();
-  Result<bool> wait_for_storage(bool (*is_hurried)());
+  Result<bool> wait_for_storage(SinceStop since_stop);
   bool is_rank0() const { return workload_.rank == 0; }
 
   const Workload& workload_;
@@ -141,17 +154,24 @@ class Saver {
   std::vector<float> widened_;  // of that, what is bf16 there
   Manifest manifest_;           // of the save under way
   uint64_t begun_step_ = 0;
+  Clock::time_point begun_at_;
+  ShardProgress progress_;         // of this rank's part of it
+  uint64_t part_bytes_ = 0;        // of that part, when it is written
+  std::atomic<double> part_s_{0};  // how long that took; 0 = it is not durable yet
+  double usual_part_s_ = 0;        // likewise, of the last checkpoint; 0 = there was none
+  bool gives_up_ = false;          // the save under way, for the newest step
   uint64_t committed_step_ = 0;
   uint64_t failed_saves_ = 0;
   uint64_t failed_in_a_row_ = 0;
   uint64_t out_of_space_ = 0;
   std::optional<Clock::time_point> failing_since_;  // no attempt has succeeded since
-  std::string failure_;                             // the last one's
+  std::string failure_;                             // the last one's; "" = it was given up
   std::chrono::seconds pause_{0};                   // before the one after the next
   Clock::time_point next_attempt_;
   std::thread thread_;
   std::atomic<bool> aborted_{false};
-  std::mutex mutex_;  // of thread_done_, where it is waited for, and of idle_
+  std::atomic<bool> given_up_{false};  // the shard under way; all of them after abort()
+  std::mutex mutex_;  // of thread_done_, where it is waited for, of idle_, and of given_up_
   std::condition_variable changed_;
   std::function<void()> idle_;  // called when the thread has ended its work; null = nobody waits
   std::atomic<bool> thread_done_{false};

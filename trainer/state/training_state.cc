@@ -198,8 +198,9 @@ void TrainingState::seal_filled() {
 
 // The slot that is now the newest.
 void TrainingState::seal() {
-  const std::string notes = encode({now_, environment_, inexact_reason_,
-                                    workload_.train.model.max_positions, workload_.world_size});
+  const std::string notes =
+      encode({now_, environment_, inexact_reason_, workload_.train.model.max_positions,
+              workload_.world_size, data_});
   const bool sealed = arena_.seal(slot_, {now_.step, digest_of(now_), workload_.generation}, notes);
   if (sealed || told_unsealed_ || !arena_.device().is_host()) return;
   told_unsealed_ = true;
@@ -504,6 +505,8 @@ Outcome TrainingState::go_on_from_seal() {
   now_ = std::move(notes.position);
   inexact_reason_ = std::move(notes.inexact_reason);
   workload_.train.model.max_positions = notes.max_positions;
+  // It has not opened the data, which may have changed.
+  if (workload_.is_last) data_ = std::move(notes.data);
   former_world_size_ = notes.world_size;
   if (!inexact_reason_.empty()) return Ok{};
   Manifest before;

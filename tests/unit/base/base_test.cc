@@ -371,10 +371,12 @@ TEST(Workload, RoundTrips) {
   w.job = 7;
   w.claimed = true;
   w.train = *valid_spec().train;
+  w.last_checkpoint_ms = 40'000;
   const auto back = workload_from_json(to_json_text(w));
   ASSERT_TRUE(back.ok()) << back.error().message;
   EXPECT_EQ(to_json_text(*back), to_json_text(w));
   EXPECT_TRUE(back->claimed);
+  EXPECT_EQ(back->last_checkpoint_ms, 40'000);
   w.from_memory = w.is_last = true;
   EXPECT_TRUE(workload_from_json(to_json_text(w))->is_last);
   // Where somebody else writes it nothing is said of nodes: there is one.

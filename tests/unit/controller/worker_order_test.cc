@@ -267,6 +267,7 @@ TEST_F(WorkerOrder, TheLastGenerationOfAnAccusedStateSavesApart) {
   core::Job& job = state_.jobs[kJob];
   job.spec.train.emplace();
   job.spec.checkpoint.dir = "/ckpt";
+  job.limits.last_checkpoint_ms = 40'000;
   OrderMaker maker(paths_, ports_);
   for (const bool suspect : {false, true}) {
     core::StartWorkers start{kJob, "n1", Generation{3}, {Rank{2}, Rank{3}}, "", 17, Generation{2}};
@@ -278,6 +279,7 @@ TEST_F(WorkerOrder, TheLastGenerationOfAnAccusedStateSavesApart) {
     EXPECT_TRUE(workload->is_last);
     EXPECT_EQ(workload->checkpoint_dir, suspect ? "/ckpt/suspect" : "/ckpt");
     EXPECT_EQ(workload->claimed, !suspect);
+    EXPECT_EQ(workload->last_checkpoint_ms, 40'000);
   }
 }
 

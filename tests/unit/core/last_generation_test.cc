@@ -159,6 +159,20 @@ TEST_F(LastGeneration, WaitsForNoNode) {
   EXPECT_THAT(job().reason, HasSubstr("could not be saved: "));
 }
 
+// Its memory ended with the node, so nothing is left to save.
+TEST_F(LastGeneration, IsNoneWithoutMemoryAndTheJobSaysSo) {
+  JobSpec spec = small_job("other");
+  spec.recovery.max_restarts = 0;
+  const JobId other = shell.submit(spec);
+  shell.settle();
+  shell.progress(other, 12);
+  shell.feed(CheckpointCommitted{other, shell.job(other).generation, 10});
+  shell.feed(NodeLost{other, "n1", shell.node(other, "n1").boot_id, "its holder is gone"});
+  EXPECT_EQ(shell.job(other).state, JobState::kFailed);
+  EXPECT_THAT(shell.job(other).reason,
+              HasSubstr("; no checkpoint is known to have the steps after step 10"));
+}
+
 TEST_F(LastGeneration, IsLeftOutWhereTheNewestStepIsDurable) {
   shell.feed(CheckpointCommitted{id, job().generation, 17});
   shell.exit_worker(id, 0, 0, SIGKILL, 17);

@@ -9,10 +9,13 @@
 
 #include <array>
 #include <cstring>
+#include <optional>
 #include <vector>
 
+#include "common/base/file.h"
 #include "tests/unit/trainer/comm_world.h"
 #include "tests/unit/trainer/stepped_state.h"
+#include "trainer/process/fault_injector.h"
 
 namespace hpctl {
 namespace {
@@ -84,6 +87,42 @@ TEST(Saver, WritesWhatWasTheNewestAlthoughStepsGoOn) {
     expect_whole_saves(Strategy::kFull, moments);
     expect_whole_saves(Strategy::kNoShard, moments);  // each writes a part of its slot
   }
+}
+
+// Both saves of older steps take kDiskTroubleMs, and the stop leaves time for one and a half.
+void stop_in_second_save(Communicator& world, Workload workload) {
+  constexpr InjectedFault kSlow = InjectedFault::kSlowDisk;
+  workload.last_checkpoint_ms = traits_of(kSlow).lasts_ms * 8 / 5;
+  ASSERT_TRUE(prepare_checkpoint_directory(workload).ok());
+  TrainingState state = make_state(workload);
+  Steps steps(state);
+  Saver saver(workload, state, world);
+  for (int save = 0; save < 2; ++save) {
+    ASSERT_TRUE(saver.settle().ok());
+    steps.take();
+    order_fault(kSlow, workload.generation);
+    ASSERT_TRUE(saver.at_boundary({}, true).ok());
+  }
+  EXPECT_EQ(saver.committed_step(), 1U);
+  steps.take();
+  const auto finished = saver.finish([]() -> std::optional<double> { return 0.0; }, [] {});
+  ASSERT_TRUE(finished.ok()) << finished.error().message;
+  EXPECT_TRUE(*finished);
+  EXPECT_EQ(saver.committed_step(), 3U);
+  EXPECT_EQ(saver.failed_saves(), 0U);
+  const auto names = list_directory(workload.checkpoint_dir);
+  ASSERT_TRUE(names.ok());
+  EXPECT_EQ(*names, (std::vector<std::string>{"step-1.g1", "step-3.g1"}));
+}
+
+// SIGKILL came while the second of two saves was written.
+TEST(Saver, StopGivesUpOlderSaveForNewestStep) {
+  test::on_every_rank(1, [](const CommunicatorOptions& options) {
+    const auto comm = make_communicator(options);
+    test::take_part(*comm, [&](Communicator& world) {
+      stop_in_second_save(world, saving_workload(options, Strategy::kFull, StateType::kFp32));
+    });
+  });
 }
 
 CommunicatorOptions one_of(int world_size) {

@@ -237,6 +237,7 @@ TEST(SlotNotes, SayAllThatTheNextStepsDependOn) {
   notes.inexact_reason = "another world size";
   notes.max_positions = 131072;
   notes.world_size = 3;
+  notes.data = {.fingerprint = "1f2e", .tokens = 35'149, .seq_len = 32};
   const std::string bytes = encode(notes);
   const auto read = decode_slot_notes(bytes);
   ASSERT_TRUE(read.ok()) << read.error().message;
@@ -245,6 +246,7 @@ TEST(SlotNotes, SayAllThatTheNextStepsDependOn) {
   EXPECT_EQ(read->inexact_reason, notes.inexact_reason);
   EXPECT_EQ(read->max_positions, notes.max_positions);
   EXPECT_EQ(read->world_size, notes.world_size);
+  EXPECT_EQ(read->data, notes.data);
 
   const uint64_t digest = digest_of(notes.position);
   Position other = notes.position;

@@ -351,28 +351,50 @@ TEST(WorkerControl, FinishDuringAStartFromMemorySavesIt) {
   EXPECT_EQ((*saved)->step, sealed) << broken_promise("checkpoint");
 }
 
-// The data are gone, which may be why the job fails. A new process learns from its peer what they
-// were.
-TEST(WorkerControl, LastGenerationSavesWhatMemoryHasWithoutTheData) {
+// The data are gone, which may be why the job fails. New processes learn from the sealed state what
+// they were. A checkpoint that names other data is of no use once these are restored.
+void expect_saved_without_data(const std::vector<int>& new_ranks) {
   SteeredJob job(2, 1'000'000);
   job.workload.train.schedule.name = ScheduleShape::kConstant;
-  job.workload.checkpoint.every_steps = 0;
+  job.workload.checkpoint.every_steps = 2;
   job.start_and_join();
-  const uint64_t sealed = job.abort_after_step(3);
+  const auto newest = [&] { return latest_valid_checkpoint(job.workload.checkpoint_dir, {}); };
+  ASSERT_TRUE(job.workers[0]->wait_until([&] {
+    const auto found = newest();
+    return found.ok() && found->has_value();
+  })) << job.messages();
+  const auto before = newest();
+  const uint64_t sealed = job.abort_after_step(5);
+  const auto data_in = [&](const CheckpointRef& checkpoint) {
+    return read_manifest(job.workload.checkpoint_dir + "/" + checkpoint.name()).value().data;
+  };
   ASSERT_EQ(::unlink(job.workload.train.data.path.c_str()), 0);
-  UniqueFd arena(::fcntl(job.workers[1]->arena_fd(), F_DUPFD_CLOEXEC, 0));
-  job.workers[1]->send(SIGKILL);
-  job.workers[1]->wait();
   job.begin_from(sealed);
   job.workload.is_last = true;
-  job.workload.rank = 1;
-  job.workers[1] = std::make_unique<WorkerProcess>(job.workload, std::move(arena));
-  job.send_join(0, 2);
+  for (const int rank : {0, 1}) {
+    if (std::find(new_ranks.begin(), new_ranks.end(), rank) == new_ranks.end()) {
+      job.send_join(rank, 2);
+      continue;
+    }
+    auto& worker = job.workers[static_cast<size_t>(rank)];
+    UniqueFd arena(::fcntl(worker->arena_fd(), F_DUPFD_CLOEXEC, 0));
+    worker->send(SIGKILL);
+    worker->wait();
+    job.workload.rank = rank;
+    worker = std::make_unique<WorkerProcess>(job.workload, std::move(arena));
+  }
   for (const auto& worker : job.workers) EXPECT_EQ(worker->wait(), -SIGTERM) << job.messages();
-  const auto saved = latest_valid_checkpoint(job.workload.checkpoint_dir, {});
+  const auto saved = newest();
   ASSERT_TRUE(saved.ok() && *saved) << broken_promise("checkpoint");
   EXPECT_EQ((*saved)->step, sealed) << broken_promise("checkpoint");
+  EXPECT_EQ(data_in(**saved), data_in(**before));
 }
+
+TEST(WorkerControl, LastGenerationSavesWhatMemoryHasWithoutTheData) {
+  expect_saved_without_data({1});
+}
+
+TEST(WorkerControl, LastGenerationOfNewProcessesNamesTheData) { expect_saved_without_data({0, 1}); }
 
 // Nobody waits for ever: each of these ends a worker that waits for the next generation.
 TEST(WorkerControl, BetweenTwoGenerationsAWorkerEndsWhenItIsToldToOrLeftAlone) {
