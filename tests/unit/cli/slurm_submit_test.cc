@@ -62,6 +62,20 @@ TEST_F(SlurmSubmit, ShortNoticeForTheLastCheckpointIsWarnedOf) {
   EXPECT_THAT(errors("auto"), ::testing::Not(HasSubstr("warning")));
 }
 
+// Slurm 25.11 and newer, where slurm.conf enables it; before, sbatch refuses the word.
+TEST_F(SlurmSubmit, ExpeditesTheRequeueWhereSlurmDoes) {
+  const auto submission = [&] { return nlohmann::json::parse(text_of(slurm() + "/submission")); };
+  ASSERT_EQ(submit().exit_code, kExitOk);
+  EXPECT_EQ(submission().at("expedite"), false);
+  EXPECT_THAT(submission().at("script").get<std::string>(), HasSubstr("#SBATCH --requeue\n"));
+  write(slurm() + "/expedites", "");
+  ASSERT_EQ(submit().exit_code, kExitOk);
+  EXPECT_EQ(submission().at("expedite"), true);
+  EXPECT_THAT(submission().at("script").get<std::string>(),
+              HasSubstr("#SBATCH --requeue=expedite\n"));
+  EXPECT_THAT(submit({"--dry-run"}).out, HasSubstr("#SBATCH --requeue=expedite\n"));
+}
+
 TEST_F(SlurmSubmit, ALostAnswerDoesNotDoubleTheJob) {
   write(slurm() + "/faults", "submit accept-and-die connection lost\n");
   const CommandResult result = submit();
