@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "common/base/plausible.h"
+#include "common/job/hang_rule.h"
 #include "controller/agents/worker_order.h"
 
 namespace hpctl {
@@ -13,6 +14,7 @@ constexpr size_t kMaxNameBytes = 256;
 constexpr size_t kMaxTextBytes = 4096;
 constexpr size_t kMaxStacksBytes = 1024;
 constexpr int kMaxWorkers = 4096;  // of one node, with those of generations that are over
+constexpr auto kMaxAgeMs = static_cast<int64_t>(kMaxDurationNs / 1'000'000);
 
 // Text from an agent ends up in the log of every reader: bounded, and cut between characters,
 // because what is not UTF-8 cannot be sent on.
@@ -59,6 +61,12 @@ std::string find_heartbeat_problem(const v1::Heartbeat& heartbeat) {
     }
     for (const uint64_t ns : {worker.step_ns(), figures.data_waits_ns(), figures.save_waits_ns()}) {
       if (ns > kMaxDurationNs) return beyond("a step of ns", ns);
+    }
+    if (worker.log_match_age_ms_size() > static_cast<int>(kMostHangRules)) {
+      return "ages of more lines than there are rules";
+    }
+    for (const int64_t age_ms : worker.log_match_age_ms()) {
+      if (age_ms > kMaxAgeMs) return "a line of " + std::to_string(age_ms) + " ms ago";
     }
   }
   return find_workers_problem(heartbeat.workers());
@@ -366,11 +374,22 @@ std::string probe_address(const v1::Register& agent) {
 std::vector<RankReport> make_rank_reports(const v1::Heartbeat& heartbeat) {
   std::vector<RankReport> reports;
   for (const v1::WorkerProgress& worker : heartbeat.workers()) {
-    reports.push_back({worker.rank(), worker.generation(), worker.pid(), worker.phase(),
-                       worker.step(), worker.collective(), worker.loss(), worker.tokens(),
-                       worker.step_ns(), worker.first_step_unix_ns(),
-                       worker.process_state().substr(0, 1), worker.grad_norm(),
-                       make_figures(worker), worker.open_collectives(), worker.computing()});
+    reports.push_back({worker.rank(),
+                       worker.generation(),
+                       worker.pid(),
+                       worker.phase(),
+                       worker.step(),
+                       worker.collective(),
+                       worker.loss(),
+                       worker.tokens(),
+                       worker.step_ns(),
+                       worker.first_step_unix_ns(),
+                       worker.process_state().substr(0, 1),
+                       worker.grad_norm(),
+                       make_figures(worker),
+                       worker.open_collectives(),
+                       worker.computing(),
+                       {worker.log_match_age_ms().begin(), worker.log_match_age_ms().end()}});
   }
   return reports;
 }
