@@ -76,6 +76,16 @@ TEST_F(SlurmSubmit, ExpeditesTheRequeueWhereSlurmDoes) {
   EXPECT_THAT(submit({"--dry-run"}).out, HasSubstr("#SBATCH --requeue=expedite\n"));
 }
 
+// It started a controller for the home, whose page had no job.
+TEST_F(SlurmSubmit, OpenWithoutAJobNamesTheNewestJob) {
+  ASSERT_EQ(submit().exit_code, kExitOk);
+  ASSERT_EQ(submit().exit_code, kExitOk);
+  const CommandResult opened = hpctl({"open"});
+  EXPECT_EQ(opened.exit_code, kExitFailed);
+  EXPECT_THAT(opened.err, HasSubstr("`hpctl open 101`"));
+  EXPECT_FALSE(is_accessible(home_.paths().controller_json())) << "a controller was started";
+}
+
 TEST_F(SlurmSubmit, ALostAnswerDoesNotDoubleTheJob) {
   write(slurm() + "/faults", "submit accept-and-die connection lost\n");
   const CommandResult result = submit();
