@@ -15,6 +15,7 @@
 #include "agent/holder/worker_mark.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/line_pattern.h"
 #include "common/base/printable.h"
 #include "common/process/memory_file.h"
 #include "common/worker/arena_header.h"
