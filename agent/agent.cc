@@ -196,6 +196,8 @@ void Agent::on_holder() {
       on_exit(*exit);
     } else if (const auto* stacks = std::get_if<holder::StacksTaken>(&event)) {
       stacks_[stacks->generation] = printable_line(stacks->told, kReasonBytes);
+    } else if (const auto* lines = std::get_if<holder::LogMatches>(&event)) {
+      pages_.printed(*lines);
     } else if (const auto* told = std::get_if<holder::ToldToEnd>(&event)) {
       v1::AgentMessage message = envelope_;
       message.mutable_told_to_end()->set_reason(told->reason);

@@ -151,6 +151,7 @@ Result<holder::Spawn> make_spawn(const v1::StartWorkers& start, int32_t local_ra
   spawn.log_path = start.log_dir() + "/rank-" + std::to_string(spawn.rank) + ".log";
   HP_TRY_ASSIGN(spawn.workload, workload_document(start, local_rank, place));
   spawn.python = start.standby_imports_size() > 0 ? 1 : 0;
+  spawn.hang_patterns.assign(start.hang_patterns().begin(), start.hang_patterns().end());
   if (holder::encode(holder::ToHolder(spawn)).size() > kMaxPacketBytes) {
     return Error{ErrorCode::kInvalidArgument, "command, env.set and workload together exceed " +
                                                   std::to_string(kMaxPacketBytes >> 10) +

@@ -28,6 +28,12 @@ void WorkerPages::ended(uint64_t incarnation) {
   pages_.erase(ended);
 }
 
+void WorkerPages::printed(const holder::LogMatches& lines) {
+  for (auto& [rank, page] : pages_) {
+    if (page.incarnation == lines.incarnation) page.matched_ms = lines.matched_ms;
+  }
+}
+
 ProgressWatch::Findings WorkerPages::read() {
   ProgressWatch::Findings all;
   for (auto& [rank, page] : pages_) {
@@ -70,6 +76,9 @@ void WorkerPages::describe(v1::Heartbeat& heartbeat, int64_t now_ms, int64_t sti
     worker = to_message(StartedWorker{page.incarnation, rank, page.generation, page.pid}, sample);
     if (page.still.sampled(sample.step, sample.collective, now_ms) >= still_limit_ms) {
       worker.set_process_state(process_stat(static_cast<pid_t>(page.pid), kStateField));
+    }
+    for (const int64_t at_ms : page.matched_ms) {
+      worker.add_log_match_age_ms(at_ms == 0 ? -1 : std::max<int64_t>(0, now_ms - at_ms));
     }
   }
 }

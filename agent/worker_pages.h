@@ -29,6 +29,8 @@ class WorkerPages {
   // progress_file.h), which counts as long as the page is not written; else nothing is there.
   void started(const holder::WorkerState& worker, const UniqueFd& page, const std::string& file);
   void ended(uint64_t incarnation);
+  // What it printed last that matches its hang rules.
+  void printed(const holder::LogMatches& lines);
 
   // Reads every page.
   ProgressWatch::Findings read();
@@ -60,6 +62,7 @@ class WorkerPages {
     StillWatch still = {};
     ProgressSample sound = {};  // the newest that can be
     bool damage_told = false;
+    std::vector<int64_t> matched_ms = {};  // holder::LogMatches; empty = there are no rules
   };
 
   // The content of the progress block or file; while it is damaged, its last sound content.

@@ -25,6 +25,7 @@ find_library(CIVETWEB_LIBRARY civetweb REQUIRED)
 find_library(ZSTD_LIBRARY zstd REQUIRED)
 find_library(ICU_LIBRARY icuuc REQUIRED)
 find_library(PCRE2_LIBRARY pcre2-8 REQUIRED)
+find_library(RE2_LIBRARY re2 REQUIRED)
 find_library(SENTENCEPIECE_LIBRARY sentencepiece REQUIRED)
 # Optional: without it no stacks of ranks that hang are written, and the holder says so.
 find_path(LIBDW_INCLUDE_DIR elfutils/libdwfl.h)

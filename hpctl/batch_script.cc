@@ -12,6 +12,19 @@ namespace {
 
 constexpr const char* kScriptBody = R"sh(
 say() { echo "$(date -u +%H:%M:%SZ) hpctl: $*"; }
+# Slurm puts a job with --requeue=expedite back into the queue, held, when its script fails. What
+# ends here has failed for good.
+leave() {
+  local tries=10
+  if [ -n "$expedite" ] && [ "$1" -ne 0 ]; then
+    until scontrol update JobId="$job" Requeue=0; do
+      tries=$((tries - 1))
+      [ "$tries" -gt 0 ] || break
+      sleep 1
+    done
+  fi
+  exit "$1"
+}
 # refuse STATUS WORDS: 2 = the job cannot run as it was described, 93 = do not requeue. hpctl tells
 # the words as the reason (hpctl/submit_directory.h).
 refuse() {
@@ -19,7 +32,7 @@ refuse() {
   shift
   say "$*"
   echo "$status $*" >"$job_dir/refusal"
-  exit "$status"
+  leave "$status"
 }
 
 controller=
@@ -171,7 +184,7 @@ if [ "$(cat "$job_dir/cancelled" 2>/dev/null)" = "${SLURM_RESTART_COUNT:-0}" ]; 
   trap - TERM
   scancel "$job" && sleep 10
 fi
-exit "$verdict"
+leave "$verdict"
 )sh";
 
 uint32_t as_count(int64_t n) { return static_cast<uint32_t>(n); }
@@ -225,7 +238,7 @@ std::string directives(const SlurmSubmission& s) {
   add_if("nodelist", s.nodelist);
   add_if("exclude", s.exclude);
   add("signal", "B:TERM@" + std::to_string(s.warning_seconds));
-  if (s.requeue) add("requeue", "");
+  if (s.requeue) add("requeue", s.expedite ? "expedite" : "");
   if (s.no_kill) add("no-kill", "");
   for (const std::string& option : s.options) text += directive(option);
   return text;
@@ -247,6 +260,8 @@ std::string batch_script(const SlurmSubmission& submission, const JobSpec& spec,
   text += "# By which certificates they are known; empty: what /etc/hpctl/cluster.conf says.\n";
   text += "export HPCTL_CLUSTER_CA=" + shell_quoted(settings.cluster_ca) + "\n";
   text += "# srun would take them for its options.\n" + unset_srun_options();
+  text += "# Whether it was submitted with --requeue=expedite; empty: it was not.\n";
+  text += std::string("expedite=") + (submission.expedite ? "1" : "") + "\n";
   text += "job=$SLURM_JOB_ID\n";
   text += "key=" + shell_quoted(settings.directory.name()) + "\n";
   text += "job_dir=" + shell_quoted(settings.directory.path) + "\n";
@@ -287,6 +302,7 @@ SlurmSubmission slurm_submission(const JobSpec& spec, const BatchSettings& setti
   s.memory_mb = slurm.mem_mb > 0 ? static_cast<uint64_t>(slurm.mem_mb) : 0;
   s.warning_signal = SIGTERM;
   s.warning_seconds = as_count(slurm.warning_seconds);
+  s.expedite = settings.expedite;
   s.options = sbatch_options(slurm);
   s.script = batch_script(s, spec, settings);
   return s;

@@ -23,6 +23,7 @@ struct BatchSettings {
   SubmitDirectory directory;
   std::string cluster;  // of which one is to run the job's controller (cluster_client.h); "" = none
   std::string cluster_ca;  // by whose certificates these are known (cluster_conf.h); "" = none here
+  bool expedite = false;   // SlurmSubmission
 };
 
 // Everything but the environment, which the caller adds.

@@ -38,14 +38,14 @@ std::vector<std::string> job_environment(const HomePaths& paths) {
 
 Result<SlurmSubmission> make_submission(const JobSpec& spec, const HomePaths& paths,
                                         const SubmitDirectory& directory,
-                                        const std::string& cluster) {
+                                        const std::string& cluster, bool expedite) {
   HP_TRY_ASSIGN(const std::string programs, program_directory());
   std::string ca;
   if (!cluster.empty()) {
     HP_TRY_ASSIGN(ca, cluster_ca());
   }
   SlurmSubmission submission =
-      slurm_submission(spec, {paths.home(), programs, directory, cluster, ca});
+      slurm_submission(spec, {paths.home(), programs, directory, cluster, ca, expedite});
   submission.environment = job_environment(paths);
   return submission;
 }
@@ -161,7 +161,12 @@ Outcome check_owner(const JobSpec& spec, const HomePaths& paths, LivingOwner liv
 
 Result<SlurmSubmission> describe_submission(const JobSpec& spec, const HomePaths& paths,
                                             const std::string& cluster) {
-  return make_submission(spec, paths, submit_directory(paths, "KEY"), cluster);
+  SlurmClientOptions options;
+  options.call_deadline_ms = kPingMs;
+  SlurmClient slurm(options);
+  const auto version = slurm.version();  // an error: there is no Slurm here, and none is needed
+  return make_submission(spec, paths, submit_directory(paths, "KEY"), cluster,
+                         version.ok() && version->expedites);
 }
 
 Result<JobId> submit_to_slurm(const JobSpec& spec, const HomePaths& paths,
@@ -175,7 +180,7 @@ Result<JobId> submit_to_slurm(const JobSpec& spec, const HomePaths& paths,
   HP_TRY_ASSIGN(const std::string key, random_key());
   HP_TRY_ASSIGN(const SubmitDirectory directory,
                 create_submit_directory(paths, key, version.cluster, spec));
-  auto submission = make_submission(spec, paths, directory, cluster);
+  auto submission = make_submission(spec, paths, directory, cluster, version.expedites);
   Outcome ready = submission.ok()
                       ? write_file_atomic(directory.path + "/batch.sh", submission->script)
                       : Outcome(submission.error());

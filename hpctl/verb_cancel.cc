@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl cancel: ends a job.
 
+#include <sys/stat.h>
+
+#include <memory>
+
 #include "common/base/json.h"
 #include "common/base/json_text.h"
 #include "common/slurm/hpslurm.h"
@@ -65,6 +69,14 @@ Error with_scancel(Error error, const std::string& word) {
   return error;
 }
 
+// The running controller of a local job; null = none runs. It is a process of the home's owner, and
+// root may cancel another user's job.
+std::unique_ptr<ControllerClient> connect_to_owners(const HomePaths& paths) {
+  struct stat home {};
+  if (::stat(paths.home().c_str(), &home) != 0) return nullptr;
+  return ControllerClient::connect(paths.with_socket_of(home.st_uid));
+}
+
 // The state of the job after the request.
 Result<std::string> cancel(const Terminal& terminal, const OpenJob& job) {
   if (job.view.state == "CANCELLED") return job.view.state;
@@ -74,8 +86,8 @@ Result<std::string> cancel(const Terminal& terminal, const OpenJob& job) {
   }
   if (!job.has_files()) return cancel_without_files(job);
   if (is_slurm_job(job.paths, job.id)) return cancel_on_slurm(terminal, job);
-  // Root may cancel another user's job, but starts no controller in another user's home.
-  if (const auto running = ControllerClient::connect(job.paths)) return running->cancel(job.id);
+  // Where none runs, one is started, but not in another user's home.
+  if (const auto running = connect_to_owners(job.paths)) return running->cancel(job.id);
   HP_TRY_ASSIGN(const auto client, ControllerClient::ensure(job.paths));
   return client->cancel(job.id);
 }

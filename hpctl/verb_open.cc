@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpctl open: a link to the status page.
+#include <algorithm>
 #include <chrono>
 
+#include "common/base/file.h"
 #include "common/base/json.h"
 #include "common/base/json_text.h"
 #include "common/rpc/cluster_client.h"
@@ -48,9 +50,23 @@ Options:
 Exit codes: 0 printed, 1 no such job, 2 wrong arguments, 3 no controller answers
 )";
 
+// Each job of Slurm has a page of its own. The home's has its local jobs, which are none where no
+// controller of it has ever run.
+Outcome check_has_local_jobs(const HomePaths& paths) {
+  if (!directory_answers(paths.jobs())) return Ok{};
+  const std::vector<JobId> jobs = slurm_jobs(paths);
+  if (jobs.empty() || is_accessible(paths.database())) return Ok{};
+  const std::string newest = to_string(*std::max_element(jobs.begin(), jobs.end()));
+  return Error{
+      ErrorCode::kFailedPrecondition,
+      "the jobs of this HPCTL_HOME are Slurm's, and each has a page of its own: `hpctl open " +
+          newest + "`; a cluster controller has one of all jobs: `hpctl open -A`"};
+}
+
 Result<v1::OpenPageResponse> ask(const Invocation& invocation) {
   if (invocation.arguments.empty()) {
     HP_TRY_ASSIGN(const HomePaths paths, home_from_environment());
+    HP_TRY(check_has_local_jobs(paths));
     HP_TRY_ASSIGN(const auto client, ControllerClient::ensure(paths));
     return client->open_page("");
   }

@@ -140,6 +140,7 @@ class Holder {
   void worker_started(const Worker& worker, const Outcome& outcome);
   void worker_ended(Exited record, const Worker& worker);
   void worker_changed(const Worker& worker);
+  void tell_log_matches();
   void told_to_end(const std::string& why);
   void end_without_order();
   void begin_end(int exit_code, uint32_t grace_ms, const std::string& why);
@@ -184,6 +185,7 @@ int Holder::run() {
   while (!exit_code_ || !workers_.living().empty()) {
     start_what_is_due();
     loop_.run_once(next_timeout_ms());
+    tell_log_matches();
     stacks_.end_overdue();
     workers_.ask_standbys();
     workers_.kill_overdue();
@@ -374,7 +376,20 @@ void Holder::greet() {
                    if (!worker->is_starting()) send_state(*worker);
                  }
                });
+  for (const auto& [pid, worker] : workers_.living()) {
+    if (LogWatch* watch = worker->log->watch()) watch->forget_taken();
+  }
   if (!told_to_end_.empty() && !exit_code_) send(ToldToEnd{told_to_end_});
+}
+
+// The next agent, which is greeted with them, hears what is lost here.
+void Holder::tell_log_matches() {
+  for (const auto& [pid, worker] : workers_.living()) {
+    LogWatch* watch = worker->log->watch();
+    const bool is_told = watch != nullptr && worker->part == WorkerPart::kMember &&
+                         !worker->is_starting() && watch->take_news();
+    if (is_told) send(LogMatches{worker->incarnation, watch->matched_ms()});
+  }
 }
 
 void Holder::on(const Spawn& request) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "common/job/hang_rule.h"
 #include "common/worker/packet_variant.h"
 #include "common/worker/seal_packet.h"
 #include "common/worker/worker_abi.h"
@@ -17,6 +18,7 @@ static void get(PacketReader& r, AcceptGeneration& m) { r.into(m.generation); }
 static void put(PacketWriter& w, const Spawn& m) {
   w.number(m.generation).number(m.rank).number(m.local_rank).texts(m.argv).texts(m.env);
   w.text(m.directory).text(m.log_path).text(m.workload).number(m.python);
+  w.texts(m.hang_patterns);
 }
 static void get(PacketReader& r, Spawn& m) {
   r.into(m.generation);
@@ -28,6 +30,7 @@ static void get(PacketReader& r, Spawn& m) {
   m.log_path = r.text();
   m.workload = r.text();
   r.into(m.python);
+  m.hang_patterns = r.texts();
 }
 
 static void put(PacketWriter& w, const Kill& m) {
@@ -208,6 +211,16 @@ static void put(PacketWriter& w, const StacksTaken& m) { w.number(m.generation).
 static void get(PacketReader& r, StacksTaken& m) {
   r.into(m.generation);
   m.told = r.text();
+}
+
+static void put(PacketWriter& w, const LogMatches& m) {
+  w.number(m.incarnation).number(static_cast<uint32_t>(m.matched_ms.size()));
+  for (const int64_t ms : m.matched_ms) w.number(ms);
+}
+static void get(PacketReader& r, LogMatches& m) {
+  r.into(m.incarnation);
+  m.matched_ms.resize(std::min<size_t>(r.number<uint32_t>(), kMostHangRules));
+  for (int64_t& ms : m.matched_ms) r.into(ms);
 }
 
 std::string encode(const ToHolder& message) { return encode_packet(message); }

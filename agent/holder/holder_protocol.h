@@ -28,7 +28,7 @@
 
 namespace hpctl::holder {
 
-inline constexpr uint32_t kProtocolVersion = 15;
+inline constexpr uint32_t kProtocolVersion = 16;
 // The agent proper finds its end of the pair here.
 inline constexpr int kAgentSocketFd = 3;
 
@@ -52,6 +52,7 @@ struct Spawn {
   std::string log_path;
   std::string workload;  // bytes of descriptor kWorkloadFd
   uint8_t python = 0;    // a command whose part a Python that stands by can take
+  std::vector<std::string> hang_patterns = {};  // of a command: LogMatches tells of its lines
 };
 // End every worker of a generation <= `generation`: SIGTERM to its process group, SIGKILL after
 // grace_ms (at once when 0). None of these generations can be spawned any more. With abort_ms a
@@ -178,10 +179,17 @@ struct ToldToEnd {
   std::string reason;
 };
 
+// When a member last printed a line that matches each of its hang_patterns, in milliseconds of
+// CLOCK_MONOTONIC; 0 = it has not. After its WorkerState, and after each change.
+struct LogMatches {
+  uint64_t incarnation = 0;
+  std::vector<int64_t> matched_ms = {};
+};
+
 using ToHolder =
     std::variant<AcceptGeneration, Spawn, Kill, KeepReport, DropReport, End, Alive, Strike>;
 using ToAgent = std::variant<Hello, WorkerState, SpawnFailed, Exited, StoredReport, HelloEnd,
-                             AliveToo, StacksTaken, ToldToEnd>;
+                             AliveToo, StacksTaken, ToldToEnd, LogMatches>;
 
 std::string encode(const ToHolder& message);
 std::string encode(const ToAgent& message);

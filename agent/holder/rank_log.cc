@@ -32,6 +32,11 @@ void RankLog::go_on_in(std::string path) {
   path_ = std::move(path);
 }
 
+void RankLog::watch_for(std::vector<LinePattern> patterns) {
+  watch_.reset();
+  if (!patterns.empty()) watch_.emplace(std::move(patterns));
+}
+
 Result<UniqueFd> RankLog::make_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error("cannot create a pipe for " + path_);
@@ -54,6 +59,7 @@ bool RankLog::drain() {
     if (n < 0) return errno == EAGAIN || errno == EINTR;
     const std::string_view bytes(buffer.data(), static_cast<size_t>(n));
     append(bytes);
+    if (watch_) watch_->read(bytes, clock_.monotonic_ms());
     tail_.append(bytes.substr(bytes.size() > kTailBytes ? bytes.size() - kTailBytes : 0));
     // Seldom, because it moves what stays.
     if (tail_.size() > 2 * kTailBytes) tail_.erase(0, tail_.size() - kTailBytes);

@@ -6,9 +6,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "agent/holder/log_watch.h"
+#include "common/base/clock.h"
 #include "common/base/fd.h"
 #include "common/base/result.h"
 #include "common/process/log_writer.h"
@@ -31,6 +35,9 @@ class RankLog {
   void close_pipe() { pipe_.reset(); }
   // Later output belongs to `path`, after all earlier output.
   void go_on_in(std::string path);
+  // Output from now on is searched for these; none = it is not searched.
+  void watch_for(std::vector<LinePattern> patterns);
+  LogWatch* watch() { return watch_ ? &*watch_ : nullptr; }
 
   // Appends a line of our own.
   void line(std::string_view text);
@@ -46,6 +53,8 @@ class RankLog {
   void send(std::string_view bytes);
 
   LogWriter& writer_;
+  const SystemClock clock_{};
+  std::optional<LogWatch> watch_;
   std::string path_;
   const uint64_t max_bytes_;
   UniqueFd pipe_;

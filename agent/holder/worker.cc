@@ -15,6 +15,7 @@
 #include "agent/holder/worker_mark.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/line_pattern.h"
 #include "common/base/printable.h"
 #include "common/process/memory_file.h"
 #include "common/worker/arena_header.h"
@@ -51,6 +52,21 @@ Result<UniqueFd> make_progress_page() {
     return errno_error("cannot set up a progress page");
   }
   return fd;
+}
+
+Result<std::vector<LinePattern>> compile_all(const std::vector<std::string>& texts) {
+  std::vector<LinePattern> patterns;
+  for (const std::string& text : texts) {
+    auto pattern = LinePattern::compile(text);
+    if (!pattern.ok()) {
+      return Error{ErrorCode::kInvalidArgument, "recovery.hang_rules: \"" + text +
+                                                    "\" is not a regular expression as RE2 takes "
+                                                    "it: " +
+                                                    pattern.error().message};
+    }
+    patterns.push_back(std::move(*pattern));
+  }
+  return patterns;
 }
 
 void take_part(Worker& worker, const Spawn& request, WorkerPart part) {
@@ -103,7 +119,9 @@ Result<std::unique_ptr<Worker>> start_worker(const Spawn& request, uint64_t inca
   const bool is_standby = request.rank < 0;
   take_part(*worker, request, is_standby ? WorkerPart::kIdle : WorkerPart::kMember);
   worker->mark = worker_mark(place.boot_id, incarnation);
+  HP_TRY_ASSIGN(auto patterns, compile_all(request.hang_patterns));
   worker->log = std::make_unique<RankLog>(*place.logs, request.log_path);
+  worker->log->watch_for(std::move(patterns));
   HP_TRY_ASSIGN(const UniqueFd log_end, worker->log->make_pipe());
   HP_TRY_ASSIGN(const UniqueFd workload, make_workload(request.workload));
   HP_TRY_ASSIGN(worker->progress, make_progress_page());
@@ -141,12 +159,14 @@ Outcome join_worker(Worker& worker, const Spawn& request, const WorkerPlace& pla
       make_workload(request.python != 0 ? python_standby_document({request.argv, request.env, {}})
                                         : request.workload));
   HP_TRY_ASSIGN(UniqueFd page, make_progress_page());
+  HP_TRY_ASSIGN(auto patterns, compile_all(request.hang_patterns));
   const auto tell = [&](const control::ToWorker& message, int descriptor) {
     return worker.control->send_or_queue(control::encode(message), descriptor);
   };
   HP_TRY(tell(control::Take{kProgressFd}, page.get()));
   if (worker.local_rank < 0) HP_TRY(tell(control::Take{kArenaFd}, place.arena));
   worker.log->go_on_in(request.log_path);  // before it prints anything of the new generation
+  worker.log->watch_for(std::move(patterns));
   begin_log(worker, request, place.node, worker.rank < 0 ? ", which stood by" : "");
   HP_TRY(tell(control::Join{request.generation}, workload.get()));
   if (worker.control->has_queued()) {

@@ -8,7 +8,8 @@
 
 namespace hpctl {
 
-std::string user_directory() { return "/tmp/hpctl-" + std::to_string(::geteuid()); }
+std::string user_directory_of(uid_t uid) { return "/tmp/hpctl-" + std::to_string(uid); }
+std::string user_directory() { return user_directory_of(::geteuid()); }
 
 Outcome own_private_directory(const std::string& path) {
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {

@@ -29,9 +29,10 @@ struct JobMargins {
   std::vector<std::string> lemons;
   int64_t storage_ms =
       0;  // for so long it has waited for storage, without training; 0 = it does not
-  uint64_t failed_saves = 0;     // while it is RUNNING: in a row, for want of room or of storage
-  int64_t mirror_behind_ms = 0;  // a copy to its mirror has been due for so long; 0 = none is
-  int64_t since_restart_ms = 0;  // since the newest of recent_restarts; 0 = there is none
+  uint64_t failed_saves = 0;      // while it is RUNNING: in a row, for want of room or of storage
+  int64_t mirror_behind_ms = 0;   // a copy to its mirror has been due for so long; 0 = none is
+  int64_t since_restart_ms = 0;   // since the newest of recent_restarts; 0 = there is none
+  std::string hang_warning = {};  // what recovery.hang_rules warns of; "" = nothing
 };
 
 }  // namespace hpctl

@@ -142,6 +142,48 @@ void check_observe(const JobSpec& spec, SpecChecks& checks) {
               "without hpctl; remove this key");
 }
 
+// The reader of job.yaml checks the patterns, and the holder, which searches with them.
+std::string problem_of(const HangRule& rule) {
+  if (rule.pattern.empty() || rule.pattern.size() > kMostHangPatternBytes) {
+    return "expected a pattern of 1 to " + std::to_string(kMostHangPatternBytes) +
+           " bytes, found one of " + std::to_string(rule.pattern.size());
+  }
+  if (rule.pattern.find_first_of("\n\r") != std::string::npos) {
+    return "expected a pattern on one line, as it is looked for in lines";
+  }
+  const auto is_in_range = [](int64_t ms) { return ms >= kLeastHangRuleMs && ms <= kMostLimitMs; };
+  if (!is_in_range(rule.within_ms)) {
+    return "expected within: 1s to 30d, found " + std::to_string(rule.within_ms) + "ms";
+  }
+  if (rule.first_ms != 0 && !is_in_range(rule.first_ms)) {
+    return "expected first: auto or 1s to 30d, found " + std::to_string(rule.first_ms) + "ms";
+  }
+  return "";
+}
+
+void check_hang_rules(const JobSpec& spec, SpecChecks& checks) {
+  const std::string key = "recovery.hang_rules";
+  const std::vector<HangRule>& rules = spec.recovery.hang_rules;
+  if (rules.empty()) return;
+  if (spec.train) {
+    checks.fail(key,
+                "these are for a workload.command; hpctl sees the steps of the built-in trainer "
+                "(recovery.hang_timeout); remove this key");
+    return;
+  }
+  if (rules.size() > kMostHangRules) {
+    checks.fail(key, "expected at most " + std::to_string(kMostHangRules) + " rules, found " +
+                         std::to_string(rules.size()));
+    return;
+  }
+  for (size_t i = 0; i < rules.size(); ++i) {
+    const std::string problem = problem_of(rules[i]);
+    if (problem.empty()) continue;
+    checks.fail(key, "rule " + std::to_string(i + 1) + ": " + problem);
+    return;
+  }
+}
+
 void check_standby_imports(const JobSpec& spec, SpecChecks& checks) {
   const std::string key = "recovery.standby_imports";
   const std::vector<std::string>& modules = spec.recovery.standby_imports;
@@ -298,6 +340,7 @@ std::vector<SpecProblem> find_problems(const JobSpec& spec) {
   if (spec.train) check_rollback(spec.train->stability, spec.checkpoint, checks);
   check_recovery(spec.recovery, checks);
   check_observe(spec, checks);
+  check_hang_rules(spec, checks);
   check_standby_imports(spec, checks);
   check_limits(spec.limits, checks);
   check_slurm(spec.slurm, checks);

@@ -12,6 +12,7 @@
 
 #include "common/base/result.h"
 #include "common/base/word_enum.h"
+#include "common/job/hang_rule.h"
 #include "common/job/limits.h"
 #include "common/job/notify_spec.h"
 #include "common/job/train_spec.h"
@@ -74,7 +75,8 @@ struct RecoverySpec {
   SnapshotSpec snapshot;
   StragglerPolicy straggler = StragglerPolicy::kWarn;
   std::vector<std::string> on_node_loss = {kOnNodeLossSpare, kOnNodeLossShrink, kOnNodeLossRequeue};
-  bool observe = false;  // of a command: say what would be done, and do nothing
+  bool observe = false;                   // of a command: say what would be done, and do nothing
+  std::vector<HangRule> hang_rules = {};  // of a command, at most kMostHangRules
 };
 
 // The image and mounts are Pyxis' (srun --container-image, --container-mounts).

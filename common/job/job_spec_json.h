@@ -82,10 +82,11 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointSpec, dir, every_steps
                                                 keep, keep_every, verify_before_delete, resume,
                                                 mirror)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SnapshotSpec, every_steps, replicas)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(HangRule, pattern, within_ms, first_ms, action)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RecoverySpec, max_restarts, window_ms,
                                                 heartbeat_timeout_ms, hang_timeout_ms, grace_ms,
                                                 standbys, standby_imports, snapshot, straggler,
-                                                on_node_loss, observe)
+                                                on_node_loss, observe, hang_rules)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Limits, launch_ms, register_ms, start_ms, abort_ms,
                                                 stop_ms, first_step_ms, last_checkpoint_ms, end_ms,
                                                 directory_ms, orphan_ms, storage_ms)

@@ -78,8 +78,16 @@ std::string HomePaths::node_lock(JobId id, const std::string& name) const {
   return (is_one_job() ? local_job_directory(id, name) : node(id, name)) + "/lock";
 }
 
+HomePaths HomePaths::with_socket_of(uid_t owner) const {
+  HomePaths paths = *this;
+  paths.socket_owner_ = owner;
+  return paths;
+}
+
 std::string HomePaths::socket_directory() const {
-  return is_one_job() ? state_ : user_directory() + "/" + short_checksum(home_);
+  if (is_one_job()) return state_;
+  const std::string base = socket_owner_ ? user_directory_of(*socket_owner_) : user_directory();
+  return base + "/" + short_checksum(home_);
 }
 
 Result<HomePaths> home_from_environment() {

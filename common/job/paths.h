@@ -5,6 +5,9 @@
 // be on a shared disk.
 #pragma once
 
+#include <sys/types.h>
+
+#include <optional>
 #include <string>
 
 #include "common/base/result.h"
@@ -60,6 +63,8 @@ class HomePaths {
     return node(id, name) + "/agent.log";
   }
 
+  // The same home for root: its controller is the owner's, and so is the place of its socket.
+  HomePaths with_socket_of(uid_t owner) const;
   // /tmp/hpctl-UID/<first 12 hex digits of SHA-256 of home()>, or state() for one job.
   std::string socket_directory() const;
   std::string controller_socket() const { return socket_directory() + "/controller.sock"; }
@@ -67,7 +72,8 @@ class HomePaths {
  private:
   std::string home_;
   std::string state_;
-  std::string node_;  // "" = a home with many jobs
+  std::string node_;                   // "" = a home with many jobs
+  std::optional<uid_t> socket_owner_;  // nullopt = who runs this
 };
 
 // The state directory of a cluster controller without --state-dir.

@@ -73,7 +73,7 @@ constexpr OwnOption kOwnOptions[] = {
     {"partition", "use slurm.partition"},
     {"qos", "use slurm.qos"},
     {"quiet", kOfHpctl},
-    {"requeue", kOfHpctl},
+    {"requeue", "hpctl sets it itself, --requeue=expedite where Slurm allows that"},
     {"reservation", "use slurm.reservation"},
     {"share", "use slurm.exclusive: false"},
     {"signal", "use slurm.signal"},

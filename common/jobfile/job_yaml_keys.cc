@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "common/base/join.h"
+#include "common/jobfile/hang_rules_yaml.h"
 
 namespace hpctl {
 namespace {
@@ -366,6 +367,14 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
      "(WouldRecover), and restarts nothing. A hang is left alone; a rank or a node that is lost "
      "ends the job as FAILED.",
      HP_READ(recovery.observe)},
+    {"recovery.hang_rules", kValue, "list of rules", "[]", "at most 8",
+     "For a workload.command: lines that its ranks must keep printing, such as "
+     "`[{pattern: 'loss=', within: 10m, action: restart}]`. `pattern` is a regular expression "
+     "(RE2) for one line of any rank. It must match again `within` that time (1s to 30d), and "
+     "once within `first` after all ranks run (auto: 10m, and at least `within`). `action: warn`, "
+     "the default, makes a finding of `hpctl watch`; `restart` treats it as a hang: stacks, then "
+     "a restart of all ranks. The rule blames no rank.",
+     [](YamlValue& v, JobSpec& s) { read_hang_rules(v, s.recovery.hang_rules); }},
 
     {"limits", kSection, "section", "", "",
      "Time limits for processes that still answer. Silent ones are found sooner, by "

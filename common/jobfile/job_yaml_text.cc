@@ -67,6 +67,18 @@ void put_checkpoint(YAML::Emitter& out, const CheckpointSpec& c) {
   out << EndMap << EndMap;
 }
 
+void put_hang_rules(YAML::Emitter& out, const std::vector<HangRule>& rules) {
+  out << Key << "hang_rules" << Value << YAML::Flow << YAML::BeginSeq;
+  for (const HangRule& rule : rules) {
+    out << BeginMap << Key << "pattern" << Value << YAML::DoubleQuoted << rule.pattern;
+    put(out, "within", format_duration_ms(rule.within_ms));
+    put(out, "first", rule.first_ms == 0 ? std::string("auto") : format_duration_ms(rule.first_ms));
+    put(out, "action", to_word(rule.action));
+    out << EndMap;
+  }
+  out << YAML::EndSeq;
+}
+
 void put_recovery(YAML::Emitter& out, const RecoverySpec& r) {
   out << Key << "recovery" << Value << BeginMap;
   put(out, "max_restarts", r.max_restarts);
@@ -87,6 +99,7 @@ void put_recovery(YAML::Emitter& out, const RecoverySpec& r) {
   for (const std::string& action : r.on_node_loss) out << action;
   out << YAML::EndSeq;
   put(out, "observe", r.observe);
+  put_hang_rules(out, r.hang_rules);
   out << EndMap;
 }
 

@@ -69,6 +69,11 @@ class YamlValue {
 
   bool is_word(std::string_view word) const { return node_.IsScalar() && node_.Scalar() == word; }
   const YAML::Node& node() const { return node_; }
+  // A value inside this one, and the name of its key; "" = an item of a list.
+  YamlValue at(const YAML::Node& node, const YAML::Mark& key_mark,
+               const std::string& name = "") const {
+    return {node, key_mark, name.empty() ? path_ : path_ + "." + name, directory_, problems_};
+  }
   const std::string& path() const { return path_; }
   void fail(const std::string& message);
   void fail_expected(const std::string& expected) {

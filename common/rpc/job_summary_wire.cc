@@ -82,6 +82,7 @@ void fill(const JobMargins& margins, v1::JobMargins& wire) {
   wire.set_failed_saves(margins.failed_saves);
   wire.set_mirror_behind_ms(margins.mirror_behind_ms);
   wire.set_since_restart_ms(margins.since_restart_ms);
+  wire.set_hang_warning(cut(margins.hang_warning, kMaxSummaryReason));
 }
 
 JobMargins to_job_margins(const v1::JobMargins& wire) {
@@ -100,7 +101,8 @@ JobMargins to_job_margins(const v1::JobMargins& wire) {
           plausible_ms(wire.storage_ms()),
           wire.failed_saves(),
           plausible_ms(wire.mirror_behind_ms()),
-          plausible_ms(wire.since_restart_ms())};
+          plausible_ms(wire.since_restart_ms()),
+          cut(wire.hang_warning(), kMaxSummaryReason)};
 }
 
 void fill(const NodeRecord& record, v1::NodeBlame& wire) {

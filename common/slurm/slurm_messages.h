@@ -42,7 +42,8 @@ struct SlurmSubmission {
   uint32_t warning_signal = 0;
   uint32_t warning_seconds = 0;
   bool requeue = true;
-  bool no_kill = true;  // the allocation survives the loss of a node
+  bool expedite = false;  // --requeue=expedite; where SlurmVersion::expedites
+  bool no_kill = true;    // the allocation survives the loss of a node
   // Further options, as sbatch takes them. With any, the script goes to sbatch, which reads the
   // options from the #SBATCH lines of the script.
   std::vector<std::string> options;
@@ -110,6 +111,7 @@ struct SlurmVersion {
   std::string running;                   // of the library that is loaded
   std::vector<std::string> controllers;  // hosts of slurmctld
   std::string cluster;                   // ClusterName
+  bool expedites = false;                // slurmctld allows --requeue=expedite (since 25.11)
 };
 
 }  // namespace hpctl

@@ -22,8 +22,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlurmSubmission, script, name, c
                                                 reservation, constraint, tres_per_node, nodelist,
                                                 exclude, nodes_min, nodes_max, cpus_per_task,
                                                 time_minutes, exclusive, all_memory, memory_mb,
-                                                warning_signal, warning_seconds, requeue, no_kill,
-                                                options)
+                                                warning_signal, warning_seconds, requeue, expedite,
+                                                no_kill, options)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlurmJob, id, name, uid, state, flags, reason,
                                                 reason_detail, comment, partition, nodes,
                                                 excluded_nodes, batch_host, work_dir, restart_count,
@@ -35,7 +35,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlurmNode, name, address, state,
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlurmReservation, name, nodes, flags, users,
                                                 start_time_s, end_time_s)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SlurmVersion, built_for, running, controllers,
-                                                cluster)
+                                                cluster, expedites)
 
 NLOHMANN_JSON_SERIALIZE_ENUM(SlurmNodeState, {{SlurmNodeState::kDown, "DOWN"},
                                               {SlurmNodeState::kDrain, "DRAIN"},

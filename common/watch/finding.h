@@ -37,13 +37,14 @@ enum class FindingKind {
   kMirrorLags,
   kQueueBlocked,
   kDirectoryGone,
+  kHangSuspected,
 };
 constexpr auto words_of(FindingKind) {
   return std::to_array<const char*>(
       {"failed", "recovers_for_long", "stands_still", "controller_silent", "loss_not_finite",
        "budget_low", "restarts_often", "spares_exhausted", "requeue_refused", "node_quarantined",
        "node_slow", "node_lemon", "generation_orphaned", "goodput_fell", "storage_away",
-       "mirror_lags", "queue_blocked", "directory_gone"});
+       "mirror_lags", "queue_blocked", "directory_gone", "hang_suspected"});
 }
 
 struct Finding {

@@ -63,6 +63,8 @@ std::string runbook_of(FindingKind kind) {
       return page + "queue_blocked";
     case FindingKind::kDirectoryGone:
       return page + "directory_gone";
+    case FindingKind::kHangSuspected:
+      return page + "hang_suspected";
   }
   return page;
 }
@@ -165,6 +167,10 @@ void JobWatch::add_standstill(const JobSnapshot& snapshot) {
             "`hpctl status " + id + "` says which nodes it waits for");
     found.severity = Severity::kCritical;
     found.since_ms = now_ms_ - recovering_ms;
+  }
+  if (job.state == "RUNNING" && !job.margins->hang_warning.empty()) {
+    add(snapshot, FindingKind::kHangSuspected, job.margins->hang_warning,
+        "`hpctl logs " + id + "` shows what the ranks printed last");
   }
   const auto steps_ms = static_cast<int64_t>(std::min(kStandsStillSteps * job.step_ms, 1e15));
   const int64_t still_ms = job.margins->still_ms;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "common/base/plausible.h"
+#include "common/job/hang_rule.h"
 #include "controller/agents/worker_order.h"
 
 namespace hpctl {
@@ -14,6 +15,7 @@ constexpr size_t kMaxTextBytes = 4096;
 constexpr size_t kMaxStacksBytes = 1024;
 constexpr int kMaxWorkers = 4096;  // of one node, with those of generations that are over
 constexpr int kMaxGroups = 64;     // of one rank; a later release may have more than this one
+constexpr auto kMaxAgeMs = static_cast<int64_t>(kMaxDurationNs / 1'000'000);
 
 // Text from an agent ends up in the log of every reader: bounded, and cut between characters,
 // because what is not UTF-8 cannot be sent on.
@@ -73,6 +75,12 @@ std::string find_heartbeat_problem(const v1::Heartbeat& heartbeat) {
     }
     const std::string problem = find_groups_problem(worker);
     if (!problem.empty()) return problem;
+    if (worker.log_match_age_ms_size() > static_cast<int>(kMostHangRules)) {
+      return "ages of more lines than there are rules";
+    }
+    for (const int64_t age_ms : worker.log_match_age_ms()) {
+      if (age_ms > kMaxAgeMs) return "a line of " + std::to_string(age_ms) + " ms ago";
+    }
   }
   return find_workers_problem(heartbeat.workers());
 }
@@ -388,11 +396,23 @@ std::string probe_address(const v1::Register& agent) {
 std::vector<RankReport> make_rank_reports(const v1::Heartbeat& heartbeat) {
   std::vector<RankReport> reports;
   for (const v1::WorkerProgress& worker : heartbeat.workers()) {
-    reports.push_back(
-        {worker.rank(), worker.generation(), worker.pid(), worker.phase(), worker.step(),
-         worker.collective(), worker.loss(), worker.tokens(), worker.step_ns(),
-         worker.first_step_unix_ns(), worker.process_state().substr(0, 1), worker.grad_norm(),
-         make_figures(worker), worker.open_collectives(), worker.computing(), make_groups(worker)});
+    reports.push_back({worker.rank(),
+                       worker.generation(),
+                       worker.pid(),
+                       worker.phase(),
+                       worker.step(),
+                       worker.collective(),
+                       worker.loss(),
+                       worker.tokens(),
+                       worker.step_ns(),
+                       worker.first_step_unix_ns(),
+                       worker.process_state().substr(0, 1),
+                       worker.grad_norm(),
+                       make_figures(worker),
+                       worker.open_collectives(),
+                       worker.computing(),
+                       make_groups(worker),
+                       {worker.log_match_age_ms().begin(), worker.log_match_age_ms().end()}});
   }
   return reports;
 }

@@ -84,9 +84,14 @@ void ProgressTable::observe(const core::Job& job, int64_t now_ms) {
   }
   Entry& entry = jobs_[job.id];
   const bool running = core::is_training(job) && job.suspended_since_ms == 0;
-  if (running && !entry.running) entry.moved_ms = now_ms;
+  if (running && !entry.running) entry.moved_ms = entry.ran_ms = now_ms;
   entry.running = running;
   entry.trains = job.spec.train.has_value();
+  if (entry.printed.empty()) {
+    for (const HangRule& rule : job.spec.recovery.hang_rules) {
+      entry.printed.push_back({rule, core::first_limit_ms(rule, job.limits), {}, ""});
+    }
+  }
   entry.meets = entry.trains && job.stage == core::PlanStage::kMeetNodes &&
                 job.state == core::JobState::kRecovering && job.suspended_since_ms == 0;
   entry.row = core::seen_in(job);
@@ -132,6 +137,7 @@ std::optional<core::GenerationProgressed> ProgressTable::report(
     }
     any_told = true;
     any_moved = take(entry, node, report, now_ms) || any_moved;
+    take_lines(entry, report, now_ms);
     all_wait = all_wait && report.open_collectives > 0;
     if (report.first_step_unix_ns == 0 && report.step <= entry.shown.step) continue;
     if (report.step > entry.shown.step) {
@@ -287,8 +293,13 @@ std::vector<core::HangDetected> ProgressTable::take_hangs(int64_t now_ms) {
   std::vector<core::HangDetected> hangs;
   const std::lock_guard<std::mutex> lock(mutex_);
   for (auto& [job, entry] : jobs_) {
+    if (!entry.running || entry.hang_reported) continue;
+    if (auto hang = printed_hang(job, entry, now_ms)) {
+      hangs.push_back(std::move(*hang));
+      continue;
+    }
     // Before the first step the core's own limit applies.
-    if (!entry.running || !entry.progressed || entry.hang_reported) continue;
+    if (!entry.progressed) continue;
     core::JobSight sight = look_at(entry, now_ms);
     if (!core::may_hang(sight, now_ms - entry.news_ms, entry.stopped_ranks > 0)) continue;
     add_ranks(entry, now_ms, sight);
@@ -300,6 +311,70 @@ std::vector<core::HangDetected> ProgressTable::take_hangs(int64_t now_ms) {
                      std::move(verdict.evidence)});
   }
   return hangs;
+}
+
+void ProgressTable::take_lines(Entry& entry, const RankReport& report, int64_t now_ms) {
+  if (report.line_ages_ms.size() != entry.printed.size()) return;  // an older release tells none
+  for (size_t i = 0; i < entry.printed.size(); ++i) {
+    if (report.line_ages_ms[i] < 0) continue;
+    auto& matched_ms = entry.printed[i].matched_ms;
+    matched_ms = std::max(matched_ms.value_or(INT64_MIN), now_ms - report.line_ages_ms[i]);
+  }
+}
+
+core::PrintedLines ProgressTable::lines_of(const Entry& entry, const PrintedRule& printed,
+                                           int64_t now_ms) {
+  // A controller that has just taken over, or a job that was suspended, begins anew.
+  const int64_t since_ms = std::max(entry.ran_ms, printed.matched_ms.value_or(INT64_MIN));
+  return {printed.rule, printed.first_ms, printed.matched_ms.has_value(), now_ms - since_ms};
+}
+
+std::string ProgressTable::find_overdue(const Entry& entry, const PrintedRule& printed,
+                                        int64_t now_ms) {
+  core::PrintedLines lines = lines_of(entry, printed, now_ms);
+  if (!core::is_overdue(lines)) return "";
+  if (entry.shown.ranks.size() != static_cast<size_t>(entry.world_size)) return "";
+  // A rank that has not been heard since may have printed.
+  int64_t heard_ms = now_ms;
+  for (const auto& [rank, progress] : entry.shown.ranks) {
+    if (progress.report.line_ages_ms.size() != entry.printed.size()) return "";
+    heard_ms = std::min(heard_ms, progress.heard_ms);
+  }
+  lines.silent_ms -= now_ms - heard_ms;
+  return core::is_overdue(lines) ? core::describe_overdue(lines) : "";
+}
+
+std::optional<core::HangDetected> ProgressTable::printed_hang(JobId job, Entry& entry,
+                                                              int64_t now_ms) {
+  for (const PrintedRule& printed : entry.printed) {
+    if (printed.rule.action != HangAction::kRestart) continue;
+    std::string overdue = find_overdue(entry, printed, now_ms);
+    if (overdue.empty()) continue;
+    entry.hang_reported = true;
+    return core::HangDetected{job, Generation{entry.shown.generation}, "", Rank{-1},
+                              std::move(overdue)};
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> ProgressTable::hang_notes(Entry& entry, int64_t now_ms) {
+  std::vector<std::string> notes;
+  entry.shown.hang_warning.clear();
+  for (PrintedRule& printed : entry.printed) {
+    if (printed.rule.action != HangAction::kWarn) continue;
+    if (!entry.running) {
+      printed.warning.clear();
+    } else if (printed.warning.empty()) {
+      printed.warning = find_overdue(entry, printed, now_ms);
+      if (!printed.warning.empty()) notes.push_back("may hang: " + printed.warning);
+    } else if (!core::is_overdue(lines_of(entry, printed, now_ms))) {
+      printed.warning.clear();
+      notes.push_back("a rank has printed a line again that matches " +
+                      core::pattern_text(printed.rule));
+    }
+    if (entry.shown.hang_warning.empty()) entry.shown.hang_warning = printed.warning;
+  }
+  return notes;
 }
 
 std::vector<core::EventBody> ProgressTable::take_stragglers() {
@@ -401,6 +476,7 @@ std::vector<core::ControllerNoted> ProgressTable::take_notes(int64_t now_ms) {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (auto& [job, entry] : jobs_) {
     if (const auto note = storage_note(job, entry)) notes.push_back({job, *note});
+    for (std::string& note : hang_notes(entry, now_ms)) notes.push_back({job, std::move(note)});
     const auto rank0 = entry.shown.ranks.find(0);
     if (rank0 == entry.shown.ranks.end() || !rank0->second.report.figures) continue;
     const bool fail = rank0->second.report.figures->saves_without_room > 0;
@@ -434,7 +510,7 @@ std::vector<core::CheckpointRoomNeeded> ProgressTable::take_room_needed() {
 void ProgressTable::rearm(int64_t now_ms) {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (auto& [job, entry] : jobs_) {
-    entry.moved_ms = entry.news_ms = now_ms;
+    entry.moved_ms = entry.news_ms = entry.ran_ms = now_ms;
     for (auto& [rank, progress] : entry.shown.ranks) {
       progress.moved_ms = progress.heard_ms = now_ms;
       progress.still_ms = 0;

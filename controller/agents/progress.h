@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "common/job/hang_rule.h"
 #include "common/job/step_figures.h"
 #include "common/job/time_spent.h"
 #include "common/worker/worker_abi.h"
@@ -22,6 +23,7 @@
 #include "controller/core/events.h"
 #include "controller/core/failure_detector.h"
 #include "controller/core/hang.h"
+#include "controller/core/hang_rules.h"
 #include "controller/core/straggler.h"
 #include "controller/core/types.h"
 
@@ -58,6 +60,8 @@ struct RankReport {
   bool computing = false;                   // in the passes of a step
   // Where ranks may begin different collectives; otherwise empty, also from an older agent.
   std::vector<GroupReport> groups = {};
+  // For each of recovery.hang_rules: how long ago it printed a line that matches; -1 = it has not.
+  std::vector<int64_t> line_ages_ms = {};
 };
 
 // In the middle of a step.
@@ -93,6 +97,7 @@ struct JobProgress {
   uint64_t data_waits_ns = 0;  // of those: StepFigures, summed
   uint64_t save_waits_ns = 0;
   std::map<std::string, StandbyReport> standbys;  // by node
+  std::string hang_warning;  // what a rule of recovery.hang_rules warns of; "" = nothing
   // Of a job that has ended under an earlier process of the controller: waits that no event told
   // are in it, so goodput stays as it was.
   std::optional<TimeSpent> ended_spent;
@@ -136,6 +141,14 @@ class ProgressTable {
   JobProgress of(JobId job);
 
  private:
+  // One of recovery.hang_rules, and what is known of it in this generation.
+  struct PrintedRule {
+    HangRule rule;
+    int64_t first_ms = 0;               // core::first_limit_ms()
+    std::optional<int64_t> matched_ms;  // when a rank last printed a line that matches
+    std::string warning;                // that was told, and has not ended; "" = none
+  };
+
   struct Entry {
     JobProgress shown;
     bool trains = false;        // the built-in trainer runs
@@ -168,8 +181,18 @@ class ProgressTable {
     int64_t heartbeat_timeout_ms = 0;
     bool finds_stragglers = false;  // recovery.straggler
     core::StragglerWatch stragglers;
+    std::vector<PrintedRule> printed;  // of a command
+    int64_t ran_ms = 0;                // since then `running`
   };
 
+  // The facts that need no look at every rank.
+  static core::PrintedLines lines_of(const Entry& entry, const PrintedRule& printed,
+                                     int64_t now_ms);
+  static void take_lines(Entry& entry, const RankReport& report, int64_t now_ms);
+  // What its rule expects and no rank has printed in time; "" = it is not overdue, or not known.
+  static std::string find_overdue(const Entry& entry, const PrintedRule& printed, int64_t now_ms);
+  static std::vector<std::string> hang_notes(Entry& entry, int64_t now_ms);
+  static std::optional<core::HangDetected> printed_hang(JobId job, Entry& entry, int64_t now_ms);
   // True where it has moved since its report before.
   static bool take(Entry& entry, const std::string& node, const RankReport& report, int64_t now_ms);
   // 0 = not known.

@@ -188,6 +188,7 @@ void OrderMaker::make_common_part(const core::StartWorkers& action, const core::
     workload_after_ = text.substr(at + key.size() + 1);
     order.set_standbys(static_cast<uint32_t>(core::wanted_standbys(job, core::NodeRole::kActive)));
   }
+  for (const HangRule& rule : job.spec.recovery.hang_rules) order.add_hang_patterns(rule.pattern);
   order.set_world_size(job.world_size());
   order.set_restart_count(static_cast<int32_t>(job.restarts));
   order.set_max_restarts(static_cast<int32_t>(job.spec.recovery.max_restarts));

@@ -134,6 +134,7 @@ struct NodeLost {
   bool taken = false;        // the scheduler took the node from the job: Node::taken
   bool given_up = false;     // because it did not respond; not: an operator wanted it
   bool unreachable = false;  // its machine did not answer a probe either
+  bool refused = false;  // the scheduler refused its launch for what the job asks: not its fault
 };
 // The node's holder got SIGTERM, and other nodes did not: the node will end, and has time to save.
 struct NodeDeparts {

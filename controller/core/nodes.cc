@@ -164,6 +164,11 @@ void on(Transition& t, const AgentDisconnected& e) {
   if (node->state == NodeState::kUp) t.set_deadline(*node, 0);
 }
 
+static Evidence evidence_of(const NodeLost& e) {
+  if (e.refused && !e.taken) return Evidence::kSlow;  // another node would be refused as well
+  return e.unreachable && !e.taken ? Evidence::kUnreachable : Evidence::kBroken;
+}
+
 void on(Transition& t, const NodeLost& e) {
   Job* job = t.job(e.job);
   Node* node = t.node(e.job, e.node);
@@ -181,8 +186,7 @@ void on(Transition& t, const NodeLost& e) {
     node_ended(t, *node, e.cause);
   } else {
     if (e.taken) take_away(t, *job, *node, e);
-    lose_node(t, *job, *node, e.node + " was lost: " + e.cause,
-              e.unreachable && !e.taken ? Evidence::kUnreachable : Evidence::kBroken);
+    lose_node(t, *job, *node, e.node + " was lost: " + e.cause, evidence_of(e));
   }
 }
 

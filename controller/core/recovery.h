@@ -25,7 +25,7 @@ void end_without_cause(Transition& t, Job& job);
 void retry_plan(Transition& t, Job& job, const std::string& cause);
 // The evidence against a lost node.
 enum class Evidence {
-  kSlow,         // only that a limit has passed
+  kSlow,         // only that a limit has passed, or that its launch was refused for the job
   kBroken,       // it fell silent, ended, or could not be launched
   kUnreachable,  // it fell silent, and its machine does not answer
 };

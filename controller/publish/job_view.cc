@@ -112,6 +112,7 @@ JobMargins make_margins(const core::Job& job, const JobView& view, const JobProg
   }
   margins.failed_saves = failed_saves(job, progress);
   margins.mirror_behind_ms = mirror_behind_ms(job, now_ms);
+  if (job.state == core::JobState::kRunning) margins.hang_warning = progress.hang_warning;
   return margins;
 }
 
@@ -150,6 +151,8 @@ JobView make_job_view(const core::State& state, JobId id, const JobProgress& pro
   if (const std::string waiting = progress.waiting_rank(); trains && !waiting.empty()) {
     view.reason = "waiting for storage: " + waiting +
                   " cannot read samples or write the ledger; see hpctl logs " + to_string(id);
+  } else if (trains && !progress.hang_warning.empty()) {
+    view.reason = "may hang: " + progress.hang_warning;
   }
   view.tokens_per_second = trains ? progress.tokens_per_second : 0.0;
   const auto rank0 = progress.ranks.find(0);

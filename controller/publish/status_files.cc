@@ -23,7 +23,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobMargins, max_restarts, window
                                                 recent_restarts, hour_restarts, spares_wanted,
                                                 spares_left, quarantined, slow, still_ms,
                                                 recovering_ms, requeue_refusal, lemons, storage_ms,
-                                                failed_saves, mirror_behind_ms, since_restart_ms)
+                                                failed_saves, mirror_behind_ms, since_restart_ms,
+                                                hang_warning)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(MirrorView, dir, step, behind_ms, problem)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkerView, rank, node, pid, generation, state,
                                                 phase, step)

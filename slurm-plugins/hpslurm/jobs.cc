@@ -84,7 +84,20 @@ void describe_resources(const SlurmSubmission& from, const std::string& gres, jo
   }
   to.tres_per_node = mutable_text(gres);
   to.requeue = from.requeue ? 1 : 0;
+  if (from.expedite && kExpeditedRequeue != 0) {
+    to.bitflags = (to.bitflags == NO_VAL64 ? 0 : to.bitflags) | kExpeditedRequeue;
+  }
   to.kill_on_node_fail = from.no_kill ? 0 : 1;
+}
+
+SlurmSubmission without_expedite(SlurmSubmission submission) {
+  const std::string option = "--requeue=expedite";
+  submission.expedite = false;
+  const size_t at = submission.script.find("#SBATCH " + option + "\n");
+  if (at != std::string::npos) {
+    submission.script.replace(submission.script.find(option, at), option.size(), "--requeue");
+  }
+  return submission;
 }
 
 SlurmJob describe(const slurm_job_info_t& job) {
@@ -133,8 +146,9 @@ Outcome update(uint32_t id, job_desc_msg_t& change, const std::string& what) {
 
 }  // namespace
 
-Answer submit(const json& arguments) {
-  const auto submission = arguments.get<SlurmSubmission>();
+namespace {
+
+Answer submit_once(const SlurmSubmission& submission) {
   if (!submission.options.empty()) return submit_by_sbatch(submission);
   const std::string gres = complete_gres(submission.tres_per_node);
   const std::vector<std::string> environment = submission_environment(submission);
@@ -176,6 +190,16 @@ Answer submit(const json& arguments) {
   return json{{"job", id}};
 }
 
+}  // namespace
+
+Answer submit(const json& arguments) {
+  const auto submission = arguments.get<SlurmSubmission>();
+  Answer answer = submit_once(submission);
+  // slurmctld may run with another configuration than the one that was read here.
+  const bool is_refused = !answer.ok() && answer.error().code != ErrorCode::kUnavailable;
+  return is_refused && submission.expedite ? submit_once(without_expedite(submission)) : answer;
+}
+
 Answer load_job(const json& arguments) {
   HP_TRY_ASSIGN(const SlurmJob job, find_job(job_id(arguments)));
   return json(job);
@@ -207,6 +231,13 @@ Answer complete(const json& arguments) {
   const uint32_t id = job_id(arguments);
   // A wait status, as that of the batch script.
   const auto status = (arguments.at("exit_code").get<uint32_t>() & 0xff) << 8;
+  if (status != 0 && kExpeditedRequeue != 0) {
+    // Slurm would put a job that asked for --requeue=expedite back into the queue, held.
+    job_desc_msg_t change;
+    slurm_init_job_desc_msg(&change);
+    change.requeue = 0;
+    [[maybe_unused]] const Outcome updated = update(id, change, "requeue");
+  }
   if (complete_job(id, status) == SLURM_SUCCESS || errno == ESLURM_ALREADY_DONE) {
     return json::object();
   }

@@ -79,6 +79,11 @@ std::string node_state_name(uint32_t state) {
 }
 std::vector<std::string> node_flag_names(uint32_t state) { return find_flags(kNodeFlags, state); }
 
+// As slurmctld looks for it, anywhere in the text.
+bool allows_expedited_requeue(const std::string& parameters) {
+  return parameters.find("enable_expedited_requeue") != std::string::npos;
+}
+
 std::vector<std::string> expand_host_list(const char* list) {
   std::vector<std::string> names;
   if (list == nullptr) return names;

@@ -84,9 +84,12 @@ uint32_t state_number(SlurmNodeState state) {
 }  // namespace
 
 Answer version(const json&) {
-  const std::string cluster = &slurm_conf == nullptr ? "" : text(slurm_conf.cluster_name);
+  const bool has_conf = &slurm_conf != nullptr;
+  const std::string cluster = has_conf ? text(slurm_conf.cluster_name) : "";
+  const std::string parameters = has_conf ? text(slurm_conf.slurmctld_params) : "";
   return json(SlurmVersion{release(SLURM_VERSION_NUMBER), release(slurm_api_version()),
-                           controllers(), cluster});
+                           controllers(), cluster,
+                           kExpeditedRequeue != 0 && allows_expedited_requeue(parameters)});
 }
 
 Answer ping(const json&) {

@@ -7,6 +7,7 @@
 #include <slurm/slurm_errno.h>
 #include <slurm/slurm_version.h>
 
+#include <cstdint>
 #include <string>
 
 #if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(22, 5, 0)
@@ -58,6 +59,13 @@ inline uint32_t job_id_of(const slurm_job_info_t& job) { return job.job_id; }
 inline constexpr int kAwaitsAccountingIndex = -1;
 #else
 inline constexpr int kAwaitsAccountingIndex = ESLURM_JOB_SETTING_DB_INX;
+#endif
+
+// --requeue=expedite, as a flag of a submission; 0 before 25.11.
+#ifdef EXPEDITED_REQUEUE
+inline constexpr uint64_t kExpeditedRequeue = EXPEDITED_REQUEUE;
+#else
+inline constexpr uint64_t kExpeditedRequeue = 0;
 #endif
 
 // --gres=gpu:8 is gres:gpu:8 on the wire until 23.02 and gres/gpu:8 since.

@@ -54,6 +54,7 @@ class Script {
         {"stale-exit", &Script::stale_exit},
         {"lost", &Script::lost},
         {"excised", &Script::excised},
+        {"refused", &Script::refused},
         {"silent", &Script::silent},
         {"marked", &Script::marked},
         {"disconnect", &Script::disconnect},
@@ -272,6 +273,14 @@ class Script {
   void excised(const Words& words) { lose(words, true, false); }
   // It did so because the node did not respond.
   void silent(const Words& words) { lose(words, true, true); }
+  // It refused the launch, for what the job asks.
+  void refused(const Words& words) {
+    shell_.feed(NodeLost{.job = id_,
+                         .node = words.at(1),
+                         .boot_id = node(words.at(1)).boot_id,
+                         .cause = join(words, 2),
+                         .refused = true});
+  }
   void lose(const Words& words, bool taken, bool given_up) {
     shell_.feed(
         NodeLost{id_, words.at(1), node(words.at(1)).boot_id, join(words, 2), taken, given_up});

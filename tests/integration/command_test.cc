@@ -355,6 +355,49 @@ TEST(CommandExit, TheLastRankThatHangsIsAFault) {
       << events;
 }
 
+// The program tells no steps, and nobody has edited it. Rank 0 prints its loss twice and then no
+// more, in the first generation only.
+TEST(CommandHang, ARuleOfTheLogFindsASilentProgram) {
+  LocalCluster cluster;
+  const std::string script = cluster.directory() + "/script";
+  ASSERT_TRUE(write_file_atomic(script,
+                                "if [ $RANK = 0 ]; then echo loss=3; sleep 0.3; echo loss=2; fi\n"
+                                "[ $TORCHELASTIC_RESTART_COUNT = 1 ] || exec sleep 1000\n")
+                  .ok());
+  const JobId job = cluster.submit(
+      "name: silent\nworkers_per_node: 2\n"
+      "recovery: {hang_rules: [{pattern: 'loss=[0-9]', within: 2s, action: restart}]}\n"
+      "workload: {command: [/bin/sh, " +
+      script + "]}\n");
+  EXPECT_EQ(cluster.wait_for_end(job, seconds(60)), "FINISHED")
+      << cluster.hpctl({"events", to_string(job)}).out;
+  EXPECT_EQ(cluster.status(job)["restarts"], 1);
+  std::string hang;
+  for (const json& event : cluster.events(job)) {
+    if (event["type"] == "HangDetected") hang = event["cause"].get<std::string>();
+  }
+  EXPECT_NE(hang.find("no rank has printed a line that matches"), std::string::npos) << hang;
+}
+
+// Asked to warn, hpctl says what it sees, and leaves the program alone.
+TEST(CommandHang, ARuleThatWarnsRestartsNothing) {
+  LocalCluster cluster;
+  const std::string gate = cluster.directory() + "/gate";
+  const JobId job = cluster.submit(
+      "name: slow\n"
+      "recovery: {hang_rules: [{pattern: loss=, within: 1s}]}\n"
+      "workload: {command: [/bin/sh, -c, 'echo loss=3; until [ -e " +
+      gate + " ]; do sleep 0.1; done; echo loss=2']}\n");
+  const auto is_found = [&] {
+    const std::string found = cluster.hpctl({"watch", to_string(job), "--once", "--json"}).out;
+    return found.find("hang_suspected") != std::string::npos;
+  };
+  EXPECT_TRUE(wait_until(cluster.directory(), is_found, seconds(60)));
+  ASSERT_TRUE(write_file_atomic(gate, "").ok());
+  EXPECT_EQ(cluster.wait_for_end(job, seconds(60)), "FINISHED");
+  EXPECT_EQ(cluster.status(job)["restarts"], 0);
+}
+
 // Rank 2 stands still outside of any collective, in which the others wait for it. No rank tells
 // more steps than another, so only what their flight recorders dump tells them apart.
 TEST(CommandHang, FlightRecordersNameTheRankThatDoesNotCome) {

@@ -173,7 +173,11 @@ void SlurmScheduler::tell_step_ended(const std::string& node, const StepEnd& end
                           row->second.state == core::NodeState::kEnding;
           // A launch that failed says nothing about a life that came by another way.
           if (!launching && !(was_up && up)) return std::nullopt;
-          return core::NodeLost{key.job, key.name, row->second.boot_id, cause};
+          return core::NodeLost{.job = key.job,
+                                .node = key.name,
+                                .boot_id = row->second.boot_id,
+                                .cause = cause,
+                                .refused = launching && is_refused_for_job(cause)};
         });
 }
 

@@ -49,6 +49,18 @@ bool may_pass(const std::string& words) {
                      [&](const char* part) { return words.find(part) != std::string::npos; });
 }
 
+bool is_refused_for_job(const std::string& words) {
+  const auto has = [&](const char* part) { return words.find(part) != std::string::npos; };
+  // Words about one node behind the same beginning.
+  static const std::array<const char*, 3> kOfNode = {"not available (down, drained or reserved)",
+                                                     "not in this allocation", "not responding"};
+  if (std::any_of(kOfNode.begin(), kOfNode.end(), has)) return false;
+  static const std::array<const char*, 4> kOfJob = {"Unable to create step for job",
+                                                    "srun: fatal:", "unrecognized option",
+                                                    "srun: error: Invalid"};
+  return std::any_of(kOfJob.begin(), kOfJob.end(), has);
+}
+
 SrunLauncher::SrunLauncher(SrunSettings settings, Ended ended)
     : settings_(std::move(settings)),
       ended_(std::move(ended)),

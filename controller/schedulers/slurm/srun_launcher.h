@@ -79,5 +79,7 @@ class SrunLauncher {
 
 // Returns whether srun's message is about a Slurm that does not answer now, not about the request.
 bool may_pass(const std::string& words);
+// Returns whether Slurm refuses the step for what the job asks, as it would on any node.
+bool is_refused_for_job(const std::string& words);
 
 }  // namespace hpctl

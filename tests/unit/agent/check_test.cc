@@ -13,6 +13,7 @@
 #include "agent/nodecheck/machine_environment.h"
 #include "agent/nodecheck/probes/burn.h"
 #include "common/base/file.h"
+#include "common/base/host.h"
 #include "common/base/json.h"
 #include "tests/integration/local_cluster.h"
 #include "tests/support/temporary_directory.h"
@@ -87,6 +88,21 @@ TEST_F(Check, AMachineWithoutGpusSaysWhatItSkips) {
   EXPECT_EQ(verdicts(found),
             "gpu.driver=skipped gpu.count=skipped gpu.answer=skipped gpu.ecc=skipped "
             "gpu.rows=skipped gpu.clocks=skipped gpu.nvlink=skipped gpu.xid=skipped ");
+}
+
+// Debian's installer writes such a line, and Gloo told the others 127.0.1.1.
+TEST_F(Check, OwnNameThatIsALoopbackIsAWarning) {
+  const auto own_name = [&] {
+    for (const json& finding : json::parse(run({"net", "--json"}).out)["findings"]) {
+      if (finding["check"] == "net.name") return finding;
+    }
+    return json();
+  };
+  put("/etc/hosts", "127.0.0.1 localhost\n");
+  EXPECT_EQ(own_name().value("verdict", ""), "pass");
+  put("/etc/hosts", "127.0.0.1 localhost\n127.0.1.1 " + host_name() + "\n");
+  EXPECT_EQ(own_name().value("verdict", ""), "warn");
+  EXPECT_NE(own_name().value("reason", "").find("127.0.1.1"), std::string::npos);
 }
 
 TEST_F(Check, GpusAgainstTheInstanceType) {

@@ -66,7 +66,8 @@ TEST(HolderProtocol, EveryKindIsReadAsItself) {
       HelloEnd{},
       AliveToo{},
       StacksTaken{3, "told"},
-      ToldToEnd{"signal 15"}};
+      ToldToEnd{"signal 15"},
+      LogMatches{4, {5, 0, 6}}};
   for (const ToAgent& event : events) {
     const auto received = decode_to_agent(encode(event));
     ASSERT_TRUE(received.ok());

@@ -265,6 +265,37 @@ TEST_F(HolderTest, NothingSurvivesTheHolder) {
   EXPECT_EQ(hello_.generation_seen, 0U);
 }
 
+// recovery.hang_rules
+TEST_F(HolderTest, LinesThatMatchAreTold) {
+  start_holder();
+  Spawn request = worker(1, 0, {});
+  request.argv = {"/bin/sh", "-c", "echo loss=1; echo other; exec sleep 600"};
+  request.workload.clear();
+  request.hang_patterns = {"^loss=", "never"};
+  const WorkerState state = spawn(request);
+  LogMatches lines = expect<LogMatches>();
+  ASSERT_EQ(lines.matched_ms.size(), 2U);
+  // Whether the line came before the first message is chance.
+  if (lines.matched_ms[0] == 0) lines = expect<LogMatches>();
+  ASSERT_EQ(lines.matched_ms.size(), 2U);
+  EXPECT_EQ(lines.incarnation, state.incarnation);
+  EXPECT_GT(lines.matched_ms[0], 0);
+  EXPECT_EQ(lines.matched_ms[1], 0);
+}
+
+// `hpctl submit` refuses it; a spec may come another way.
+TEST_F(HolderTest, AWrongPatternFailsTheStartForGood) {
+  start_holder();
+  Spawn request = worker(1, 0, {});
+  request.hang_patterns = {"loss=("};
+  tell(request);
+  const auto failed = expect<SpawnFailed>();
+  EXPECT_EQ(failed.permanent, 1);
+  EXPECT_NE(failed.reason.find("recovery.hang_rules: \"loss=(\" is not a regular expression"),
+            std::string::npos)
+      << failed.reason;
+}
+
 TEST_F(HolderTest, SigtermEndsTheWorkersThenTheHolder) {
   start_holder();
   const WorkerState one = spawn(worker(1, 0, {"stray", "hang"}));

@@ -75,6 +75,17 @@ TEST_F(Told, AStepTakesWhatPassedBetweenTwoLines) {
   EXPECT_EQ(file_.sample().first_step_unix_ns, kBegin * 1'000'000'000U);
 }
 
+// The time of the file was cut to the greatest duration, which lies in 2001: of two steps more than
+// a second apart none took any time, and a healthy program was taken for hung after ten minutes.
+TEST_F(Told, AStepOfMinutesIsSeen) {
+  write("1\n");
+  expect_step(1);
+  second_ += 600;
+  write("2\n");
+  expect_step(2);
+  EXPECT_GE(file_.sample().step_ns, 600'000'000'000U);
+}
+
 TEST_F(Told, TheFileMayBeWrittenAnewReplacedOrLong) {
   write("100\n");
   expect_step(100);

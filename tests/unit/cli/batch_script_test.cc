@@ -234,6 +234,28 @@ TEST_F(BatchScript, CancelsItsOwnJobAfterACancellation) {
   EXPECT_EQ(log_text("scancel"), "7\n");
 }
 
+// Slurm would put the failed job back into the queue, held.
+TEST_F(BatchScript, AFailureAfterAnExpeditedSubmissionIsNotRequeued) {
+  program("scontrol", "[ \"$1\" = show ] && { printf 'n1\\nn2\\n'; exit; }\necho \"$@\" >> " +
+                          log("scontrol") + "\n[ $(wc -l < " + log("scontrol") + ") -ge 2 ]");
+  program("sleep", "true");
+  program("hpcontroller", ends(1));
+  EXPECT_EQ(run().exit_code, 1);
+  EXPECT_EQ(log_text("scontrol"), "") << "submitted without it";
+  settings_.expedite = true;
+  program("hpcontroller", ends(0));
+  EXPECT_EQ(run().exit_code, 0);
+  EXPECT_EQ(log_text("scontrol"), "");
+  program("hpcontroller", ends(1));
+  EXPECT_EQ(run().exit_code, 1);
+  EXPECT_EQ(log_text("scontrol"), "update JobId=7 Requeue=0\nupdate JobId=7 Requeue=0\n")
+      << "slurmctld was silent at first";
+  std::filesystem::remove(log("scontrol"));
+  std::filesystem::remove(settings_.programs + "/hpcontroller");
+  EXPECT_EQ(run().exit_code, 2) << "refused before anything ran";
+  EXPECT_THAT(log_text("scontrol"), HasSubstr("update JobId=7 Requeue=0\n"));
+}
+
 // A script that ends first ends the job, and Slurm requeues nothing.
 TEST_F(BatchScript, WaitsForSlurmWhereSlurmPreemptsTheJob) {
   program("hpcontroller", "echo 0 > \"$2/preempted\"; " + ends(1));

@@ -211,6 +211,7 @@ TEST(JobSummaryWire, ComesBackAndIsBounded) {
   JobSummary told = summary;
   told.margins = JobMargins{20,   3'600'000,    3,  2, 4, 1, {"n1", "n2"}, {"n9"}, 17, 18,
                             "no", {"n3", "n4"}, 19, 5};
+  told.margins->hang_warning = "silent";
   v1::JobSummary wire_told;
   fill(told, wire_told);
   const JobMargins margins = to_job_summary(wire_told).margins.value();
@@ -228,6 +229,7 @@ TEST(JobSummaryWire, ComesBackAndIsBounded) {
   EXPECT_EQ(margins.lemons, (std::vector<std::string>{"n3", "n4"}));
   EXPECT_EQ(margins.storage_ms, 19);
   EXPECT_EQ(margins.failed_saves, 5U);
+  EXPECT_EQ(margins.hang_warning, "silent");
   wire_told.mutable_margins()->set_recent_restarts(-1);
   wire_told.mutable_margins()->set_still_ms(INT64_MIN);
   wire_told.mutable_margins()->set_quarantined(std::string(1U << 20, ','));

@@ -63,6 +63,30 @@ TEST_F(SlurmSubmit, ShortNoticeForTheLastCheckpointIsWarnedOf) {
   EXPECT_THAT(errors("auto"), ::testing::Not(HasSubstr("warning")));
 }
 
+// Slurm 25.11 and newer, where slurm.conf enables it; before, sbatch refuses the word.
+TEST_F(SlurmSubmit, ExpeditesTheRequeueWhereSlurmDoes) {
+  const auto submission = [&] { return nlohmann::json::parse(text_of(slurm() + "/submission")); };
+  ASSERT_EQ(submit().exit_code, kExitOk);
+  EXPECT_EQ(submission().at("expedite"), false);
+  EXPECT_THAT(submission().at("script").get<std::string>(), HasSubstr("#SBATCH --requeue\n"));
+  write(slurm() + "/expedites", "");
+  ASSERT_EQ(submit().exit_code, kExitOk);
+  EXPECT_EQ(submission().at("expedite"), true);
+  EXPECT_THAT(submission().at("script").get<std::string>(),
+              HasSubstr("#SBATCH --requeue=expedite\n"));
+  EXPECT_THAT(submit({"--dry-run"}).out, HasSubstr("#SBATCH --requeue=expedite\n"));
+}
+
+// It started a controller for the home, whose page had no job.
+TEST_F(SlurmSubmit, OpenWithoutAJobNamesTheNewestJob) {
+  ASSERT_EQ(submit().exit_code, kExitOk);
+  ASSERT_EQ(submit().exit_code, kExitOk);
+  const CommandResult opened = hpctl({"open"});
+  EXPECT_EQ(opened.exit_code, kExitFailed);
+  EXPECT_THAT(opened.err, HasSubstr("`hpctl open 101`"));
+  EXPECT_FALSE(is_accessible(home_.paths().controller_json())) << "a controller was started";
+}
+
 TEST_F(SlurmSubmit, ALostAnswerDoesNotDoubleTheJob) {
   write(slurm() + "/faults", "submit accept-and-die connection lost\n");
   const CommandResult result = submit();

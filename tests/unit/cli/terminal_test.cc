@@ -149,6 +149,19 @@ TEST(Progress, PlainLinesAreSpaced) {
             "step 32/60  loss 2.5000  gen 1  RUNNING\n");
 }
 
+// "FAILED: 400 steps" was told of a job whose checkpoint another job had made.
+TEST(Progress, TheEndOfAFailedJobTellsWhereItStood) {
+  std::ostringstream out;
+  const Terminal terminal{out, out};
+  JobView job = running();
+  job.state = "FAILED";
+  job.step = 400;
+  job.total_steps = 1000;
+  print_end(terminal, job, "logs", "");
+  EXPECT_THAT(out.str(), HasSubstr(" at step 400 of 1000"));
+  EXPECT_THAT(out.str(), Not(HasSubstr("400 steps")));
+}
+
 TEST(Progress, TheEndTellsTheEvaluationsOfTheLastStep) {
   const TemporaryDirectory dir;
   const std::string metrics = dir / "metrics.jsonl";

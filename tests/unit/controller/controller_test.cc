@@ -101,6 +101,25 @@ TEST(Controller, AStartThatFailsSaysWhy) {
 
 uint16_t port_of(const std::string& address) { return HostPort::parse(address).value().port; }
 
+// A rate over a restart was negative.
+TEST(Controller, ItsEventsAreCountedOverRestarts) {
+  LiveController controller;
+  const auto count = [&] {
+    const auto text = read_file(controller.paths().controller_json());
+    const uint16_t port = port_of(nlohmann::json::parse(text.value())["metrics"]);
+    const std::string metrics = http_get(port, "/metrics");
+    const std::string name = "\nhpctl_controller_events_total ";
+    const size_t at = metrics.find(name);
+    return at == std::string::npos ? -1.0 : std::stod(metrics.substr(at + name.size()));
+  };
+  controller.start("", {"--metrics", "127.0.0.1:0"});
+  const double before = count();
+  ASSERT_GE(before, 0);
+  controller.terminate();
+  controller.start("", {"--metrics", "127.0.0.1:0"});
+  EXPECT_GE(count(), before);
+}
+
 TEST(Controller, ServesMetricsWhereAskedAndElsewhereWhenThePortIsTaken) {
   LiveController controller;
   controller.start("", {"--metrics", "127.0.0.1:0"});

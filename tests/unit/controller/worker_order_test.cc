@@ -81,6 +81,14 @@ TEST_F(WorkerOrder, EnvironmentFilesAreNamedAndNotRead) {
   EXPECT_EQ(start.env_files(1), "/nowhere/b.env");
 }
 
+TEST_F(WorkerOrder, HangPatternsOfACommandGoToTheHolder) {
+  state_.jobs[kJob].spec.recovery.hang_rules = {{"loss=", 60'000}, {"saved", 3'600'000}};
+  const v1::StartWorkers start = order("n1", {Rank{2}, Rank{3}});
+  ASSERT_EQ(start.hang_patterns_size(), 2);
+  EXPECT_EQ(start.hang_patterns(0), "loss=");
+  EXPECT_EQ(start.hang_patterns(1), "saved");
+}
+
 TEST_F(WorkerOrder, ASpareOfAJobThatTrainsHasAStandbyForEachRank) {
   core::Job& job = state_.jobs[kJob];
   const core::NodeKey spare{kJob, "n2"};

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/worker/worker_abi.h"
 #include "tests/unit/core/fake_shell.h"
 
 namespace hpctl::core {
@@ -66,6 +67,26 @@ TEST_F(Blame, FaultsOfAProgramAreNoEvidence) {
   shell.feed(HangDetected{id, shell.job(id).generation, "n1", Rank{2}, "why"});
   shell.settle();
   shell.progress(id, 15);
+  EXPECT_THAT(blamed(kLater), IsEmpty());
+}
+
+// The storage is everybody's, and a learning rate is the user's.
+TEST_F(Blame, StorageAndBadStepsAreNoEvidence) {
+  begin(with_spares(2));
+  shell.exit_worker(id, 3, kExitStorage, 0, 9, "cannot write: Stale file handle");
+  shell.settle();
+  shell.progress(id, 9);
+  EXPECT_THAT(blamed(kLater), IsEmpty());
+  BadStepFound unfit{};
+  unfit.job = id;
+  unfit.node = "n1";
+  unfit.generation = shell.job(id).generation;
+  unfit.number = 1;
+  unfit.step = 12;
+  unfit.outcome = BadStepOutcome::kStopped;
+  unfit.reason = "the loss is NaN";
+  shell.feed(unfit);
+  shell.settle();
   EXPECT_THAT(blamed(kLater), IsEmpty());
 }
 

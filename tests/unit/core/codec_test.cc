@@ -60,7 +60,7 @@ std::vector<EventBody> every_event() {
                       true,
                       true},
       AgentDisconnected{kJob, "n1", "boot"},
-      NodeLost{kJob, "n1", "boot", "why", true, true, true},
+      NodeLost{kJob, "n1", "boot", "why", true, true, true, true},
       NodeEnded{kJob, "n1", "boot"},
       NodeDeparts{kJob, "n1", "boot", "signal 15"},
       CheckpointChosen{kId, kJob, "step-4.g1", 4, Generation{1}},

@@ -134,6 +134,38 @@ size_t exits_until_end(FakeShell& shell, JobId id, size_t most,
   return exits;
 }
 
+// "was ended by code 0", and NodeLost of a node that was left on purpose and given back.
+TEST(HistoryTexts, SayWhatWasOrdered) {
+  FakeShell shell;
+  JobSpec spec = small_job("demo");
+  spec.spares = 1;
+  const JobId id = shell.submit(spec);
+  shell.settle();
+  shell.progress(id, 1);
+  shell.feed(QuarantineRequested{id, "n1", 1000, "maintenance", 0});
+  shell.settle();
+  shell.progress(id, 2);
+  ASSERT_EQ(shell.slot(id, 2).node, "n2");
+  shell.feed(NodeLost{id, "n1", shell.node(id, "n1").boot_id, "Slurm took it", true, false});
+  WorkerExited exited{};
+  exited.job = id;
+  exited.node = "n0";
+  exited.boot_id = shell.node(id, "n0").boot_id;
+  exited.rank = Rank{0};
+  exited.generation = shell.job(id).generation;
+  exited.pid = shell.slot(id, 0).pid;
+  exited.by_request = true;
+  shell.feed(exited);
+  std::string left;
+  std::string ended;
+  for (const LogEntry& entry : shell.log) {
+    if (entry.type == "NodeLeft") left = entry.cause;
+    if (entry.type == "WorkerExited" && entry.seq == shell.state.last_seq) ended = entry.cause;
+  }
+  EXPECT_EQ(left, "n1 has left the job: Slurm took it");
+  EXPECT_THAT(ended, HasSubstr("ended as ordered, with code 0"));
+}
+
 TEST(ProgramThatFailsAtStart, SameExceptionEndsItAfterThree) {
   FakeShell shell;
   JobSpec spec = small_job("demo", true);

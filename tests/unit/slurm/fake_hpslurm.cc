@@ -3,7 +3,7 @@
 // file, and faults. Both lie in $FAKE_HPSLURM: `jobs` holds "ID COMMENT" lines, `job-ID.json` what
 // is known of a job that does not just wait, `faults` lines "CALL FAULT …"; the first one that
 // names a call is taken away and happens instead of the answer. Every call's name is appended to
-// `calls`; `submission` is the newest.
+// `calls`; `submission` is the newest. With a file `expedites` its Slurm has --requeue=expedite.
 #include <unistd.h>
 
 #include <algorithm>
@@ -81,8 +81,10 @@ json describe(uint64_t id) {
 }
 
 json answer(const std::string& call, const json& arguments) {
-  if (call == "version")
-    return {{"result", SlurmVersion{"22.05.8", "22.05.8", {"ctl1", "ctl2"}, "c1"}}};
+  if (call == "version") {
+    const bool expedites = read_file(path("expedites")).ok();
+    return {{"result", SlurmVersion{"22.05.8", "22.05.8", {"ctl1", "ctl2"}, "c1", expedites}}};
+  }
   if (call == "submit") return {{"result", {{"job", accept_job(arguments)}}}};
   if (call == "nodes") return {{"result", std::vector<SlurmNode>(4)}};
   if (call == "job") return describe(arguments.at("job"));

@@ -16,5 +16,11 @@ TEST(SlurmNames, ReasonsAreToldInTheWordsOfSqueue) {
   EXPECT_EQ(job_reason_name(WAIT_PART_CONFIG), "PartitionConfig");  // 178 in Slurm 22.05
 }
 
+TEST(SlurmNames, ExpeditedRequeueIsAParameterOfSlurmctld) {
+  EXPECT_TRUE(allows_expedited_requeue("enable_configless,enable_expedited_requeue"));
+  EXPECT_FALSE(allows_expedited_requeue("enable_configless"));
+  EXPECT_FALSE(allows_expedited_requeue(""));
+}
+
 }  // namespace
 }  // namespace hpctl::slurm

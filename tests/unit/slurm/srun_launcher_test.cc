@@ -81,6 +81,21 @@ TEST_F(Launcher, WhatSlurmRefusesIsReportedWithItsWords) {
   EXPECT_THAT(calls("n1").front(), testing::EndsWith(" n1 hpagent n1"));
 }
 
+// Every node was excluded from the next life of such a job, which then waited for ever.
+TEST(SrunWords, ARefusalForTheJobIsNoFaultOfTheNode) {
+  const std::string create = "srun: error: Unable to create step for job 7: ";
+  EXPECT_TRUE(is_refused_for_job(create + "More processors requested than permitted"));
+  EXPECT_TRUE(is_refused_for_job(create + "Requested node configuration is not available"));
+  EXPECT_TRUE(is_refused_for_job("srun exited with code 1: srun: unrecognized option '--x'"));
+  EXPECT_FALSE(
+      is_refused_for_job(create + "Required node not available (down, drained or reserved)"));
+  EXPECT_FALSE(is_refused_for_job("srun: error: Requested node is not in this allocation"));
+  EXPECT_FALSE(
+      is_refused_for_job("srun: error: Task launch for StepId=7.1 failed on node n1: "
+                         "Communication connection failure"));
+  EXPECT_FALSE(is_refused_for_job("srun killed by SIGKILL"));
+}
+
 TEST_F(Launcher, AnAbsentSlurmctldIsWaitedFor) {
   const char* absent = "echo 'srun: error: Unable to contact slurm controller' >&2; exit 1";
   when("n1", "1", absent);

@@ -264,6 +264,18 @@ TEST(JobWatch, SparesNodesAndRequeue) {
   EXPECT_EQ(look(job).size(), 2 + kMostNodesTold);
 }
 
+// recovery.hang_rules with action warn.
+TEST(JobWatch, ARuleThatWarnsOfAHang) {
+  JobSnapshot job = healthy();
+  job.summary.margins->hang_warning = "no rank has printed a line that matches \"loss=\" for 60 s";
+  const auto found = look(job);
+  ASSERT_THAT(words(found), ElementsAre("warn hang_suspected"));
+  EXPECT_EQ(found[0].what, job.summary.margins->hang_warning);
+  EXPECT_THAT(found[0].action, HasSubstr("hpctl logs 3"));
+  job.summary.state = "RECOVERING";
+  EXPECT_THAT(look(job), IsEmpty());
+}
+
 TEST(JobWatch, ALossThatWasFinite) {
   JobWatch watch(false);
   JobSnapshot job = healthy();
