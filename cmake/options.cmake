@@ -138,11 +138,12 @@ add_custom_target(tests)
 add_custom_target(landing_tests)
 
 # hp_test(NAME SOURCES x_test.cc ... LIBS ... [LABELS ...] [TIMEOUT seconds] [ENVIRONMENT ...]
-#         [ONE_THREAD y_test.cc ...] [TORCH] [CASES [SERIAL] [ALWAYS case ...] [EXTENDED case ...]])
+#         [ONE_THREAD y_test.cc ...] [TORCH] [PROCESSORS n] [CASES [SERIAL] [ALWAYS case ...] [EXTENDED case ...]])
 #
 # A GoogleTest program, one entry of ctest. ONE_THREAD names sources whose tests have one thread;
 # the thread sanitizer's preset leaves them out. TORCH: its sources include LibTorch. TIMEOUT is
-# 300 s unless given, and three times as much under a sanitizer.
+# 300 s unless given, and three times as much under a sanitizer. PROCESSORS: a test that keeps more
+# than one busy counts as so many of the tests that run at once (default 1).
 #
 # CASES is for programs whose cases start real processes: each case is an entry NAME.Suite.Case with
 # a time limit of its own and the label `processes`, so scripts/run_ctest.sh may run it again. The
@@ -151,7 +152,7 @@ add_custom_target(landing_tests)
 #
 # Labels say in which preset scripts/test.sh runs a test (docs/contributing.md).
 function(hp_test name)
-  cmake_parse_arguments(ARG "CASES;SERIAL;TORCH" "TIMEOUT"
+  cmake_parse_arguments(ARG "CASES;SERIAL;TORCH" "TIMEOUT;PROCESSORS"
                         "SOURCES;ONE_THREAD;LIBS;LABELS;ENVIRONMENT;ALWAYS;EXTENDED" ${ARGN})
   if(NOT HPCTL_SANITIZE MATCHES thread)
     list(APPEND ARG_SOURCES ${ARG_ONE_THREAD})
@@ -177,6 +178,9 @@ function(hp_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
+  if(NOT ARG_PROCESSORS)
+    set(ARG_PROCESSORS 1)
+  endif()
   if(HPCTL_SANITIZE)
     math(EXPR ARG_TIMEOUT "3 * ${ARG_TIMEOUT}")
   endif()
@@ -187,7 +191,7 @@ function(hp_test name)
   else()
     add_test(NAME ${name} COMMAND ${launcher} $<TARGET_FILE:${name}>)
     set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
-                         ENVIRONMENT "${ARG_ENVIRONMENT}")
+                         ENVIRONMENT "${ARG_ENVIRONMENT}" PROCESSORS ${ARG_PROCESSORS})
   endif()
   hp_test_program(${name} ${ARG_LABELS})
 endfunction()
@@ -217,7 +221,8 @@ foreach(entry IN LISTS @name@_TESTS)
     list(APPEND labels extended)
   endif()
   set_tests_properties("${entry}" PROPERTIES LABELS "${labels}" TIMEOUT @ARG_TIMEOUT@
-                       ENVIRONMENT "@ARG_ENVIRONMENT@" RUN_SERIAL "@ARG_SERIAL@")
+                       ENVIRONMENT "@ARG_ENVIRONMENT@" RUN_SERIAL "@ARG_SERIAL@"
+                       PROCESSORS @ARG_PROCESSORS@)
   if(@slurm@)
     string(LENGTH "${case}" lane)
     math(EXPR lane "${lane} % @hp_slurm_lanes@")
