@@ -246,6 +246,9 @@ struct CheckpointMirrored {
   uint64_t copied_bytes = 0;              // 0 = it was there already
   std::vector<std::string> deleted = {};  // older ones in the mirror
   std::string problem = {};               // why the newest was not copied; "" = nothing is wrong
+  std::string verified = {};   // a path: what older ones were deleted after; "" = none were to be
+  std::string to_verify = {};  // a path: a node is to read it before older ones go
+  bool for_room = false;       // then: the mirror is full
 };
 // What a second reader says of a claim of damage.
 enum class DamageVerdict {

@@ -137,9 +137,10 @@ struct Straggler {
   Generation generation;
 };
 
-// A node reads the newest checkpoint before older ones are deleted (prune.cc).
+// A node reads the newest checkpoint before older ones are deleted (verification.cc).
 struct Verification {
-  // The checkpoint; "" = none is to be verified. Its node: the first that found damage.
+  // The checkpoint, of the mirror an absolute path; "" = none is to be verified. Its node: the
+  // first that found damage.
   DamageClaim claim;
   std::string verified_by = {};  // the node that found it sound; "" = none has
   bool for_room = false;         // of the deletion that waits for it
@@ -176,6 +177,8 @@ struct Mirror {
   OrderedRecord ordered;        // in either place
   std::string problem;          // of the newest order; "" = it was carried out
   int64_t behind_since_ms = 0;  // a copy has been due since then; 0 = none is
+  // Before older copies go. Where the mirror has no whole copy: of a checkpoint of the first place.
+  Verification verification = {};
 };
 
 struct Job {
@@ -499,6 +502,12 @@ struct MirrorCheckpoint {
   Generation generation;
   std::vector<std::string> damaged = {};  // not to be copied
   UndoneSteps undone = {};                // they go
+  // As PruneCheckpoints has them, for copies; `verified` is an absolute path. With `asks` nothing
+  // is deleted but what is older than `verified`.
+  bool for_room = false;
+  bool asks = false;
+  std::string verified = {};
+  std::string verified_by = {};
 };
 
 // To the node's agent: read again, past the page cache, what a worker of another node claims to be

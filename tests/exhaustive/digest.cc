@@ -78,10 +78,11 @@ uint64_t digest_of(const core::Job& job, int64_t now_ms) {
   digest.add_all(refilled);
   digest.add_all(damaged);
   digest.add_all(claim.asked);
-  const core::Verification& verification = pruning.verification;
-  digest.add_each(verification.claim.checkpoint, verification.claim.node, verification.verified_by,
-                  verification.for_room);
-  digest.add_all(verification.claim.asked);
+  for (const core::Verification* verification : {&pruning.verification, &mirror.verification}) {
+    const core::DamageClaim& read = verification->claim;
+    digest.add_each(read.checkpoint, read.node, verification->verified_by, verification->for_room);
+    digest.add_all(read.asked);
+  }
   for (const int64_t at_ms : restart_times_ms) digest.add_time(at_ms, now_ms);
   for (const int64_t at_ms : {not_before_ms, storage_since_ms, stage_since_ms, deadline_ms,
                               recovering_since_ms, pruning.recorded_ms}) {

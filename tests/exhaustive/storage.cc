@@ -84,8 +84,8 @@ void World::copy(const Order& order) {
   checkers_.mirror_updated(wanted, scope_->keep, directory_, before, mirror_);
   if (!done.failure.empty()) return fail(order);
   answers_.emplace_back(core::CheckpointMirrored{order.action.id, JobId{1}, done.name, done.step,
-                                                 done.is_new ? 1U : 0U, done.deleted,
-                                                 done.problem});
+                                                 done.is_new ? 1U : 0U, done.deleted, done.problem,
+                                                 done.verified, done.to_verify});
 }
 
 void World::find_in_mirror(const Order& order) {

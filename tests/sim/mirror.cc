@@ -2,6 +2,7 @@
 #include "tests/sim/mirror.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace hpctl::sim {
 
@@ -106,6 +107,8 @@ Copied Mirror::copy(Directory& first, const core::MirrorCheckpoint& order, const
     }
   }
   for (const CheckpointRef& ref : undone) copies_.remove(ref);
+  if (!order.verified.empty()) prune(order, order.verified, run.keep, done);
+  const std::string refusal = std::exchange(done.problem, {});
   const auto source = parse_checkpoint_name(first.find(order.damaged).name);
   auto held = latest(first.records(), order.damaged);
   const bool is_newer = source && (!held || held->step <= source->step);
@@ -117,11 +120,21 @@ Copied Mirror::copy(Directory& first, const core::MirrorCheckpoint& order, const
     done.name = held->name();
     done.step = held->step;
   }
-  if (!done.problem.empty()) return done;
-  Pruned pruned = copies_.prune({order.job, order.generation}, run.keep);
-  done.deleted = std::move(pruned.deleted);
-  done.problem = std::move(pruned.problem);
+  if (done.problem.empty()) done.problem = refusal;
+  if (done.problem.empty()) prune(order, "", run.keep, done);
   return done;
+}
+
+void Mirror::prune(const core::MirrorCheckpoint& order, const std::string& verified, size_t keep,
+                   Copied& done) {
+  core::PruneCheckpoints wanted{order.job, order.generation};
+  wanted.asks = order.asks && verified.empty();
+  if (const auto ref = ref_of(verified)) wanted.verified = ref->name();
+  const Pruned pruned = copies_.prune(wanted, keep);
+  done.deleted.insert(done.deleted.end(), pruned.deleted.begin(), pruned.deleted.end());
+  done.problem = pruned.problem;
+  if (!pruned.verified.empty()) done.verified = path_ + "/" + pruned.verified;
+  if (!pruned.to_verify.empty()) done.to_verify = path_ + "/" + pruned.to_verify;
 }
 
 }  // namespace hpctl::sim

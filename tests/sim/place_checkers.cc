@@ -144,6 +144,13 @@ void Checkers::mirror_updated(const core::MirrorCheckpoint& order, size_t keep,
         source != nullptr && !source->damaged && source->history == stored.history;
     if (is_new && !is_sound) fail(who + ref.name() + " is no copy of a sound checkpoint");
   }
+  const bool deletes = std::any_of(all.begin(), all.end(),
+                                   [&](const CheckpointRef& ref) { return !are.contains(ref); });
+  const bool by_node = !order.verified.empty();
+  if (deletes && order.asks && !by_node) fail(who + "deletes before anything is verified");
+  if (deletes && by_node && !verified_.contains({order.job, order.verified})) {
+    fail(who + "deletes although no node has found " + order.verified + " sound");
+  }
   size_t valid = 0;
   for (auto it = all.rbegin(); it != all.rend(); ++it) {
     if (!valid_by_lineage(*it, chain) || ++valid > keep) continue;

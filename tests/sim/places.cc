@@ -209,7 +209,8 @@ void Cluster::copy_to_mirror(ActionId id, const core::MirrorCheckpoint& order, b
     places.mirror.directory().damage(*parse_checkpoint_name(done.name));
   }
   controller_.post(core::CheckpointMirrored{id, order.job, done.name, done.step,
-                                            done.is_new ? 1U : 0U, done.deleted, done.problem});
+                                            done.is_new ? 1U : 0U, done.deleted, done.problem,
+                                            done.verified, done.to_verify});
 }
 
 GenerationRecord Cluster::make_record(const core::RecordGeneration& order) {

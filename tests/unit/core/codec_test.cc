@@ -111,6 +111,8 @@ std::vector<EventBody> every_event() {
       CheckpointRoomNeeded{kJob, Generation{4}},
       CheckpointsPruned{kId, kJob, "step-4.g1", {"step-2.g1"}, "why", "step-6.g1"},
       CheckpointMirrored{kId, kJob, "step-4.g1", 4, 4096, {"step-2.g1"}, "why"},
+      CheckpointMirrored{
+          kId, kJob, "step-4.g1", 4, 0, {}, "full", "/m/step-4.g1", "/m/step-4.g1", true},
       DamageAnswered{kId, kJob, "n1", DamageVerdict::kDamaged, "what"},
       JobRemoved{kJob, 1000},
       WorkersExited{
@@ -150,7 +152,8 @@ std::vector<ActionBody> every_action() {
       RequeueJob{kJob, {"n1"}, 2, {kQuarantined}},
       ReplaceNode{kJob, "n1", "i-1", "why", false, true, 5678},
       PruneCheckpoints{kJob, Generation{4}, true, true, true, "step-4.g1", "n1"},
-      MirrorCheckpoint{kJob, Generation{4}, {"step-8.g1"}, {Generation{4}, 7}},
+      MirrorCheckpoint{
+          kJob, Generation{4}, {"step-8.g1"}, {Generation{4}, 7}, true, true, "/m/step-4.g1", "n1"},
       ConfirmDamage{kJob,
                     "n1",
                     {"step-8.g1", "n0", "words", {"shard-00001.safetensors", 4, 8, 5}, {"n2"}},

@@ -91,7 +91,15 @@ void FakeShell::answer(const Action& action) {
     feed(std::move(done));
   } else if (const auto* a = std::get_if<MirrorCheckpoint>(&action.body)) {
     const std::string name = mirror_checkpoint.substr(mirror_checkpoint.rfind('/') + 1);
-    feed(CheckpointMirrored{action.id, a->job, name, mirror_step, 4096, {}, mirror_problem});
+    CheckpointMirrored done{action.id, a->job, name, mirror_step, 4096, {}, mirror_problem};
+    const bool deletes = older_copies && mirror_problem.empty();
+    if (deletes && a->asks && a->verified.empty()) {
+      done.to_verify = mirror_checkpoint;
+    } else if (deletes) {
+      done.verified = mirror_checkpoint;
+      older_copies = false;
+    }
+    feed(std::move(done));
   } else if (const auto* a = std::get_if<EndNode>(&action.body)) {
     const std::string boot = node(a->job, a->node).boot_id;
     if (!boot.empty()) {

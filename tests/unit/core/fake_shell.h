@@ -54,6 +54,7 @@ class FakeShell {
   std::string mirror_checkpoint;
   uint64_t mirror_step = 0;
   std::string mirror_problem;
+  bool older_copies = false;      // some are to go
   bool claims_are_false = false;  // the second reader finds every checkpoint sound
   bool agents_confirm = false;    // they can be second readers; else the controller is
   std::string controller_node;    // where it runs; "" = on none of the job
