@@ -83,7 +83,7 @@ void Controller::perform(const core::Action& action, const core::State& state) {
     recording_[job.id] = action.id;
     directories_->post(record->in_mirror ? mirror_lane(job) : places.dir,
                        [this, id = action.id, record = *record, job,
-                        content = make_record(*record, state, clock_.wall_ms()),
+                        content = make_record(action.id, *record, state, clock_.wall_ms()),
                         is_wanted = begin(records_, job.id)] {
                          if (!mode_.may_record()) return;
                          if (!(record.in_mirror ? claim_mirror_of(id, job) : claim(id, job, false)))
@@ -136,8 +136,7 @@ void Controller::interrupt(WantedOrders& orders, JobId job) {
   if (running != orders.end()) running->second->store(false);
 }
 
-// The order may wait for a silent directory. A record that it created later would look like that of
-// another controller: the job would give up what its workers have in memory.
+// The order may wait for a silent directory. What it would create, a search would only leave out.
 void Controller::interrupt_withdrawn_records(const core::State& state) {
   std::erase_if(recording_, [&](const auto& order) {
     if (state.outbox.contains(order.second)) return false;

@@ -72,6 +72,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Pruning, due, for_room, recorded
                                                 verified_wall_ms, verification)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(UndoneSteps, generation, step)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(OrderedRecord, generation, in_mirror)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WithdrawnRecord, generation, order, is_there)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Mirror, due, step, undone, ordered, problem,
                                                 behind_since_ms, verification)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
@@ -103,11 +104,12 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LaunchNode, job, node)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(FirstPlace, away, checkpoint, step,
                                                 newest_generation, lost)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(FindCheckpoint, job, exclude, claim, newest,
-                                                in_mirror, first, undone)
+                                                in_mirror, first, undone, withdrawn, job_uuid)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RecordGeneration, job, generation, parent,
                                                 start_step, checkpoint, memory_of, refilled,
                                                 former_parts, reason, restarts_used, damaged,
-                                                members, quarantined, committed, in_mirror)
+                                                members, quarantined, committed, in_mirror,
+                                                withdrawn)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StartWorkers, job, node, generation, ranks,
                                                 checkpoint, start_step, memory_of, refilled,
                                                 former_parts, last, suspect)
@@ -147,9 +149,10 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeLost, job, node, boot_id, ca
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeDeparts, job, node, boot_id, cause)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeEnded, job, node, boot_id)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointChosen, action, job, checkpoint, step,
-                                                newest_generation, confirmed, damaged, lost)
+                                                newest_generation, confirmed, damaged, lost,
+                                                withdrawn)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GenerationRecorded, action, job, generation)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GenerationTaken, action, job, generation)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GenerationTaken, action, job, generation, order)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkersStarted, action, job, node, generation,
                                                 workers)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkersStopped, action, job, node, generation,
@@ -292,6 +295,7 @@ struct StoredJob {
 void from_json(const json& j, StoredJob& stored) {
   j.get_to(stored.job);
   stored.job.ending = j.value("ending", Ending{});
+  stored.job.withdrawn = j.value("withdrawn", std::vector<WithdrawnRecord>{});
 }
 
 template <typename T>
@@ -392,6 +396,7 @@ void append(std::string& text, const Slot& row) {
 std::string encode(const Job& row) {
   json document = row;
   document["ending"] = row.ending;
+  document["withdrawn"] = row.withdrawn;
   return dump(document);
 }
 std::string encode(const Node& row) { return dump(row); }

@@ -160,17 +160,21 @@ struct CheckpointChosen {
   // A checkpoint newer than `checkpoint` that was committed on this chain, by the records or by the
   // job's row, and is gone; "" = none is. Releases before told it only without a checkpoint.
   std::string lost = {};
+  // Records newer than `newest_generation` that the order says are withdrawn.
+  std::vector<WithdrawnRecord> withdrawn = {};
 };
 struct GenerationRecorded {
   ActionId action;
   JobId job;
   Generation generation;
 };
-// Another controller created this generation with other content.
+// A record of this generation with other content was there first: of another controller, or of an
+// order that was withdrawn.
 struct GenerationTaken {
   ActionId action;
   JobId job;
   Generation generation;
+  std::string order = {};  // of the record that is there, if the job made it
 };
 struct WorkersStarted {
   ActionId action;

@@ -12,6 +12,7 @@
 #include "controller/core/recovery.h"
 #include "controller/core/rules.h"
 #include "controller/core/second_reader.h"
+#include "controller/core/withdrawn_records.h"
 
 namespace hpctl::core {
 
@@ -61,6 +62,7 @@ void on(Transition& t, const ActionFailed& e) {
   std::optional<FirstPlace> before_mirror;
   if (search != nullptr && search->in_mirror) before_mirror = search->first;
   Job& job = *t.job(target.job);
+  remember_withdrawn(t, it->second);  // e.g. the directory could not be made durable
   t.close(e.action);
   const std::string cause =
       (target.node.empty() ? "" : target.node + " ") + what_failed(target.kind) + ": " + e.reason;

@@ -147,14 +147,16 @@ void enter_find_in_mirror(Transition& t, Job& job, const FirstPlace& first,
   const std::string text = reason + "; looking in the mirror " + job.spec.checkpoint.mirror.dir;
   // One that the search of the first place, which is away, could not settle.
   const bool has_claim = job.claim.checkpoint.starts_with('/');
-  t.issue(FindCheckpoint{job.id,
-                         {job.damaged.begin(), job.damaged.end()},
-                         has_claim ? job.claim : DamageClaim{},
-                         job.generation,
-                         true,
-                         first,
-                         job.mirror.undone},
-          text);
+  FindCheckpoint order{job.id,
+                       {job.damaged.begin(), job.damaged.end()},
+                       has_claim ? job.claim : DamageClaim{},
+                       job.generation,
+                       true,
+                       first,
+                       job.mirror.undone};
+  order.withdrawn = job.withdrawn;
+  order.job_uuid = job.submit_key;
+  t.issue(std::move(order), text);
   t.note("FindCheckpoint", job, text);
 }
 

@@ -162,6 +162,16 @@ struct UndoneSteps {
   bool operator==(const UndoneSteps&) const = default;
 };
 
+// An order to record a generation that was withdrawn, or failed (withdrawn_records.h).
+struct WithdrawnRecord {
+  Generation generation;
+  std::string order;      // GenerationRecord
+  bool is_there = false;  // a search has met the record
+  bool operator==(const WithdrawnRecord& other) const {
+    return generation == other.generation && order == other.order;
+  }
+};
+
 // The newest order of a job with a mirror to record a generation. A place may have the record
 // although its answer is lost.
 struct OrderedRecord {
@@ -256,6 +266,7 @@ struct Job {
   // file system, "other", and "unknown" if none was reported.
   std::map<std::string, int64_t> storage_exits;
   Mirror mirror;
+  std::vector<WithdrawnRecord> withdrawn;  // since the newest generation was recorded, oldest first
 
   int32_t nodes() const { return active_nodes == 0 ? spec.nodes : active_nodes; }
   int32_t world_size() const { return nodes() * spec.workers_per_node; }
@@ -406,6 +417,9 @@ struct FindCheckpoint {
   bool in_mirror = false;   // search checkpoint.mirror.dir; the answer is an absolute path
   FirstPlace first = {};    // then
   UndoneSteps undone = {};  // then: not to be chosen
+  // Not to be counted at the end of the lineage; records of the job are told by this.
+  std::vector<WithdrawnRecord> withdrawn = {};
+  std::string job_uuid = {};
 };
 // Create generations/G.json. Acknowledged by GenerationRecorded, GenerationTaken or ActionFailed.
 struct RecordGeneration {
@@ -424,6 +438,7 @@ struct RecordGeneration {
   int32_t former_parts = 0;
   std::string committed = {};  // from memory: the newest checkpoint on disk; "" = there is none
   bool in_mirror = false;      // checkpoint.dir is away
+  std::vector<Generation> withdrawn = {};  // GenerationRecord
 };
 // To the node's agent. Acknowledged by WorkersStarted or ActionFailed.
 struct StartWorkers {

@@ -169,7 +169,8 @@ Result<std::string> confirm(const core::DamageClaim& claim) {
 Result<core::CheckpointChosen> search(ActionId id, const core::FindCheckpoint& action,
                                       const CheckpointSpec& places) {
   const std::string& mirror = places.mirror.dir;
-  HP_TRY_ASSIGN(const auto records, read_lineage(action.first.away ? mirror : places.dir));
+  HP_TRY_ASSIGN(auto records, read_lineage(action.first.away ? mirror : places.dir));
+  const auto withdrawn = core::drop_withdrawn(records, action);
   std::vector<std::string> exclude = action.exclude;
   if (action.undone.generation != Generation{}) {
     HP_TRY_ASSIGN(const auto held, list_checkpoints(mirror));
@@ -178,6 +179,7 @@ Result<core::CheckpointChosen> search(ActionId id, const core::FindCheckpoint& a
     }
   }
   core::CheckpointChosen chosen{id, action.job, "", 0, newest_of(records)};
+  chosen.withdrawn = withdrawn;
   HP_TRY_ASSIGN(chosen.confirmed, confirm(action.claim));
   if (!chosen.confirmed.empty()) exclude.push_back(action.claim.checkpoint);
   HP_TRY_ASSIGN(const auto newest, latest_in_mirror(mirror, records, exclude));

@@ -101,8 +101,10 @@ void World::find_in_mirror(const Order& order) {
   if (!confirmed.empty()) wanted.exclude.push_back(claimed);
   if (!confirmed.empty()) checkers_.damage_confirmed(JobId{1}, claimed);
   const sim::Found found = mirror_.find(directory_, wanted);
-  answers_.emplace_back(core::CheckpointChosen{
-      order.action.id, search.job, found.name, found.step, {found.newest_generation}, confirmed});
+  core::CheckpointChosen chosen{order.action.id,           search.job, found.name, found.step,
+                                {found.newest_generation}, confirmed};
+  chosen.withdrawn = found.withdrawn;
+  answers_.emplace_back(std::move(chosen));
 }
 
 void World::fail_order_of_mirror() {

@@ -211,11 +211,12 @@ void World::find(const Order& order) {
   std::vector<std::string> exclude = search.exclude;
   if (!confirmed.empty()) exclude.push_back(search.claim.checkpoint);
   if (!confirmed.empty()) checkers_.damage_confirmed(JobId{1}, search.claim.checkpoint);
-  const sim::Found found = directory_.find(exclude);
+  const sim::Found found = directory_.find(search, exclude);
   checkers_.first_place_searched(JobId{1}, found.step);
   core::CheckpointChosen chosen{order.action.id,           search.job, found.name, found.step,
                                 {found.newest_generation}, confirmed};
   chosen.lost = directory_.find_lost(job().committed_step, found, exclude);
+  chosen.withdrawn = found.withdrawn;
   answers_.emplace_back(std::move(chosen));
 }
 
@@ -225,6 +226,9 @@ void World::record(const Order& order, bool after_rival) {
   if (place.is_taken()) return refuse(order);
   if (!wanted.in_mirror && !can_save()) return fail(order);
   GenerationRecord record;
+  record.job = wanted.job.value;
+  record.order = to_string(order.action.id);
+  for (const Generation withdrawn : wanted.withdrawn) record.withdrawn.push_back(withdrawn.value);
   record.generation = wanted.generation.value;
   record.parent = wanted.parent.value;
   record.start_step = wanted.start_step;
@@ -233,12 +237,17 @@ void World::record(const Order& order, bool after_rival) {
   record.committed = wanted.committed;
   record.damaged = wanted.damaged;
   for (const auto& [rank, name] : wanted.members) record.members.push_back({rank.value, name, ""});
-  if (after_rival) place.create(record, kRivalsName);
+  if (after_rival) {
+    GenerationRecord rivals = record;
+    rivals.order = kRivalsName;
+    place.create(rivals, kRivalsName);
+  }
   const sim::Directory first = directory_;
   const sim::Mirror mirror = mirror_;
   const sim::Creation creation = place.create(record, to_string(order.action.id));
   if (creation == sim::Creation::kTaken) {
-    answers_.emplace_back(core::GenerationTaken{order.action.id, wanted.job, wanted.generation});
+    answers_.emplace_back(core::GenerationTaken{order.action.id, wanted.job, wanted.generation,
+                                                place.record(record.generation)->order});
     return;
   }
   if (creation == sim::Creation::kCreated) {

@@ -270,6 +270,7 @@ class World {
   void remember_all_rows();
   // What differs between the rows in memory and those that were committed; "" = nothing.
   std::string find_forgotten() const;
+  bool is_withdrawn(const std::string& order) const;
 
   int32_t index_of(const std::string& name) const;
   Place& place_of(const Run& run, int32_t rank) {

@@ -205,6 +205,7 @@ class Checkers {
   std::map<JobId, uint64_t> newest_recorded_;
   std::set<std::pair<JobId, std::string>> claimed_;     // checkpoints, by a worker that read them
   std::set<std::pair<JobId, std::string>> proven_;      // and by another reader
+  std::set<std::pair<JobId, uint64_t>> begun_;          // generations of which a worker lived
   std::set<std::pair<JobId, std::string>> verified_;    // sound for a node, before a deletion
   std::map<JobId, std::pair<uint64_t, int64_t>> rows_;  // generation, restarts
   std::map<JobId, uint64_t> told_;

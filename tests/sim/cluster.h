@@ -317,7 +317,7 @@ class Cluster final : public World {
   void mirror_checkpoint(const core::Action& action, const core::MirrorCheckpoint& order);
   void copy_to_mirror(ActionId id, const core::MirrorCheckpoint& order, bool is_wanted);
   void record_generation(const core::Action& action, const core::RecordGeneration& order);
-  GenerationRecord make_record(const core::RecordGeneration& order);
+  GenerationRecord make_record(ActionId id, const core::RecordGeneration& order);
 
   // training.cc
   void start_workers(SimNode& node, ActionId id, const core::StartWorkers& order);

@@ -52,12 +52,14 @@ std::optional<CheckpointRef> Mirror::latest(const std::vector<GenerationRecord>&
 }
 
 Found Mirror::find(const Directory& first, const core::FindCheckpoint& order) const {
-  const auto& records = order.first.away ? copies_.records() : first.records();
+  std::vector<GenerationRecord> records = order.first.away ? copies_.records() : first.records();
+  auto withdrawn = core::drop_withdrawn(records, order);
   std::vector<std::string> exclude = order.exclude;
   for (const auto& [ref, stored] : copies_.checkpoints()) {
     if (is_undone(ref, order.undone)) exclude.push_back(path_of(ref));
   }
   Found found;
+  found.withdrawn = std::move(withdrawn);
   if (!records.empty()) found.newest_generation = records.back().generation;
   if (const auto newest = latest(records, exclude)) {
     found.name = path_of(*newest);

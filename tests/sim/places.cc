@@ -128,13 +128,14 @@ void Cluster::find_in_first_place(const Action& action, const core::FindCheckpoi
   std::vector<std::string> exclude = order.exclude;
   if (!confirmed.empty()) exclude.push_back(claimed);
   if (!confirmed.empty()) checkers_.damage_confirmed(order.job, claimed);
-  const Found found = places.first.find(exclude);
+  const Found found = places.first.find(order, exclude);
   places.search = {agenda_.now(), checkers_.told(order.job), false};
   checkers_.first_place_searched(order.job, found.step);
   core::CheckpointChosen chosen{
       action.id, order.job, found.name, found.step, {found.newest_generation}, confirmed};
   const uint64_t committed_step = controller_.state().jobs.at(order.job).committed_step;
   chosen.lost = places.first.find_lost(committed_step, found, exclude);
+  chosen.withdrawn = found.withdrawn;
   controller_.post(std::move(chosen));
 }
 
@@ -155,8 +156,10 @@ void Cluster::find_in_mirror(const Action& action, const core::FindCheckpoint& o
   if (!confirmed.empty()) wanted.exclude.push_back(claimed);
   if (!confirmed.empty()) checkers_.damage_confirmed(order.job, claimed);
   const Found found = places.mirror.find(places.first, wanted);
-  controller_.post(core::CheckpointChosen{
-      action.id, order.job, found.name, found.step, {found.newest_generation}, confirmed});
+  core::CheckpointChosen chosen{
+      action.id, order.job, found.name, found.step, {found.newest_generation}, confirmed};
+  chosen.withdrawn = found.withdrawn;
+  controller_.post(std::move(chosen));
 }
 
 // The next search interrupts it, as in the lane of a directory.
@@ -213,8 +216,11 @@ void Cluster::copy_to_mirror(ActionId id, const core::MirrorCheckpoint& order, b
                                             done.verified, done.to_verify});
 }
 
-GenerationRecord Cluster::make_record(const core::RecordGeneration& order) {
+GenerationRecord Cluster::make_record(ActionId id, const core::RecordGeneration& order) {
   GenerationRecord record;
+  record.job = order.job.value;
+  record.order = to_string(id);
+  for (const Generation withdrawn : order.withdrawn) record.withdrawn.push_back(withdrawn.value);
   record.generation = order.generation.value;
   record.parent = order.parent.value;
   record.start_step = order.start_step;
@@ -245,13 +251,18 @@ void Cluster::record_generation(const Action& action, const core::RecordGenerati
                                           is_down ? kStorageError : kTakenBy, !is_down});
       return;
     }
-    const GenerationRecord record = make_record(order);
-    if (strikes(swarm_.racing_controller)) place.create(record, "another controller");
+    const GenerationRecord record = make_record(action.id, order);
+    if (strikes(swarm_.racing_controller)) {
+      GenerationRecord rivals = record;
+      rivals.order = "another controller's";
+      place.create(rivals, "another controller");
+    }
     const Directory first = places.first;
     const Mirror mirror = places.mirror;
     const Creation creation = place.create(record, to_string(action.id));
     if (creation == Creation::kTaken) {
-      controller_.post(core::GenerationTaken{action.id, order.job, order.generation});
+      controller_.post(core::GenerationTaken{action.id, order.job, order.generation,
+                                             place.record(record.generation)->order});
       return;
     }
     if (creation == Creation::kCreated) {

@@ -64,6 +64,7 @@ class FakeShell {
   ArenaSeals seals;  // in the memory of workers that end; which parts they are follows the rank
   ArenaSeals arena_of(JobId id, int32_t rank) const;
   std::map<JobId, uint64_t> newest_record;
+  std::vector<WithdrawnRecord> created_late;  // newer records, of orders that were withdrawn
   bool agents_tell_ready = false;
   std::set<std::string> lemons;  // nodes that earlier jobs speak against
   bool training_moves = false;   // as the controller's table sees it
