@@ -75,10 +75,20 @@ const GenerationRecord* Cluster::newest_record(JobId job) const {
   return newest == 0 ? nullptr : record_of(job, newest);
 }
 
+// What a second reader says of a claim of damage.
+std::string Cluster::answer_claim(const std::string& claimed, const std::string& damage) const {
+  const bool believes = swarm_.mutant == Mutant::kOneReader && !claimed.empty();
+  return believes ? "a worker says so" : damage;
+}
+
+bool Cluster::is_anothers(const Directory& place) const {
+  return place.is_taken() && swarm_.mutant != Mutant::kAnyOwner;
+}
+
 // Storage does not answer, or another job owns the directory: the core has been told.
 bool Cluster::is_refused(ActionId order, JobId job) {
   const Places& places = places_[job];
-  const bool is_taken = places.first.is_taken();
+  const bool is_taken = is_anothers(places.first);
   const bool is_down = is_away(places.first_away_until_ms) || strikes(swarm_.directory_fails);
   if (!is_taken && !is_down) return false;
   controller_.post(
@@ -111,6 +121,12 @@ void Cluster::find_in_first_place(const Action& action, const core::FindCheckpoi
   if (strikes(swarm_.takes_directory) && !places.first.is_taken()) {
     places.first.take(1, agenda_.now());
   }
+  if (swarm_.mutant == Mutant::kErrorIsAbsence && strikes(swarm_.directory_fails)) {
+    places.search = {agenda_.now(), checkers_.told(order.job), false};
+    controller_.post(
+        core::CheckpointChosen{action.id, order.job, "", 0, {places.first.newest_generation()}});
+    return;
+  }
   if (is_refused(action.id, order.job)) return;
   const bool is_mirror_away = is_away(places.mirror_away_until_ms);
   const bool lacks_records = places.first.newest_generation() < order.newest.value;
@@ -123,11 +139,12 @@ void Cluster::find_in_first_place(const Action& action, const core::FindCheckpoi
     return;
   }
   const std::string& claimed = order.claim.checkpoint;
-  const std::string confirmed =
+  const std::string damage =
       claimed.starts_with('/') ? places.mirror.confirm(claimed) : places.first.confirm(claimed);
+  const std::string confirmed = answer_claim(claimed, damage);
   std::vector<std::string> exclude = order.exclude;
   if (!confirmed.empty()) exclude.push_back(claimed);
-  if (!confirmed.empty()) checkers_.damage_confirmed(order.job, claimed);
+  if (!damage.empty()) checkers_.damage_confirmed(order.job, claimed);
   const Found found = places.first.find(order, exclude);
   places.search = {agenda_.now(), checkers_.told(order.job), false};
   checkers_.first_place_searched(order.job, found.step);
@@ -169,7 +186,9 @@ void Cluster::prune_checkpoints(const Action& action, const core::PruneCheckpoin
     core::CheckpointsPruned done{action.id, order.job};
     const Directory before = directory(order.job);
     const auto keep = static_cast<size_t>(plans_.at(order.job).spec.checkpoint.keep);
-    const Pruned pruned = directory(order.job).prune(order, keep);
+    const bool is_unverified = swarm_.mutant == Mutant::kUnverified;
+    const Pruned pruned =
+        directory(order.job).prune(is_unverified ? unverified(order, before) : order, keep);
     checkers_.checkpoints_pruned(order.job, order, keep, before, directory(order.job));
     done.verified = pruned.verified;
     done.deleted = pruned.deleted;
@@ -200,7 +219,9 @@ void Cluster::copy_to_mirror(ActionId id, const core::MirrorCheckpoint& order, b
   } else {
     const Mirror before = places.mirror;
     const auto keep = static_cast<size_t>(plans_.at(order.job).spec.checkpoint.keep);
-    done = places.mirror.copy(places.first, order, {keep, !is_wanted, agenda_.now()});
+    core::MirrorCheckpoint carried_out = order;
+    if (swarm_.mutant == Mutant::kMirrorUnverified) carried_out.asks = false;
+    done = places.mirror.copy(places.first, carried_out, {keep, !is_wanted, agenda_.now()});
     checkers_.mirror_updated(order, keep, places.first, before, places.mirror);
   }
   if (!is_wanted) return;
@@ -246,7 +267,7 @@ void Cluster::record_generation(const Action& action, const core::RecordGenerati
     const bool is_down = order.in_mirror
                              ? is_away(places.mirror_away_until_ms)
                              : is_away(places.first_away_until_ms) || is_emptied(places);
-    if (place.is_taken() || is_down) {
+    if (is_anothers(place) || is_down) {
       controller_.post(core::ActionFailed{action.id, order.job, "",
                                           is_down ? kStorageError : kTakenBy, !is_down});
       return;

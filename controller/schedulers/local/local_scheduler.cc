@@ -184,8 +184,9 @@ core::EventBody LocalScheduler::launch(ActionId id, const core::LaunchNode& acti
   }
   for (const std::string& directory :
        {paths_.node(action.job, action.node), paths_.job_logs(action.job)}) {
+    // What a file system does not do now, it may do at the next attempt.
     if (const auto made = make_directories(directory); !made.ok()) {
-      return core::ActionFailed{id, action.job, action.node, made.error().message, true};
+      return core::ActionFailed{id, action.job, action.node, made.error().message, false};
     }
   }
   auto environment = node_environment(paths_, action.job);
