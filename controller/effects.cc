@@ -48,8 +48,7 @@ void Controller::perform(const core::Action& action, const core::State& state) {
         [this, id = action.id, launch = *launch, key = state.jobs.at(launch->job).submit_key] {
           const Outcome ready = mode_.before_launch(launch.job, key);
           loop_->post(ready.ok() ? scheduler_->launch(id, launch)
-                                 : core::ActionFailed{id, launch.job, launch.node,
-                                                      ready.error().message, false});
+                                 : launch_failed(id, launch, ready.error()));
         });
   } else if (const auto* requeue = std::get_if<core::RequeueJob>(&action.body)) {
     starts_->post("the scheduler", [this, id = action.id, requeue = *requeue] {

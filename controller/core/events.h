@@ -286,6 +286,7 @@ struct ActionFailed {
   bool node_fault = false;  // of StartWorkers: the node is unfit; another may do
   bool hardware = false;    // of a node fault: a verdict on the hardware
   bool reboot = false;      // of that: a reboot may mend it
+  bool storage = false;     // of LaunchNode: the controller could not use the node's directory
 };
 // The scheduler accepted to requeue the job; its end follows.
 struct JobRequeued {

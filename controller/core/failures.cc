@@ -84,6 +84,8 @@ void on(Transition& t, const ActionFailed& e) {
   } else if (target.kind == ActionKind::kReplaceNode) {
     t.note("NotPossible", job, cause, target.node);
     t.facts(job.id).look_again = node != nullptr && t.has_ranks(node->key);
+  } else if (target.kind == ActionKind::kLaunchNode && e.storage) {
+    if (node->state == NodeState::kLaunching) postpone_launch(t, job, *node, cause);
   } else if (node != nullptr && !t.has_ranks(node->key)) {
     if (node->state == NodeState::kLaunching) lose_node(t, job, *node, cause);
   } else if (e.node_fault && node != nullptr && !job.cancel_requested &&

@@ -7,9 +7,18 @@
 #include <functional>
 #include <optional>
 
+#include "common/base/result.h"
 #include "controller/core/core.h"
 
 namespace hpctl {
+
+// The answer to a launch that could not be made. Storage that fails counts as no attempt.
+inline core::ActionFailed launch_failed(ActionId id, const core::LaunchNode& action,
+                                        const Error& error) {
+  core::ActionFailed failed{id, action.job, action.node, error.message};
+  failed.storage = error.code == ErrorCode::kStorage || error.code == ErrorCode::kResourceExhausted;
+  return failed;
+}
 
 class Scheduler {
  public:

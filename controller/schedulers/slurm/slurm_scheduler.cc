@@ -121,9 +121,8 @@ void SlurmScheduler::resume(const core::State& state) {
 
 core::EventBody SlurmScheduler::launch(ActionId id, const core::LaunchNode& action) {
   const std::string directory = paths_.node(action.job, action.node);
-  // What a file system does not do now, it may do at the next attempt.
   if (const auto made = make_directories(directory); !made.ok()) {
-    return core::ActionFailed{id, action.job, action.node, made.error().message, false};
+    return launch_failed(id, action, made.error());
   }
   {
     const std::lock_guard<std::mutex> lock(mutex_);

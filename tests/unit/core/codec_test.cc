@@ -87,7 +87,7 @@ std::vector<EventBody> every_event() {
       CheckpointCommitted{kJob, Generation{4}, 17},
       SuspensionChanged{kJob, true},
       HangDetected{kJob, Generation{4}, "n1", Rank{1}, "evidence"},
-      ActionFailed{kId, kJob, "n1", "why", true, true, true, true},
+      ActionFailed{kId, kJob, "n1", "why", true, true, true, true, true},
       ControllerResumed{true},
       Tick{},
       adoption(),
