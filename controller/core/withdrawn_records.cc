@@ -2,15 +2,16 @@
 #include "controller/core/withdrawn_records.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace hpctl::core {
 
 namespace {
 
-constexpr size_t kMostWithdrawn = 8;  // an older one counts like another controller's
+constexpr size_t kMostWithdrawn = 8;  // those that no search has met go first
 
-bool is_of(const WithdrawnRecord& withdrawn, const FindCheckpoint& order,
-           const GenerationRecord& record) {
+bool matches(const WithdrawnRecord& withdrawn, const FindCheckpoint& order,
+             const GenerationRecord& record) {
   return !record.order.empty() && withdrawn.order == record.order &&
          withdrawn.generation.value == record.generation &&
          is_recorded_by(record, order.job.value, order.job_uuid);
@@ -24,8 +25,12 @@ void remember_withdrawn(Transition& t, const Action& order) {
   Job& job = *t.job(record->job);
   auto& withdrawn = job.withdrawn;
   withdrawn.push_back({record->generation, to_string(order.id)});
-  if (withdrawn.size() > kMostWithdrawn) withdrawn.erase(withdrawn.begin());
   t.changed(job);
+  if (withdrawn.size() <= kMostWithdrawn) return;
+  const auto newest = std::prev(withdrawn.end());
+  const auto absent = std::find_if(withdrawn.begin(), newest,
+                                   [](const WithdrawnRecord& other) { return !other.is_there; });
+  withdrawn.erase(absent == newest ? withdrawn.begin() : absent);
 }
 
 void learn_withdrawn(Transition& t, Job& job, const std::vector<WithdrawnRecord>& there) {
@@ -56,9 +61,10 @@ std::vector<WithdrawnRecord> drop_withdrawn(std::vector<GenerationRecord>& recor
                                             const FindCheckpoint& order) {
   std::vector<WithdrawnRecord> dropped;
   while (!records.empty()) {
-    const auto match = std::find_if(
-        order.withdrawn.begin(), order.withdrawn.end(),
-        [&](const WithdrawnRecord& withdrawn) { return is_of(withdrawn, order, records.back()); });
+    const auto match = std::find_if(order.withdrawn.begin(), order.withdrawn.end(),
+                                    [&](const WithdrawnRecord& withdrawn) {
+                                      return matches(withdrawn, order, records.back());
+                                    });
     if (match == order.withdrawn.end()) break;
     dropped.push_back(*match);
     records.pop_back();
