@@ -70,8 +70,11 @@ std::vector<Move> moves_of(const std::string& text) {
 std::string find(const Case& mutant) {
   const World start(mutant.scope);
   if (!start.violation().empty()) return start.violation();
-  if (!mutant.moves.empty()) return replay(start, moves_of(mutant.moves), true, false);
-  return explore(start, {}).violation;
+  if (mutant.moves.empty()) return explore(start, {}).violation;
+  const std::vector<Move> moves = moves_of(mutant.moves);
+  const std::string violation = replay(start, moves, true, false);
+  const bool is_possible = violation.find(" cannot happen here") == std::string::npos;
+  return is_possible ? violation : "";
 }
 
 }  // namespace

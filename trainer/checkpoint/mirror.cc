@@ -162,6 +162,11 @@ class Copy {
 
 bool is_same_generation(GenerationRecord a, const GenerationRecord& b) {
   a.created_wall_ms = b.created_wall_ms;
+  // One of them was copied by a release that does not know these.
+  if (a.order.empty() || b.order.empty()) {
+    a.order = b.order;
+    a.withdrawn = b.withdrawn;
+  }
   return to_json_text(a) == to_json_text(b);
 }
 

@@ -290,6 +290,21 @@ TEST_F(MirrorAction, OtherHistoryInTheMirrorIsRefused) {
   EXPECT_FALSE(failed.permanent);
 }
 
+// An older controller, between two of this release, copied the record without what it does not
+// know.
+TEST_F(MirrorAction, RecordThatAnOlderReleaseCopiedIsTheSame) {
+  GenerationRecord second;
+  second.generation = 2;
+  second.parent = 1;
+  second.order = "14.0";
+  ASSERT_TRUE(create_generation(first(), second).ok());
+  ASSERT_TRUE(copy_lineage(first(), mirror()).ok());
+  ASSERT_EQ(::unlink((mirror() + "/generations/2.json").c_str()), 0);
+  second.order.clear();
+  ASSERT_TRUE(create_generation(mirror(), second).ok());
+  EXPECT_TRUE(copy_lineage(first(), mirror()).ok());
+}
+
 TEST_F(MirrorAction, EmptiedFirstPlaceGetsItsRecordsBack) {
   mirrored();
   for (const char* name : {"/generations", "/step-10.g1", "/step-20.g1"}) {
