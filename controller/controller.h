@@ -26,6 +26,7 @@
 #include "controller/agents/progress.h"
 #include "controller/api/event_feed.h"
 #include "controller/api/service.h"
+#include "controller/engine/launch_watch.h"
 #include "controller/engine/owner_loop.h"
 #include "controller/engine/task_lanes.h"
 #include "controller/leadership/controller_mode.h"
@@ -161,7 +162,8 @@ class Controller final : public OwnerEffects {
   WantedOrders mirrors_;
   WantedOrders records_;
   std::map<JobId, ActionId> recording_;  // the orders of records_ that the core has not withdrawn
-  int64_t look_at_all_ms_ = 0;           // next time; the owner thread
+  LaunchWatch launches_{clock_};
+  int64_t look_at_all_ms_ = 0;  // next time; the owner thread
 
   std::atomic<bool> has_work_{false};  // a live job, a node not ended, an open action
 

@@ -43,15 +43,15 @@ void Controller::perform(const core::Action& action, const core::State& state) {
     return;
   }
   if (const auto* launch = std::get_if<core::LaunchNode>(&action.body)) {
-    starts_->post(
-        "the start of node " + launch->node + " of job " + to_string(launch->job),
-        [this, id = action.id, launch = *launch, key = state.jobs.at(launch->job).submit_key] {
-          Outcome ready = job_directories_->check(launch.job);
-          if (ready.ok()) ready = mode_.before_launch(launch.job, key);
-          loop_->post(ready.ok() ? scheduler_->launch(id, launch)
-                                 : core::ActionFailed{id, launch.job, launch.node,
-                                                      ready.error().message, false});
-        });
+    const std::string& uuid = state.jobs.at(launch->job).submit_key;
+    auto task = [this, id = action.id, launch = *launch, uuid] {
+      Outcome ready = job_directories_->check(launch.job);
+      if (ready.ok()) ready = mode_.before_launch(launch.job, uuid);
+      loop_->post(ready.ok() ? scheduler_->launch(id, launch)
+                             : launch_failed(id, launch, ready.error()));
+    };
+    starts_->post("the start of node " + launch->node + " of job " + to_string(launch->job),
+                  launches_.watched(action.id, *launch, std::move(task)));
   } else if (const auto* requeue = std::get_if<core::RequeueJob>(&action.body)) {
     starts_->post("the scheduler", [this, id = action.id, requeue = *requeue] {
       loop_->post(scheduler_->requeue(id, requeue));
@@ -84,7 +84,7 @@ void Controller::perform(const core::Action& action, const core::State& state) {
     recording_[job.id] = action.id;
     directories_->post(record->in_mirror ? mirror_lane(job) : places.dir,
                        [this, id = action.id, record = *record, job,
-                        content = make_record(*record, state, clock_.wall_ms()),
+                        content = make_record(action.id, *record, state, clock_.wall_ms()),
                         is_wanted = begin(records_, job.id)] {
                          if (!mode_.may_record()) return;
                          if (!(record.in_mirror ? claim_mirror_of(id, job) : claim(id, job, false)))
@@ -137,8 +137,7 @@ void Controller::interrupt(WantedOrders& orders, JobId job) {
   if (running != orders.end()) running->second->store(false);
 }
 
-// The order may wait for a silent directory. A record that it created later would look like that of
-// another controller: the job would give up what its workers have in memory.
+// The order may wait for a silent directory. What it would create, a search would only leave out.
 void Controller::interrupt_withdrawn_records(const core::State& state) {
   std::erase_if(recording_, [&](const auto& order) {
     if (state.outbox.contains(order.second)) return false;
@@ -203,6 +202,9 @@ void Controller::damage(const core::LogEntry& told, const core::EventBody& found
 
 void Controller::committed(const Committed& batch) {
   interrupt_withdrawn_records(batch.state);
+  for (const ActionId id : batch.dirty.outbox) {
+    if (!batch.state.outbox.contains(id)) launches_.over(id);
+  }
   for (const JobId id : batch.dirty.jobs) observe_job(batch, id);
   std::set<JobId> changed = batch.dirty.jobs;
   for (const core::NodeKey& key : batch.dirty.nodes) changed.insert(key.job);
@@ -428,6 +430,9 @@ std::vector<core::EventBody> Controller::sweep(int64_t now_ms) {
   if (now_ms < look_at_all_ms_) return events;
   look_at_all_ms_ = now_ms + kLookAtAllMs;
   audit_->tick();
+  for (core::ActionFailed& failed : launches_.take_held_up()) {
+    events.emplace_back(std::move(failed));
+  }
   for (core::HangDetected& hang : progress_.take_hangs(now_ms)) {
     if (const auto news = progress_.news(hang.job)) events.emplace_back(*news);
     events.emplace_back(std::move(hang));

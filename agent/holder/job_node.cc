@@ -5,7 +5,9 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 
 #include "common/base/fd.h"
 #include "common/base/file.h"
@@ -23,9 +25,7 @@ namespace {
 // allocation.
 constexpr int kSuccessorPatienceMs = 600'000;
 
-}  // namespace
-
-Outcome prepare_job_node(const HomePaths& paths, JobId job, const std::string& node) {
+Outcome prepare(const HomePaths& paths, JobId job, const std::string& node) {
   if (std::getenv(kTakeEnvironment) != nullptr) {
     HP_TRY(take_job_environment(paths.home()));
     ::unsetenv(kTakeEnvironment);
@@ -40,6 +40,22 @@ Outcome prepare_job_node(const HomePaths& paths, JobId job, const std::string& n
     return errno_error("cannot redirect the output to " + path);
   }
   return Ok{};
+}
+
+bool is_of_storage(const Outcome& outcome) {
+  return !outcome.ok() && outcome.error().code == ErrorCode::kStorage;
+}
+
+}  // namespace
+
+Outcome prepare_job_node(const HomePaths& paths, JobId job, const std::string& node, int attempts) {
+  Outcome prepared = prepare(paths, job, node);
+  for (int attempt = 1; is_of_storage(prepared) && attempt < attempts; ++attempt) {
+    if (attempt == 1) log_warning(prepared.error().message + "; tried again every second");
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    prepared = prepare(paths, job, node);
+  }
+  return prepared;
 }
 
 void wait_for_successor_here(const HomePaths& paths, const std::string& node) {

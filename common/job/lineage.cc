@@ -17,7 +17,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(QuarantinedNode, node, instance_
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GenerationRecord, generation, parent, start_step, checkpoint,
                                    from_memory, committed, job, job_name, members, reason,
                                    restarts_used, damaged, created_wall_ms, restart_count,
-                                   quarantined, job_uuid)
+                                   quarantined, job_uuid, order, withdrawn)
 
 namespace {
 
@@ -95,6 +95,8 @@ Result<GenerationRecord> generation_record_from_json(const std::string& text) {
       record.emplace("from_memory", false);
       record.emplace("committed", "");
       record.emplace("job_uuid", "");
+      record.emplace("order", "");
+      record.emplace("withdrawn", nlohmann::json::array());
     }
     auto parsed = record.get<GenerationRecord>();
     if (const std::string problem = find_problem(parsed); !problem.empty()) {
@@ -155,6 +157,20 @@ bool of_same_job(const GenerationRecord& a, const GenerationRecord& b) {
 
 std::vector<GenerationRecord> chain_of_newest(const std::vector<GenerationRecord>& records) {
   return records.empty() ? records : chain_of(records, records.back().generation);
+}
+
+std::set<uint64_t> find_withdrawn(const std::vector<GenerationRecord>& records) {
+  std::set<uint64_t> withdrawn;
+  for (const GenerationRecord& later : records) {
+    for (const uint64_t generation : later.withdrawn) {
+      const auto named = std::lower_bound(
+          records.begin(), records.end(), generation,
+          [](const GenerationRecord& record, uint64_t g) { return record.generation < g; });
+      const bool is_there = named != records.end() && named->generation == generation;
+      if (is_there && of_same_job(*named, later)) withdrawn.insert(generation);
+    }
+  }
+  return withdrawn;
 }
 
 std::set<uint64_t> generations_of_newest_job(const std::vector<GenerationRecord>& records) {

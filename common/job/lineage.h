@@ -61,6 +61,12 @@ struct GenerationRecord {
   uint64_t restart_count = 0;        // of the Slurm job, when this was recorded
   std::vector<QuarantinedNode> quarantined;
   std::string job_uuid;  // made at submit; "" in records of releases before it
+  // The controller's order that created it. A controller tells by it whether the record is of an
+  // order that it has withdrawn. "" in records of releases before it: nobody's withdrawn order.
+  std::string order;
+  // Generations between `parent` and this one with records that were withdrawn: nothing began with
+  // them, and no other controller made them.
+  std::vector<uint64_t> withdrawn;
 };
 
 // Returns whether the job recorded that generation. Job numbers repeat in other homes, and on
@@ -90,6 +96,8 @@ Result<std::vector<GenerationRecord>> read_lineage(const std::string& checkpoint
 std::vector<GenerationRecord> chain_of(const std::vector<GenerationRecord>& records,
                                        uint64_t generation);
 std::vector<GenerationRecord> chain_of_newest(const std::vector<GenerationRecord>& records);
+// Generations that a record of the same job calls withdrawn. `records`: ascending.
+std::set<uint64_t> find_withdrawn(const std::vector<GenerationRecord>& records);
 
 // Generations whose checkpoints belong to the job of the newest record: its own, and those that it
 // continues. Everything else in the directory is another job's.

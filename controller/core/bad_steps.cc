@@ -3,8 +3,8 @@
 // history and counts. Repetitions are known by generation and number, and told once.
 #include "controller/core/last_generation.h"
 #include "controller/core/mirror.h"
-#include "controller/core/prune.h"
 #include "controller/core/rules.h"
+#include "controller/core/verification.h"
 
 namespace hpctl::core {
 
@@ -121,7 +121,7 @@ void on(Transition& t, const BadStepFound& e) {
   if (undoes) {
     job->committed_step = std::min(job->committed_step, e.resumed_step);
     undo_in_mirror(t, *job, e.resumed_step);
-    forget_verification(t, *job);  // another checkpoint may get the same name
+    forget_verifications(t, *job);  // another checkpoint may get the same name
   }
   // The exit that it explains was reported first, by another node.
   const bool failed = job->state == JobState::kFailed || ends_for_good(*job);

@@ -72,8 +72,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Pruning, due, for_room, recorded
                                                 verified_wall_ms, verification)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(UndoneSteps, generation, step)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(OrderedRecord, generation, in_mirror)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WithdrawnRecord, generation, order, is_there)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Mirror, due, step, undone, ordered, problem,
-                                                behind_since_ms)
+                                                behind_since_ms, verification)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Job, id, spec, owner_uid, submit_key, backend, limits, active_nodes, state, reason, generation,
     directory_generation, stage, checkpoint, memory_of, refilled, former_parts, without_memory,
@@ -103,11 +104,12 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LaunchNode, job, node)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(FirstPlace, away, checkpoint, step,
                                                 newest_generation, lost)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(FindCheckpoint, job, exclude, claim, newest,
-                                                in_mirror, first, undone)
+                                                in_mirror, first, undone, withdrawn, job_uuid)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RecordGeneration, job, generation, parent,
                                                 start_step, checkpoint, memory_of, refilled,
                                                 former_parts, reason, restarts_used, damaged,
-                                                members, quarantined, committed, in_mirror)
+                                                members, quarantined, committed, in_mirror,
+                                                withdrawn)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StartWorkers, job, node, generation, ranks,
                                                 checkpoint, start_step, memory_of, refilled,
                                                 former_parts, last, suspect)
@@ -120,7 +122,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ReplaceNode, job, node, instance
                                                 reboot, since_wall_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PruneCheckpoints, job, generation, for_room,
                                                 unfinished, asks, verified, verified_by)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(MirrorCheckpoint, job, generation, damaged, undone)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(MirrorCheckpoint, job, generation, damaged, undone,
+                                                for_room, asks, verified, verified_by)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ConfirmDamage, job, node, claim, newest,
                                                 before_delete)
 
@@ -146,9 +149,10 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeLost, job, node, boot_id, ca
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeDeparts, job, node, boot_id, cause)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeEnded, job, node, boot_id)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointChosen, action, job, checkpoint, step,
-                                                newest_generation, confirmed, damaged, lost)
+                                                newest_generation, confirmed, damaged, lost,
+                                                withdrawn)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GenerationRecorded, action, job, generation)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GenerationTaken, action, job, generation)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GenerationTaken, action, job, generation, order)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkersStarted, action, job, node, generation,
                                                 workers)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkersStopped, action, job, node, generation,
@@ -164,11 +168,12 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointRoomNeeded, job, gener
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointsPruned, action, job, verified, deleted,
                                                 problem, to_verify)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CheckpointMirrored, action, job, checkpoint, step,
-                                                copied_bytes, deleted, problem)
+                                                copied_bytes, deleted, problem, verified, to_verify,
+                                                for_room)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(DamageAnswered, action, job, node, verdict, what)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(HangDetected, job, generation, node, rank, evidence)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ActionFailed, action, job, node, reason, permanent,
-                                                node_fault, hardware, reboot)
+                                                node_fault, hardware, reboot, storage)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ControllerResumed, restarted)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobAdopted, job, spec, uid, submit_key, nodes,
                                                 backend, cause, generation, start_step, checkpoint,
@@ -290,6 +295,7 @@ struct StoredJob {
 void from_json(const json& j, StoredJob& stored) {
   j.get_to(stored.job);
   stored.job.ending = j.value("ending", Ending{});
+  stored.job.withdrawn = j.value("withdrawn", std::vector<WithdrawnRecord>{});
 }
 
 template <typename T>
@@ -390,6 +396,7 @@ void append(std::string& text, const Slot& row) {
 std::string encode(const Job& row) {
   json document = row;
   document["ending"] = row.ending;
+  document["withdrawn"] = row.withdrawn;
   return dump(document);
 }
 std::string encode(const Node& row) { return dump(row); }

@@ -150,6 +150,10 @@ bool is_stopping(const State& state, const Node& node);
 // Its agent was to come after the controller was started, here or elsewhere, and has not: its
 // reason says more.
 bool is_unheard(const Node& node);
+// Takes the records off the end of the lineage (ascending) that the order calls withdrawn; returns
+// what they were.
+std::vector<WithdrawnRecord> drop_withdrawn(std::vector<GenerationRecord>& records,
+                                            const FindCheckpoint& order);
 // The lineage's part of an adoption; `records` ascending, as read_lineage() gives them.
 void fill_from_lineage(JobAdopted& adoption, const std::vector<GenerationRecord>& records,
                        int64_t wall_ms);

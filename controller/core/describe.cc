@@ -191,7 +191,10 @@ struct Describe {
   void operator()(const GenerationTaken& e) {
     place(e.job);
     entry.because = e.action.seq;
-    entry.cause = "generation " + to_string(e.generation) + " belongs to another controller";
+    const auto job = state.jobs.find(e.job);
+    const bool is_own = job != state.jobs.end() && is_withdrawn(job->second, e.generation, e.order);
+    entry.cause = "generation " + to_string(e.generation) + " belongs to " +
+                  (is_own ? "an order that was withdrawn" : "another controller");
   }
   void operator()(const WorkersStarted& e) {
     place(e.job, e.node, e.generation);

@@ -161,17 +161,21 @@ struct CheckpointChosen {
   // A checkpoint newer than `checkpoint` that was committed on this chain, by the records or by the
   // job's row, and is gone; "" = none is. Releases before told it only without a checkpoint.
   std::string lost = {};
+  // Records newer than `newest_generation` that the order says are withdrawn.
+  std::vector<WithdrawnRecord> withdrawn = {};
 };
 struct GenerationRecorded {
   ActionId action;
   JobId job;
   Generation generation;
 };
-// Another controller created this generation with other content.
+// A record of this generation with other content was there first: of another controller, or of an
+// order that was withdrawn.
 struct GenerationTaken {
   ActionId action;
   JobId job;
   Generation generation;
+  std::string order = {};  // of the record that is there, if the job made it
 };
 struct WorkersStarted {
   ActionId action;
@@ -247,6 +251,9 @@ struct CheckpointMirrored {
   uint64_t copied_bytes = 0;              // 0 = it was there already
   std::vector<std::string> deleted = {};  // older ones in the mirror
   std::string problem = {};               // why the newest was not copied; "" = nothing is wrong
+  std::string verified = {};   // a path: what older ones were deleted after; "" = none were to be
+  std::string to_verify = {};  // a path: a node is to read it before older ones go
+  bool for_room = false;       // then: the mirror is full
 };
 // What a second reader says of a claim of damage.
 enum class DamageVerdict {
@@ -280,6 +287,7 @@ struct ActionFailed {
   bool node_fault = false;  // of StartWorkers: the node is unfit; another may do
   bool hardware = false;    // of a node fault: a verdict on the hardware
   bool reboot = false;      // of that: a reboot may mend it
+  bool storage = false;     // of LaunchNode: the controller could not use the node's directory
 };
 // The scheduler accepted to requeue the job; its end follows.
 struct JobRequeued {

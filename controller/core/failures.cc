@@ -12,6 +12,7 @@
 #include "controller/core/recovery.h"
 #include "controller/core/rules.h"
 #include "controller/core/second_reader.h"
+#include "controller/core/withdrawn_records.h"
 
 namespace hpctl::core {
 
@@ -61,6 +62,7 @@ void on(Transition& t, const ActionFailed& e) {
   std::optional<FirstPlace> before_mirror;
   if (search != nullptr && search->in_mirror) before_mirror = search->first;
   Job& job = *t.job(target.job);
+  remember_withdrawn(t, it->second);  // e.g. the directory could not be made durable
   t.close(e.action);
   const std::string cause =
       (target.node.empty() ? "" : target.node + " ") + what_failed(target.kind) + ": " + e.reason;
@@ -82,6 +84,8 @@ void on(Transition& t, const ActionFailed& e) {
   } else if (target.kind == ActionKind::kReplaceNode) {
     t.note("NotPossible", job, cause, target.node);
     t.facts(job.id).look_again = node != nullptr && t.has_ranks(node->key);
+  } else if (target.kind == ActionKind::kLaunchNode && e.storage) {
+    if (node->state == NodeState::kLaunching) postpone_launch(t, job, *node, cause);
   } else if (node != nullptr && !t.has_ranks(node->key)) {
     if (node->state == NodeState::kLaunching) lose_node(t, job, *node, cause);
   } else if (e.node_fault && node != nullptr && !job.cancel_requested &&

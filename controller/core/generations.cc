@@ -13,6 +13,7 @@
 #include "controller/core/quarantine.h"
 #include "controller/core/rules.h"
 #include "controller/core/second_reader.h"
+#include "controller/core/withdrawn_records.h"
 
 namespace hpctl::core {
 
@@ -115,9 +116,10 @@ void enter_find_checkpoint(Transition& t, Job& job, const std::string& reason) {
   if (ask_second_reader(t, job, reason)) return;
   const std::string text = reason + (job.spec.train ? "; looking for the checkpoint to start from"
                                                     : "; looking for the newest generation");
-  t.issue(
-      FindCheckpoint{job.id, {job.damaged.begin(), job.damaged.end()}, job.claim, job.generation},
-      text);
+  FindCheckpoint order{job.id, {job.damaged.begin(), job.damaged.end()}, job.claim, job.generation};
+  order.withdrawn = job.withdrawn;
+  order.job_uuid = job.submit_key;
+  t.issue(std::move(order), text);
   t.note("FindCheckpoint", job, text);
 }
 
@@ -150,6 +152,7 @@ void enter_record_generation(Transition& t, Job& job, const Facts::Origin& origi
   action.former_parts = origin.former_parts;
   action.committed = origin.committed;
   action.in_mirror = origin.in_mirror;
+  action.withdrawn = withdrawn_generations(job);
   action.reason = job.fault.empty() ? "job submitted" : job.fault;
   action.restarts_used = job.restarts;
   action.damaged.assign(job.damaged.begin(), job.damaged.end());
@@ -254,6 +257,7 @@ void choose_in_mirror(Transition& t, const FindCheckpoint& order, const Checkpoi
   const FirstPlace& first = order.first;
   Job& job = *t.job(e.job);
   t.close(e.action);
+  learn_withdrawn(t, job, e.withdrawn);
   if (!order.claim.checkpoint.empty()) {
     settle_claim(t, job, order.claim, "the controller", e.confirmed);
   }
@@ -299,6 +303,7 @@ void on(Transition& t, const CheckpointChosen& e) {
   const DamageClaim& claim = order.claim;
   Job& job = *t.job(e.job);
   t.close(e.action);
+  learn_withdrawn(t, job, e.withdrawn);
   if (e.newest_generation < job.generation) {
     const std::string missing =
         "the record of generation " + to_string(job.generation) +
@@ -348,6 +353,7 @@ void on(Transition& t, const GenerationRecorded& e) {
   job.mirror.step = std::min(job.mirror.step, record.start_step);
   job.furthest_step = std::max(job.furthest_step, record.start_step);
   job.directory_generation = std::max(job.directory_generation, job.generation);
+  job.withdrawn.clear();
   t.close(e.action);
   t.facts(job.id).recorded = true;
 }
@@ -374,6 +380,7 @@ void on(Transition& t, const GenerationTaken& e) {
   Job& job = *t.job(e.job);
   t.close(e.action);
   job.directory_generation = std::max(job.directory_generation, e.generation);
+  learn_withdrawn(t, job, {{e.generation, e.order}});
   t.changed(job);
 }
 

@@ -6,6 +6,7 @@
 #include "controller/core/last_generation.h"
 #include "controller/core/lost_time.h"
 #include "controller/core/membership.h"
+#include "controller/core/mirror.h"
 #include "controller/core/plan.h"
 #include "controller/core/prune.h"
 #include "controller/core/quarantine.h"
@@ -270,7 +271,9 @@ void end_job(Transition& t, Job& job, JobState state, const std::string& reason)
   const Seq because = job.ending.reason.empty() ? t.seq() : job.ending.seq;
   t.note_because(because, end_entry(state), job, reason);
   for (Node* node : t.nodes(job.id)) end_node(t, job, *node);
-  if (state == JobState::kFinished) finish_verification(t, job);
+  if (state != JobState::kFinished) return;
+  finish_prune(t, job);
+  finish_mirror(t, job);
 }
 
 }  // namespace hpctl::core

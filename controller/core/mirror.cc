@@ -6,6 +6,9 @@
 // that fails is not repeated by a timer: the next commit gives another one. So a mirror that is
 // full or unavailable never disturbs training.
 //
+// Older copies go as checkpoints of the first place do: after a node has read a newer one
+// (verification.cc). So MirrorCheckpoint may be given once more, with what was verified.
+//
 // A search for the newest checkpoint asks the first place. It asks the mirror in two cases:
 //
 //   the first place answers, and lacks a     the newer of both is taken; of equal steps the first
@@ -16,10 +19,13 @@
 #include "controller/core/mirror.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/job/lineage.h"
 #include "controller/core/plan.h"
 #include "controller/core/rules.h"
+#include "controller/core/second_reader.h"
+#include "controller/core/verification.h"
 
 namespace hpctl::core {
 
@@ -68,22 +74,46 @@ void undo_in_mirror(Transition& t, Job& job, uint64_t step) {
 }
 
 bool can_mirror(Transition& t, const Job& job) {
-  return has_mirror(job) && job.mirror.due && is_training(job) &&
-         !t.any_open(job.id, ActionKind::kMirrorCheckpoint);
+  if (!has_mirror(job) || !is_training(job)) return false;
+  if (t.any_open(job.id, ActionKind::kMirrorCheckpoint)) return false;
+  return is_to_verify(job.mirror.verification) ? !t.any_open(job.id, ActionKind::kConfirmDamage)
+                                               : job.mirror.due;
 }
 
 void order_mirror(Transition& t, Job& job) {
+  const Verification& verification = job.mirror.verification;
+  const bool verifies = is_to_verify(verification);
+  const Node* reader = verifies ? next_reader(t, job, verification) : nullptr;
+  if (reader != nullptr) return ask_to_verify(t, job, verification, *reader);
+  MirrorCheckpoint order{
+      job.id, job.generation, {job.damaged.begin(), job.damaged.end()}, job.mirror.undone};
+  std::string text = "the mirror has step " + std::to_string(job.mirror.step) + ", step " +
+                     std::to_string(job.committed_step) + " is durable";
+  if (!verifies) {
+    order.asks = find_reader(t, job, {}) != nullptr;
+  } else if (verification.verified_by.empty()) {
+    text = "the controller reads " + verification.claim.checkpoint + " before older copies go";
+    if (has_met_trouble(verification)) t.note("ConfirmDamage", job, text);
+  } else {
+    order.asks = true;
+    order.for_room = verification.for_room;
+    order.verified = verification.claim.checkpoint;
+    order.verified_by = verification.verified_by;
+    text = order.verified_by + " has verified " + order.verified;
+  }
   job.mirror.due = false;
   t.changed(job);
-  t.issue(
-      MirrorCheckpoint{
-          job.id, job.generation, {job.damaged.begin(), job.damaged.end()}, job.mirror.undone},
-      "the mirror has step " + std::to_string(job.mirror.step) + ", step " +
-          std::to_string(job.committed_step) + " is durable");
+  t.issue(std::move(order), text);
+}
+
+void finish_mirror(Transition& t, Job& job) {
+  const bool is_open = t.any_open(job.id, ActionKind::kMirrorCheckpoint);
+  if (is_to_verify(job.mirror.verification) && !is_open) order_mirror(t, job);
 }
 
 void mirror_failed(Transition& t, Job& job, const std::string& cause) {
   job.mirror.problem = cause;
+  job.mirror.verification = {};
   t.changed(job);
   t.note("MirrorBehind", job, cause + "; tried again after the next save");
 }
@@ -117,14 +147,16 @@ void enter_find_in_mirror(Transition& t, Job& job, const FirstPlace& first,
   const std::string text = reason + "; looking in the mirror " + job.spec.checkpoint.mirror.dir;
   // One that the search of the first place, which is away, could not settle.
   const bool has_claim = job.claim.checkpoint.starts_with('/');
-  t.issue(FindCheckpoint{job.id,
-                         {job.damaged.begin(), job.damaged.end()},
-                         has_claim ? job.claim : DamageClaim{},
-                         job.generation,
-                         true,
-                         first,
-                         job.mirror.undone},
-          text);
+  FindCheckpoint order{job.id,
+                       {job.damaged.begin(), job.damaged.end()},
+                       has_claim ? job.claim : DamageClaim{},
+                       job.generation,
+                       true,
+                       first,
+                       job.mirror.undone};
+  order.withdrawn = job.withdrawn;
+  order.job_uuid = job.submit_key;
+  t.issue(std::move(order), text);
   t.note("FindCheckpoint", job, text);
 }
 
@@ -134,18 +166,26 @@ void on(Transition& t, const CheckpointMirrored& e) {
     t.refuse(e.job, "copy " + to_string(e.action) + " was withdrawn or answered before");
     return;
   }
+  const MirrorCheckpoint order = std::get<MirrorCheckpoint>(action->body);
   Job& job = *t.job(e.job);
-  const bool is_named = job.mirror.undone == std::get<MirrorCheckpoint>(action->body).undone;
-  const bool lets_go = is_named && e.problem.empty();
+  const bool lets_go = job.mirror.undone == order.undone && e.problem.empty();
   t.close(e.action);
+  const Verification before = std::exchange(job.mirror.verification, {});
+  if (!e.to_verify.empty()) {
+    job.mirror.verification.claim.checkpoint = e.to_verify;
+    job.mirror.verification.for_room = e.for_room;
+  }
   job.mirror.problem = e.problem;
   if (!e.checkpoint.empty()) job.mirror.step = lets_go ? e.step : without_undone(job, e);
   if (lets_go) job.mirror.undone = {};
   if (e.problem.empty()) job.mirror.behind_since_ms = is_behind(job) ? t.now() : 0;
   t.changed(job);
   if (e.problem.empty() && e.copied_bytes == 0) t.result().log.clear();
+  const bool settles = order.verified.empty() && !e.verified.empty();
+  if (settles) settle_verification(t, job, before);
   // The last checkpoint of a job that has finished meanwhile.
-  if (job.state == JobState::kFinished && job.mirror.due) order_mirror(t, job);
+  const bool goes_on = job.mirror.due || is_to_verify(job.mirror.verification);
+  if (job.state == JobState::kFinished && goes_on) order_mirror(t, job);
 }
 
 }  // namespace hpctl::core

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of checkpoints at a second place, and starts from there (decision 1310).
+// Copies of checkpoints at a second place, and starts from there (decision 1312).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,10 @@ void want_mirror_of_record(Transition& t, Job& job);
 // Training went back to this step.
 void undo_in_mirror(Transition& t, Job& job, uint64_t step);
 bool can_mirror(Transition& t, const Job& job);
+// The next order of the mirror, or to the node that verifies before copies are deleted.
 void order_mirror(Transition& t, Job& job);
+// The job has finished while a node was to verify: its nodes end, and the controller does it.
+void finish_mirror(Transition& t, Job& job);
 void mirror_failed(Transition& t, Job& job, const std::string& cause);
 // A recovery needs the storage: the copy is ordered again when the job trains.
 void withdraw_mirror(Transition& t, Job& job);

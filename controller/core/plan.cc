@@ -3,9 +3,9 @@
 #include "controller/core/last_generation.h"
 #include "controller/core/membership.h"
 #include "controller/core/mirror.h"
-#include "controller/core/prune.h"
 #include "controller/core/quarantine.h"
 #include "controller/core/recovery.h"
+#include "controller/core/verification.h"
 
 #include <algorithm>
 #include <set>
@@ -45,7 +45,7 @@ int64_t sigkill_after_ms(const Job& job) {
 }  // namespace
 
 void enter_stage(Transition& t, Job& job, PlanStage stage) {
-  if (stage != PlanStage::kNone) forget_verification(t, job);
+  if (stage != PlanStage::kNone) forget_verifications(t, job);
   job.stage = stage;
   count_stage(t, job, stage);
   job.stage_since_ms = t.now();

@@ -8,21 +8,15 @@
 // comes. An order that fails is not repeated by a timer: the next commit, or the next save that
 // finds the disk full, gives another one.
 //
-// The reader that verifies the newest checkpoint is a node if one can be asked (second_reader.cc):
-//
-//   PruneCheckpoints, asks     the controller names the newest checkpoint, if older ones are to go
-//   ConfirmDamage              a node reads it
-//   PruneCheckpoints           what is older than the verified checkpoint is deleted
-//
-// A node that is lost or late, or cannot read, is followed by another one, and after kMostReaders
-// by the controller. So is a node that finds damage: only what two readers find is damage, and then
-// nothing is deleted.
+// Before the deletion the newest checkpoint is verified, by a node if one can be asked
+// (verification.cc).
 #include "controller/core/prune.h"
 
 #include <utility>
 
 #include "controller/core/rules.h"
 #include "controller/core/second_reader.h"
+#include "controller/core/verification.h"
 
 namespace hpctl::core {
 
@@ -32,8 +26,6 @@ bool is_superseded_long_enough(const Transition& t, const Job& job) {
   return job.pruning.recorded_ms > 0 &&
          t.now() - job.pruning.recorded_ms >= job.limits.directory_ms;
 }
-
-bool is_to_verify(const Job& job) { return !job.pruning.verification.claim.checkpoint.empty(); }
 
 // The deletion, or first the question of what is to be verified.
 void begin_prune(Transition& t, Job& job) {
@@ -47,22 +39,6 @@ void begin_prune(Transition& t, Job& job) {
                                 : "step " + std::to_string(job.committed_step) + " is durable");
 }
 
-bool has_met_trouble(const DamageClaim& claim) {
-  return !claim.asked.empty() || !claim.node.empty();
-}
-
-// That a node reads is told only after another one could not: each deletion has a reader.
-void ask_to_verify(Transition& t, Job& job, const Node& reader) {
-  const DamageClaim& claim = job.pruning.verification.claim;
-  const std::string& name = reader.key.name;
-  const std::string text =
-      name + " reads " + claim.checkpoint + " before older checkpoints are deleted";
-  const ConfirmDamage order{job.id, name, claim, job.generation, true};
-  t.issue(order, text);
-  t.set_deadline(job, t.now() + reading_limit_ms(job, order));
-  if (has_met_trouble(claim)) t.note("ConfirmDamage", job, text, name);
-}
-
 // Without a verdict of a node, the controller verifies.
 void delete_older(Transition& t, Job& job) {
   const Verification& verification = job.pruning.verification;
@@ -74,78 +50,30 @@ void delete_older(Transition& t, Job& job) {
     order.verified = verification.claim.checkpoint;
     order.verified_by = verification.verified_by;
     text = order.verified_by + " has verified " + order.verified;
-  } else if (has_met_trouble(verification.claim)) {
+  } else if (has_met_trouble(verification)) {
     t.note("ConfirmDamage", job, text);
   }
   t.issue(std::move(order), text);
 }
 
-// Another reader finds damage, too.
-void keep_all(Transition& t, Job& job, const std::string& reader, const std::string& what) {
-  const DamageClaim claim = std::exchange(job.pruning.verification, {}).claim;
-  t.note("CheckpointsKept", job,
-         claim.checkpoint + " is damaged for " + claim.node + " and for " + reader +
-             ", older checkpoints stay: " + what,
-         reader);
-}
-
 }  // namespace
 
 bool can_prune(Transition& t, const Job& job) {
-  return job.spec.train && (job.pruning.due || is_to_verify(job)) && is_training(job) &&
-         !t.any_open(job.id, ActionKind::kPruneCheckpoints) &&
+  return job.spec.train && (job.pruning.due || is_to_verify(job.pruning.verification)) &&
+         is_training(job) && !t.any_open(job.id, ActionKind::kPruneCheckpoints) &&
          !t.any_open(job.id, ActionKind::kConfirmDamage);
 }
 
 void order_prune(Transition& t, Job& job) {
-  if (!is_to_verify(job)) return begin_prune(t, job);
   const Verification& verification = job.pruning.verification;
-  const Node* reader =
-      verification.verified_by.empty() ? find_reader(t, job, verification.claim) : nullptr;
-  return reader == nullptr ? delete_older(t, job) : ask_to_verify(t, job, *reader);
+  if (!is_to_verify(verification)) return begin_prune(t, job);
+  const Node* reader = next_reader(t, job, verification);
+  return reader == nullptr ? delete_older(t, job) : ask_to_verify(t, job, verification, *reader);
 }
 
-void verification_answered(Transition& t, Job& job, const ConfirmDamage& order,
-                           DamageVerdict verdict, const std::string& what) {
-  if (is_training(job)) t.set_deadline(job, 0);
-  t.changed(job);
-  Verification& verification = job.pruning.verification;
-  DamageClaim& claim = verification.claim;
-  switch (verdict) {
-    case DamageVerdict::kSound:
-      verification.verified_by = order.node;
-      if (!claim.node.empty()) return count_false_claim(t, job, claim, order.node);
-      t.result().log.clear();
-      return;
-    case DamageVerdict::kDamaged:
-      if (!claim.node.empty()) return keep_all(t, job, order.node, what);
-      claim.node = order.node;
-      claim.what = what;
-      return;
-    case DamageVerdict::kUnreadable:
-      claim.asked.push_back(order.node);
-      return;
-  }
-}
-
-int64_t verification_deadline(const Transition& t, const Job& job) {
-  const ConfirmDamage* order = present_reading(t, job.id);
-  const bool reads = order != nullptr && order->before_delete;
-  return reads ? t.now() + reading_limit_ms(job, *order) : 0;
-}
-
-void forget_verification(Transition& t, Job& job) {
-  const ConfirmDamage* order = present_reading(t, job.id);
-  if (order != nullptr && order->before_delete) {
-    t.withdraw_all(job.id, ActionKind::kConfirmDamage);
-    if (is_training(job)) t.set_deadline(job, 0);
-  }
-  job.pruning.verification = {};
-  t.changed(job);
-}
-
-void finish_verification(Transition& t, Job& job) {
-  if (is_to_verify(job) && !t.any_open(job.id, ActionKind::kPruneCheckpoints)) order_prune(t, job);
+void finish_prune(Transition& t, Job& job) {
+  const bool is_open = t.any_open(job.id, ActionKind::kPruneCheckpoints);
+  if (is_to_verify(job.pruning.verification) && !is_open) order_prune(t, job);
 }
 
 void prune_failed(Transition& t, Job& job, const std::string& cause) {
@@ -181,13 +109,10 @@ void on(Transition& t, const CheckpointsPruned& e) {
   }
   if (!e.verified.empty()) job.pruning.verified_wall_ms = t.event().wall_ms;
   if (e.deleted.empty() && e.problem.empty()) t.result().log.clear();
-  // A node found damage, and the controller does not.
   const bool settles = order.verified.empty() && !e.verified.empty();
-  if (settles && !before.claim.node.empty()) {
-    count_false_claim(t, job, before.claim, "the controller");
-  }
+  if (settles) settle_verification(t, job, before);
   // The last checkpoint of a job that has finished meanwhile.
-  const bool goes_on = job.pruning.due || is_to_verify(job);
+  const bool goes_on = job.pruning.due || is_to_verify(job.pruning.verification);
   if (job.state == JobState::kFinished && goes_on) order_prune(t, job);
 }
 

@@ -13,15 +13,8 @@ namespace hpctl::core {
 bool can_prune(Transition& t, const Job& job);
 // The next order of the deletion: to name the checkpoint to verify, to verify it, or to delete.
 void order_prune(Transition& t, Job& job);
-// The node has answered, or will not.
-void verification_answered(Transition& t, Job& job, const ConfirmDamage& order,
-                           DamageVerdict verdict, const std::string& what);
-// While a node reads for a deletion; 0 = none does.
-int64_t verification_deadline(const Transition& t, const Job& job);
-// A generation is prepared, or steps are undone: what was to be verified may count no more.
-void forget_verification(Transition& t, Job& job);
 // The job has finished while a node was to verify: its nodes end, and the controller does it.
-void finish_verification(Transition& t, Job& job);
+void finish_prune(Transition& t, Job& job);
 // The order could not be carried out; the next commit gives another one.
 void prune_failed(Transition& t, Job& job, const std::string& cause);
 

@@ -13,6 +13,7 @@
 #include "controller/core/prune.h"
 #include "controller/core/quarantine.h"
 #include "controller/core/recovery.h"
+#include "controller/core/withdrawn_records.h"
 
 namespace hpctl::core {
 
@@ -200,8 +201,13 @@ void end_as_ordered(Transition& t, Job& job) {
 void find_checkpoint(Transition& t, Job& job) { enter_find_checkpoint(t, job, "every node is up"); }
 
 void find_checkpoint_again(Transition& t, Job& job) {
-  enter_find_checkpoint(
-      t, job, "another controller created generation " + to_string(job.directory_generation));
+  const std::string number = to_string(job.directory_generation);
+  const auto withdrawn = withdrawn_generations(job);
+  const bool is_own =
+      std::find(withdrawn.begin(), withdrawn.end(), job.directory_generation) != withdrawn.end();
+  enter_find_checkpoint(t, job,
+                        is_own ? "generation " + number + " was recorded by an order of before"
+                               : "another controller created generation " + number);
 }
 
 void record_generation(Transition& t, Job& job) {
@@ -265,7 +271,7 @@ constexpr std::array kTable = {
     Row{"a claim of damage is settled, or who was to read again is lost or late", lacks_a_search,
         "ask the next reader, or find the checkpoint", find_checkpoint},
     Row{"the generation is recorded", is_recorded, "start its workers", start_generation},
-    Row{"another controller took the generation's number", has_a_rival, "find the checkpoint again",
+    Row{"the generation's number is taken", has_a_rival, "find the checkpoint again",
         find_checkpoint_again},
     Row{"every node has started its workers", has_started, "wait for the first step",
         wait_for_step},

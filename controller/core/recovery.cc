@@ -194,20 +194,30 @@ int64_t backoff_ms(int64_t attempts) {
   return std::min(kBackoffBaseMs << doublings, kBackoffMaxMs);
 }
 
-// The longer storage has been away, the longer the next attempt waits. False when the job has
-// waited for limits.storage, and has been ended.
-bool wait_for_storage(Transition& t, Job& job, const std::string& cause) {
+// Why the job waits for storage no longer; "" = it waits.
+std::string find_end_of_wait(Transition& t, Job& job, const std::string& cause) {
   if (job.storage_since_ms == 0) job.storage_since_ms = t.now();
-  const int64_t waited_ms = t.now() - job.storage_since_ms;
-  if (waited_ms >= job.limits.storage_ms) {
-    end_job(t, job, JobState::kFailed,
-            "storage was not back within " + duration_text(job.limits.storage_ms) +
-                " (limits.storage); last: " + cause + describe_steps_at_risk(job));
+  t.changed(job);
+  if (t.now() - job.storage_since_ms >= job.limits.storage_ms) {
+    return "storage was not back within " + duration_text(job.limits.storage_ms) +
+           " (limits.storage); last: " + cause + describe_steps_at_risk(job);
+  }
+  job.reason = "waiting for storage: " + cause;
+  return "";
+}
+
+// The longer storage has been away, the longer the next attempt waits.
+int64_t storage_backoff_ms(const Transition& t, const Job& job) {
+  return std::clamp(t.now() - job.storage_since_ms, kBackoffBaseMs, kBackoffMaxMs);
+}
+
+// False when the job has waited for limits.storage, and has been ended.
+bool wait_for_storage(Transition& t, Job& job, const std::string& cause) {
+  if (const std::string end = find_end_of_wait(t, job, cause); !end.empty()) {
+    end_job(t, job, JobState::kFailed, end);
     return false;
   }
-  job.not_before_ms = t.now() + std::clamp(waited_ms, kBackoffBaseMs, kBackoffMaxMs);
-  job.reason = "waiting for storage: " + cause;
-  t.changed(job);
+  job.not_before_ms = t.now() + storage_backoff_ms(t, job);
   return true;
 }
 
@@ -443,6 +453,20 @@ void lose_node(Transition& t, Job& job, Node& node, const std::string& cause, Ev
   } else {
     want_spare_back(t, job, node, cause);
   }
+}
+
+void postpone_launch(Transition& t, Job& job, Node& node, const std::string& cause) {
+  node.launch_attempts = std::max<int64_t>(0, node.launch_attempts - 1);
+  t.set_state(node, NodeState::kDown, cause);
+  t.note("Retry", job, cause, node.key.name);
+  int64_t wait_ms = kBackoffMaxMs;  // a spare's
+  if (is_preparing(job) && t.has_ranks(node.key)) {
+    job.storage_errors_directory += 1;
+    const std::string end = find_end_of_wait(t, job, cause);
+    if (!end.empty()) t.facts(job.id).end = {JobState::kFailed, end};
+    wait_ms = storage_backoff_ms(t, job);
+  }
+  t.set_deadline(node, t.now() + wait_ms);
 }
 
 void judge_loss(Transition& t, Job& job, const Facts::LostNode& lost) {

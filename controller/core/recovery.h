@@ -32,6 +32,9 @@ enum class Evidence {
 // The node's present life is over: its slots, actions and state say so.
 void lose_node(Transition& t, Job& job, Node& node, const std::string& cause,
                Evidence evidence = Evidence::kBroken);
+// Storage failed before the node was launched: that is no attempt and nobody's fault. A job that
+// waits for the node waits for storage, for limits.storage.
+void postpone_launch(Transition& t, Job& job, Node& node, const std::string& cause);
 // This very event has shown a hang: of what is ended because of it, stacks are of use.
 bool has_just_hung(const Transition& t, const Job& job);
 void judge_loss(Transition& t, Job& job, const Facts::LostNode& lost);

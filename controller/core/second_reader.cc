@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who reads again what a worker called damaged, before an older checkpoint is taken (decision
-// 0112). prune.cc has the same nodes read the newest checkpoint before older ones are deleted.
+// 0112). verification.cc has the same nodes read the newest checkpoint before older ones are
+// deleted.
 //
 // The worker's machine may be the one that is at fault, and the controller may run there. So a
 // search that follows a claim first asks another node: one that is up and was not asked yet, and,
@@ -17,9 +18,9 @@
 
 #include "controller/core/membership.h"
 #include "controller/core/plan.h"
-#include "controller/core/prune.h"
 #include "controller/core/quarantine.h"
 #include "controller/core/rules.h"
+#include "controller/core/verification.h"
 
 namespace hpctl::core {
 

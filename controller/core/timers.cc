@@ -9,11 +9,11 @@
 #include "controller/core/lost_time.h"
 #include "controller/core/membership.h"
 #include "controller/core/plan.h"
-#include "controller/core/prune.h"
 #include "controller/core/reconcile.h"
 #include "controller/core/recovery.h"
 #include "controller/core/rules.h"
 #include "controller/core/second_reader.h"
+#include "controller/core/verification.h"
 
 namespace hpctl::core {
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "controller/core/withdrawn_records.h"
 
 namespace hpctl::core {
 
@@ -272,7 +273,12 @@ void Transition::close(ActionId id) {
 }
 
 void Transition::withdraw(JobId job, ActionKind kind, const std::string& node) {
-  if (const Action* action = open(job, kind, node)) close(action->id);
+  if (const Action* action = open(job, kind, node)) drop(action->id);
+}
+
+void Transition::drop(ActionId id) {
+  remember_withdrawn(*this, state_.outbox.at(id));
+  close(id);
 }
 
 void Transition::withdraw_all(JobId job, ActionKind kind) {
@@ -282,7 +288,7 @@ void Transition::withdraw_all(JobId job, ActionKind kind) {
         std::get<1>(it->first) != kind) {
       return;
     }
-    close(ActionId(it->second));
+    drop(ActionId(it->second));
   }
 }
 

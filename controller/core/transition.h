@@ -90,6 +90,8 @@ class Transition {
               int32_t rank = -1);
 
  private:
+  void drop(ActionId id);
+
   State& state_;
   const Event& event_;
   StepResult& result_;

@@ -137,9 +137,10 @@ struct Straggler {
   Generation generation;
 };
 
-// A node reads the newest checkpoint before older ones are deleted (prune.cc).
+// A node reads the newest checkpoint before older ones are deleted (verification.cc).
 struct Verification {
-  // The checkpoint; "" = none is to be verified. Its node: the first that found damage.
+  // The checkpoint, of the mirror an absolute path; "" = none is to be verified. Its node: the
+  // first that found damage.
   DamageClaim claim;
   std::string verified_by = {};  // the node that found it sound; "" = none has
   bool for_room = false;         // of the deletion that waits for it
@@ -161,6 +162,16 @@ struct UndoneSteps {
   bool operator==(const UndoneSteps&) const = default;
 };
 
+// An order to record a generation that was withdrawn, or failed (withdrawn_records.h).
+struct WithdrawnRecord {
+  Generation generation;
+  std::string order;      // GenerationRecord
+  bool is_there = false;  // a search has met the record
+  bool operator==(const WithdrawnRecord& other) const {
+    return generation == other.generation && order == other.order;
+  }
+};
+
 // The newest order of a job with a mirror to record a generation. A place may have the record
 // although its answer is lost.
 struct OrderedRecord {
@@ -176,6 +187,8 @@ struct Mirror {
   OrderedRecord ordered;        // in either place
   std::string problem;          // of the newest order; "" = it was carried out
   int64_t behind_since_ms = 0;  // a copy has been due since then; 0 = none is
+  // Before older copies go. Where the mirror has no whole copy: of a checkpoint of the first place.
+  Verification verification = {};
 };
 
 struct Job {
@@ -253,6 +266,7 @@ struct Job {
   // file system, "other", and "unknown" if none was reported.
   std::map<std::string, int64_t> storage_exits;
   Mirror mirror;
+  std::vector<WithdrawnRecord> withdrawn;  // since the newest generation was recorded, oldest first
 
   int32_t nodes() const { return active_nodes == 0 ? spec.nodes : active_nodes; }
   int32_t world_size() const { return nodes() * spec.workers_per_node; }
@@ -404,6 +418,9 @@ struct FindCheckpoint {
   bool in_mirror = false;   // search checkpoint.mirror.dir; the answer is an absolute path
   FirstPlace first = {};    // then
   UndoneSteps undone = {};  // then: not to be chosen
+  // Not to be counted at the end of the lineage; records of the job are told by this.
+  std::vector<WithdrawnRecord> withdrawn = {};
+  std::string job_uuid = {};
 };
 // Create generations/G.json. Acknowledged by GenerationRecorded, GenerationTaken or ActionFailed.
 struct RecordGeneration {
@@ -422,6 +439,7 @@ struct RecordGeneration {
   int32_t former_parts = 0;
   std::string committed = {};  // from memory: the newest checkpoint on disk; "" = there is none
   bool in_mirror = false;      // checkpoint.dir is away
+  std::vector<Generation> withdrawn = {};  // GenerationRecord
 };
 // To the node's agent. Acknowledged by WorkersStarted or ActionFailed.
 struct StartWorkers {
@@ -500,6 +518,12 @@ struct MirrorCheckpoint {
   Generation generation;
   std::vector<std::string> damaged = {};  // not to be copied
   UndoneSteps undone = {};                // they go
+  // As PruneCheckpoints has them, for copies; `verified` is an absolute path. With `asks` nothing
+  // is deleted but what is older than `verified`.
+  bool for_room = false;
+  bool asks = false;
+  std::string verified = {};
+  std::string verified_by = {};
 };
 
 // To the node's agent: read again, past the page cache, what a worker of another node claims to be

@@ -31,6 +31,11 @@ std::string find_damaged_number(const Job& job) {
        {job.generation, job.directory_generation, job.mirror.ordered.generation}) {
     if (generation.value > kMaxGeneration) return "generation " + to_string(generation);
   }
+  for (const WithdrawnRecord& withdrawn : job.withdrawn) {
+    if (withdrawn.generation.value > kMaxGeneration) {
+      return "withdrawn generation " + to_string(withdrawn.generation);
+    }
+  }
   for (const uint64_t step : {job.start_step, job.furthest_step, job.committed_step}) {
     if (step > kMaxStep) return "step " + std::to_string(step);
   }

@@ -120,7 +120,9 @@ Outcome prepare_rendezvous(const HomePaths& paths, JobId job, Generation generat
 
 bool same_record(GenerationRecord a, const GenerationRecord& b) {
   a.created_wall_ms = b.created_wall_ms;
-  if (a.job_uuid.empty()) a.job_uuid = b.job_uuid;  // of the release before, whose outbox we have
+  // Of a release before, whose outbox we have.
+  if (a.job_uuid.empty()) a.job_uuid = b.job_uuid;
+  if (a.order.empty()) a.order = b.order;
   return to_json_text(a) == to_json_text(b);
 }
 
@@ -130,10 +132,12 @@ core::EventBody find_checkpoint(ActionId id, const core::FindCheckpoint& action,
                                 const JobSpec& spec, uint64_t committed_step) {
   const std::string& directory = spec.checkpoint.dir;
   core::CheckpointChosen chosen{id, action.job, "", 0, {}};
-  const auto records = read_own_lineage(spec.checkpoint, action.newest);
+  auto records = read_own_lineage(spec.checkpoint, action.newest);
   if (!records.ok()) return failed(id, action.job, records.error());
+  const auto all = chain_of_newest(*records);
+  chosen.withdrawn = core::drop_withdrawn(*records, action);
   if (!records->empty()) chosen.newest_generation.value = records->back().generation;
-  for (const GenerationRecord& record : chain_of_newest(*records)) {
+  for (const GenerationRecord& record : all) {
     chosen.damaged.insert(chosen.damaged.end(), record.damaged.begin(), record.damaged.end());
   }
   std::sort(chosen.damaged.begin(), chosen.damaged.end());
@@ -149,10 +153,10 @@ core::EventBody find_checkpoint(ActionId id, const core::FindCheckpoint& action,
   }
   std::vector<std::string> exclude = action.exclude;
   if (!chosen.confirmed.empty()) exclude.push_back(action.claim.checkpoint);
-  const auto newest = latest_valid_checkpoint(directory, exclude);
+  const auto newest = latest_on_chain(directory, chain_of_newest(*records), exclude);
   if (!newest.ok()) return failed(id, action.job, newest.error());
   if (!newest->has_value()) {
-    chosen.lost = find_lost(chain_of_newest(*records), committed_step);
+    chosen.lost = find_lost(all, committed_step);
     return chosen;
   }
   if (const auto own = check_identity(directory, **newest); !own.ok()) {
@@ -161,13 +165,15 @@ core::EventBody find_checkpoint(ActionId id, const core::FindCheckpoint& action,
   chosen.checkpoint = (*newest)->name();
   chosen.step = (*newest)->step;
   exclude.insert(exclude.end(), chosen.damaged.begin(), chosen.damaged.end());
-  chosen.lost = find_newer_lost(chain_of_newest(*records), committed_step, chosen.step, exclude);
+  chosen.lost = find_newer_lost(all, committed_step, chosen.step, exclude);
   return chosen;
 }
 
-GenerationRecord make_record(const core::RecordGeneration& action, const core::State& state,
-                             int64_t wall_ms) {
+GenerationRecord make_record(ActionId id, const core::RecordGeneration& action,
+                             const core::State& state, int64_t wall_ms) {
   GenerationRecord record;
+  record.order = to_string(id);
+  for (const Generation withdrawn : action.withdrawn) record.withdrawn.push_back(withdrawn.value);
   record.generation = action.generation.value;
   record.parent = action.parent.value;
   record.start_step = action.start_step;
@@ -216,7 +222,8 @@ core::EventBody record_generation(ActionId id, const core::RecordGeneration& act
     }
     return core::GenerationRecorded{id, action.job, action.generation};
   }
-  return core::GenerationTaken{id, action.job, action.generation};
+  const bool is_own = is_recorded_by(*existing, action.job.value, record.job_uuid);
+  return core::GenerationTaken{id, action.job, action.generation, is_own ? existing->order : ""};
 }
 
 uint16_t rendezvous_port(const HomePaths& paths, JobId job, Generation generation) {

@@ -26,8 +26,8 @@ core::EventBody record_generation(ActionId id, const core::RecordGeneration& act
                                   const HomePaths& paths);
 
 // The record the action asks for.
-GenerationRecord make_record(const core::RecordGeneration& action, const core::State& state,
-                             int64_t wall_ms);
+GenerationRecord make_record(ActionId id, const core::RecordGeneration& action,
+                             const core::State& state, int64_t wall_ms);
 
 // Port for MASTER_PORT of a generation: chosen when the generation is recorded, the same for all
 // its nodes and after a restart of the controller. 0 when there is none.

@@ -7,9 +7,20 @@
 #include <functional>
 #include <optional>
 
+#include "common/base/result.h"
 #include "controller/core/core.h"
 
 namespace hpctl {
+
+// The answer to a launch that could not be made. Storage that fails counts as no attempt, and
+// neither does a directory that is not there, because its file system may be away.
+inline core::ActionFailed launch_failed(ActionId id, const core::LaunchNode& action,
+                                        const Error& error) {
+  core::ActionFailed failed{id, action.job, action.node, error.message};
+  failed.storage = error.code == ErrorCode::kStorage || error.code == ErrorCode::kNotFound ||
+                   error.code == ErrorCode::kResourceExhausted;
+  return failed;
+}
 
 class Scheduler {
  public:

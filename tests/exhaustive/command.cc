@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/exhaustive/explorer.h"
+#include "tests/exhaustive/mutants.h"
 
 namespace {
 
@@ -38,6 +39,9 @@ std::string options_of(const Scope& scope) {
     kinds += (kinds.empty() ? " --with " : ",") + std::string(to_string(kind));
   if (scope.mirror) text += " --mirror";
   if (scope.readers) text += " --readers";
+  if (scope.mutant != hpctl::sim::Mutant::kNone) {
+    text += std::string(" --mutant ") + to_string(scope.mutant);
+  }
   if (scope.keep != 1) text += " --keep " + std::to_string(scope.keep);
   return text + kinds + (scope.from_submit ? " --from-submit" : "") +
          (scope.lost_node ? " --lost-node" : "");
@@ -150,6 +154,7 @@ std::vector<Task> full() {
         .faults = 2,
         .kinds = {MoveKind::kDelete, MoveKind::kAway, MoveKind::kMirrorAway}},
        {}},
+      {{.steps = 2, .faults = 2, .kinds = {MoveKind::kKill, MoveKind::kHurry}}, {}},
       {{.steps = 1,
         .checkpoint_every = 2,
         .faults = 3,
@@ -180,6 +185,7 @@ struct Options {
   bool replays = false;
   bool is_smoke = false;
   bool is_full = false;
+  bool is_mutants = false;
 };
 
 bool set_kinds(Scope& scope, const std::string& names) {
@@ -192,6 +198,12 @@ bool set_kinds(Scope& scope, const std::string& names) {
   return true;
 }
 
+bool set_mutant(Scope& scope, const std::string& name) {
+  const auto mutant = hpctl::sim::parse_mutant(name);
+  if (mutant) scope.mutant = *mutant;
+  return mutant.has_value();
+}
+
 bool set_flag(Options& options, const std::string& name) {
   const std::map<std::string, bool*> flags = {{"--replicas", &options.task.scope.replicas},
                                               {"--from-submit", &options.task.scope.from_submit},
@@ -199,7 +211,8 @@ bool set_flag(Options& options, const std::string& name) {
                                               {"--mirror", &options.task.scope.mirror},
                                               {"--readers", &options.task.scope.readers},
                                               {"--smoke", &options.is_smoke},
-                                              {"--full", &options.is_full}};
+                                              {"--full", &options.is_full},
+                                              {"--mutants", &options.is_mutants}};
   const auto flag = flags.find(name);
   if (flag != flags.end()) *flag->second = true;
   return flag != flags.end();
@@ -232,6 +245,7 @@ bool set_number(Options& options, const std::string& name, const std::string& va
 
 bool set_option(Options& options, const std::string& name, const std::string& value) {
   if (name == "--with") return set_kinds(options.task.scope, value);
+  if (name == "--mutant") return set_mutant(options.task.scope, value);
   if (name != "--replay") return set_number(options, name, value);
   options.trace = value;
   options.replays = true;
@@ -252,6 +266,7 @@ int hpctl::exhaustive::run_command(int argc, char** argv) {
     }
     ++i;
   }
+  if (options.is_mutants) return hpctl::exhaustive::find_all_mutants() ? 0 : 1;
   if (options.replays) return replay(options.task, options.trace);
   std::vector<Task> tasks = {options.task};
   if (options.is_smoke) tasks = smoke();

@@ -3,6 +3,7 @@
 // interleavings that lead to the same place, so actions are named by their target, times by their
 // distance from now, and what is only told to people is left out. A row is taken apart into all of
 // its fields: who adds one must say here, to compile, whether anything depends on it.
+#include <algorithm>
 #include <functional>
 #include <string_view>
 #include <type_traits>
@@ -65,7 +66,7 @@ uint64_t digest_of(const core::Job& job, int64_t now_ms) {
                ended_wall_ms, running_since_ms, recovering_since_ms, regain_step, stepped_ms,
                lost_ms, spent, part_since_ms, told_waits, bad_step, stragglers, pruning,
                storage_waited_ms, storage_errors_directory, storage_errors_worker, claim,
-               storage_exits, mirror] = job;
+               storage_exits, mirror, withdrawn] = job;
   Digest digest;
   digest.add_each(active_nodes, state, generation, directory_generation, stage, checkpoint,
                   memory_of, former_parts, start_step, furthest_step, committed_step, restarts,
@@ -78,10 +79,14 @@ uint64_t digest_of(const core::Job& job, int64_t now_ms) {
   digest.add_all(refilled);
   digest.add_all(damaged);
   digest.add_all(claim.asked);
-  const core::Verification& verification = pruning.verification;
-  digest.add_each(verification.claim.checkpoint, verification.claim.node, verification.verified_by,
-                  verification.for_room);
-  digest.add_all(verification.claim.asked);
+  for (const core::WithdrawnRecord& record : withdrawn) {
+    digest.add_each(record.generation, record.is_there);
+  }
+  for (const core::Verification* verification : {&pruning.verification, &mirror.verification}) {
+    const core::DamageClaim& read = verification->claim;
+    digest.add_each(read.checkpoint, read.node, verification->verified_by, verification->for_room);
+    digest.add_all(read.asked);
+  }
   for (const int64_t at_ms : restart_times_ms) digest.add_time(at_ms, now_ms);
   for (const int64_t at_ms : {not_before_ms, storage_since_ms, stage_since_ms, deadline_ms,
                               recovering_since_ms, pruning.recorded_ms}) {
@@ -128,6 +133,9 @@ uint64_t digest_of(core::Action action) {
   action.id = {};
   action.reason.clear();
   if (auto* record = std::get_if<core::RecordGeneration>(&action.body)) record->reason.clear();
+  if (auto* search = std::get_if<core::FindCheckpoint>(&action.body)) {
+    for (core::WithdrawnRecord& record : search->withdrawn) record.order.clear();
+  }
   return digest_of(core::encode(action));
 }
 
@@ -258,11 +266,22 @@ Word::Word(core::EventBody said) : body(std::move(said)) {
         return {};
       },
       event.body);
+  if (auto* chosen = std::get_if<core::CheckpointChosen>(&event.body)) {
+    for (core::WithdrawnRecord& record : chosen->withdrawn) record.order.clear();
+  }
+  if (auto* taken = std::get_if<core::GenerationTaken>(&event.body)) taken->order.clear();
   digest = digest_of(core::encode(event));
 }
 
 Order::Order(core::Action ordered, sim::Search searched)
     : action(std::move(ordered)), search(searched), digest(digest_of(action)) {}
+
+// Names of actions differ between interleavings; whether the job's row has this one matters.
+bool World::is_withdrawn(const std::string& order) const {
+  const auto& withdrawn = job().withdrawn;
+  return std::any_of(withdrawn.begin(), withdrawn.end(),
+                     [&](const core::WithdrawnRecord& record) { return record.order == order; });
+}
 
 std::string World::find_forgotten() const {
   World stored = *this;
@@ -326,6 +345,7 @@ uint64_t World::digest() const {
     digest.add(orders->size());
     for (const Order& order : *orders) {
       add(digest, names, order);
+      digest.add(is_withdrawn(to_string(order.action.id)));
       searches.push_back(order.search);
     }
   }
@@ -333,6 +353,7 @@ uint64_t World::digest() const {
   for (const Word& word : answers_) add(digest, names, word);
   for (const sim::Directory* place : {&directory_, &mirror_.directory(), &emptied_}) {
     add(digest, *place, searches);
+    for (const GenerationRecord& record : place->records()) digest.add(is_withdrawn(record.order));
   }
   for (const CheckpointRef& ref : mirror_.unfinished()) digest.add_each(ref.step, ref.generation);
   for (const sim::Search& search : searches) digest.add_each(search.told, search.mirror_failed);

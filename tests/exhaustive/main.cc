@@ -2,9 +2,10 @@
 // hpctl_exhaustive: the controller core in a small world, in every order of events.
 //
 //   hpctl_exhaustive --smoke | --full         the scopes of the tests
+//   hpctl_exhaustive --mutants                worlds that lack a mend: each must be found
 //   hpctl_exhaustive [--nodes N] [--spares N] [--replicas] [--steps N] [--every N] [--keep N]
 //                    [--mirror] [--readers] [--from-submit | --lost-node] [--faults N]
-//                    [--with FAULT,...] [--depth N]
+//                    [--with FAULT,...] [--mutant NAME] [--depth N]
 //                    [--states N]                                                   one scope
 //   ... --replay "kill0 take0 ..."            the moves of a trace, and then those of a healthy
 //                                             cluster, with what the core made of them

@@ -158,13 +158,14 @@ void World::read_again(int32_t node, bool is_blind) {
   place.down.pop_front();
   const auto& order = std::get<core::ConfirmDamage>(action.body);
   const std::string& name = order.claim.checkpoint;
-  const std::string damage = confirm(name);
+  const std::string damage = order.before_delete ? confirm(name) : answer_claim(name);
   core::DamageAnswered answer{action.id, JobId{1}, core::local_node_name(node)};
   is_blind = is_blind || (!name.starts_with('/') && !can_save());
   if (!is_blind) {
     answer.verdict = damage.empty() ? core::DamageVerdict::kSound : core::DamageVerdict::kDamaged;
     if (order.before_delete && damage.empty()) checkers_.checkpoint_verified(JobId{1}, name);
-    if (!order.before_delete && !damage.empty()) checkers_.damage_confirmed(JobId{1}, name);
+    const bool proves = !order.before_delete && !confirm(name).empty();
+    if (proves) checkers_.damage_confirmed(JobId{1}, name);
   }
   answer.what = is_blind ? sim::kStorageError : damage;
   place.up.push_back({Word(answer)});
@@ -351,6 +352,12 @@ void World::commit_checkpoint(uint64_t generation, uint64_t step) {
   stored.committed_ms = static_cast<int64_t>(clock_);
   const CheckpointRef ref{step, generation};
   checkers_.checkpoint_committed(JobId{1}, ref, directory_.commit(ref, stored));
+  if (scope_->mutant == sim::Mutant::kRanksDelete) {
+    const auto stored_ones = directory_.checkpoints();
+    for (const auto& [older, of_older] : stored_ones) {
+      if (older < ref) directory_.remove(older);
+    }
+  }
   Place& writer = place_of(run, 0);
   if (writer.worker && writer.worker->generation == generation) {
     report(writer, Word(core::CheckpointCommitted{JobId{1}, {generation}, step}));

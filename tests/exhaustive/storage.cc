@@ -27,12 +27,41 @@ void World::fail_order() {
   orders_.pop_front();
   if (std::holds_alternative<core::FindCheckpoint>(order.action.body)) {
     search_ = {static_cast<int64_t>(clock_), checkers_.told(JobId{1}), false};
+    if (scope_->mutant == sim::Mutant::kErrorIsAbsence) {
+      answers_.emplace_back(core::CheckpointChosen{
+          order.action.id, JobId{1}, "", 0, {directory_.newest_generation()}});
+      return;
+    }
   }
   fail(order);
 }
 
 std::string World::confirm(const std::string& checkpoint) const {
   return checkpoint.starts_with('/') ? mirror_.confirm(checkpoint) : directory_.confirm(checkpoint);
+}
+
+// A second reader's word on a claim of damage.
+std::string World::answer_claim(const std::string& checkpoint) const {
+  const bool believes = scope_->mutant == sim::Mutant::kOneReader && !checkpoint.empty();
+  return believes ? "a worker says so" : confirm(checkpoint);
+}
+
+bool World::is_anothers(const sim::Directory& place) const {
+  return place.is_taken() && scope_->mutant != sim::Mutant::kAnyOwner;
+}
+
+sim::Found World::find_in_first_place(const core::FindCheckpoint& search,
+                                      const std::vector<std::string>& exclude) const {
+  if (scope_->mutant == sim::Mutant::kWithdrawnCounts) return directory_.find(exclude);
+  sim::Found found = directory_.find(search, exclude);
+  if (scope_->mutant != sim::Mutant::kAnyHistory) return found;
+  for (const auto& [ref, stored] : directory_.checkpoints()) {  // ascending
+    const bool is_excluded = std::find(exclude.begin(), exclude.end(), ref.name()) != exclude.end();
+    if (is_excluded || ref.step < found.step) continue;
+    found.name = ref.name();
+    found.step = ref.step;
+  }
+  return found;
 }
 
 // nullptr = it is not there, or its place is away.
@@ -79,13 +108,15 @@ void World::copy(const Order& order) {
   const auto& wanted = std::get<core::MirrorCheckpoint>(order.action.body);
   if (is_away_) return fail(order);
   const sim::Mirror before = mirror_;
+  core::MirrorCheckpoint carried_out = wanted;
+  if (scope_->mutant == sim::Mutant::kMirrorUnverified) carried_out.asks = false;
   const sim::Copied done =
-      mirror_.copy(directory_, wanted, {scope_->keep, false, static_cast<int64_t>(clock_)});
+      mirror_.copy(directory_, carried_out, {scope_->keep, false, static_cast<int64_t>(clock_)});
   checkers_.mirror_updated(wanted, scope_->keep, directory_, before, mirror_);
   if (!done.failure.empty()) return fail(order);
   answers_.emplace_back(core::CheckpointMirrored{order.action.id, JobId{1}, done.name, done.step,
-                                                 done.is_new ? 1U : 0U, done.deleted,
-                                                 done.problem});
+                                                 done.is_new ? 1U : 0U, done.deleted, done.problem,
+                                                 done.verified, done.to_verify});
 }
 
 void World::find_in_mirror(const Order& order) {
@@ -101,8 +132,10 @@ void World::find_in_mirror(const Order& order) {
   if (!confirmed.empty()) wanted.exclude.push_back(claimed);
   if (!confirmed.empty()) checkers_.damage_confirmed(JobId{1}, claimed);
   const sim::Found found = mirror_.find(directory_, wanted);
-  answers_.emplace_back(core::CheckpointChosen{
-      order.action.id, search.job, found.name, found.step, {found.newest_generation}, confirmed});
+  core::CheckpointChosen chosen{order.action.id,           search.job, found.name, found.step,
+                                {found.newest_generation}, confirmed};
+  chosen.withdrawn = found.withdrawn;
+  answers_.emplace_back(std::move(chosen));
 }
 
 void World::fail_order_of_mirror() {

@@ -204,10 +204,12 @@ void World::look_up(bool after_rival) {
 
 void World::prune(const Order& order) {
   const auto& wanted = std::get<core::PruneCheckpoints>(order.action.body);
-  if (directory_.is_taken()) return refuse(order);
+  if (is_anothers(directory_)) return refuse(order);
   if (!can_save()) return fail(order);
   const sim::Directory before = directory_;
-  sim::Pruned done = directory_.prune(wanted, scope_->keep);
+  const bool is_unverified = scope_->mutant == sim::Mutant::kUnverified;
+  sim::Pruned done =
+      directory_.prune(is_unverified ? sim::unverified(wanted, directory_) : wanted, scope_->keep);
   checkers_.checkpoints_pruned(JobId{1}, wanted, scope_->keep, before, directory_);
   answers_.emplace_back(core::CheckpointsPruned{order.action.id, JobId{1}, done.verified,
                                                 done.deleted, done.problem, done.to_verify});
@@ -221,26 +223,31 @@ void World::refuse(const Order& order) {
 void World::find(const Order& order) {
   const auto& search = std::get<core::FindCheckpoint>(order.action.body);
   search_ = {static_cast<int64_t>(clock_), checkers_.told(JobId{1}), false};
-  if (directory_.is_taken()) return refuse(order);
+  if (is_anothers(directory_)) return refuse(order);
   if (is_away_ || !give_back_records(search.newest)) return fail(order);
-  const std::string confirmed = confirm(search.claim.checkpoint);
+  const std::string& claimed = search.claim.checkpoint;
+  const std::string confirmed = answer_claim(claimed);
   std::vector<std::string> exclude = search.exclude;
-  if (!confirmed.empty()) exclude.push_back(search.claim.checkpoint);
-  if (!confirmed.empty()) checkers_.damage_confirmed(JobId{1}, search.claim.checkpoint);
-  const sim::Found found = directory_.find(exclude);
+  if (!confirmed.empty()) exclude.push_back(claimed);
+  if (!confirm(claimed).empty()) checkers_.damage_confirmed(JobId{1}, claimed);
+  const sim::Found found = find_in_first_place(search, exclude);
   checkers_.first_place_searched(JobId{1}, found.step);
   core::CheckpointChosen chosen{order.action.id,           search.job, found.name, found.step,
                                 {found.newest_generation}, confirmed};
   chosen.lost = directory_.find_lost(job().committed_step, found, exclude);
+  chosen.withdrawn = found.withdrawn;
   answers_.emplace_back(std::move(chosen));
 }
 
 void World::record(const Order& order, bool after_rival) {
   const auto& wanted = std::get<core::RecordGeneration>(order.action.body);
   sim::Directory& place = wanted.in_mirror ? mirror_.directory() : directory_;
-  if (place.is_taken()) return refuse(order);
+  if (is_anothers(place)) return refuse(order);
   if (!wanted.in_mirror && !can_save()) return fail(order);
   GenerationRecord record;
+  record.job = wanted.job.value;
+  record.order = to_string(order.action.id);
+  for (const Generation withdrawn : wanted.withdrawn) record.withdrawn.push_back(withdrawn.value);
   record.generation = wanted.generation.value;
   record.parent = wanted.parent.value;
   record.start_step = wanted.start_step;
@@ -249,12 +256,17 @@ void World::record(const Order& order, bool after_rival) {
   record.committed = wanted.committed;
   record.damaged = wanted.damaged;
   for (const auto& [rank, name] : wanted.members) record.members.push_back({rank.value, name, ""});
-  if (after_rival) place.create(record, kRivalsName);
+  if (after_rival) {
+    GenerationRecord rivals = record;
+    rivals.order = kRivalsName;
+    place.create(rivals, kRivalsName);
+  }
   const sim::Directory first = directory_;
   const sim::Mirror mirror = mirror_;
   const sim::Creation creation = place.create(record, to_string(order.action.id));
   if (creation == sim::Creation::kTaken) {
-    answers_.emplace_back(core::GenerationTaken{order.action.id, wanted.job, wanted.generation});
+    answers_.emplace_back(core::GenerationTaken{order.action.id, wanted.job, wanted.generation,
+                                                place.record(record.generation)->order});
     return;
   }
   if (creation == sim::Creation::kCreated) {
@@ -279,8 +291,11 @@ void World::check_record(const GenerationRecord& record) {
       g = later->parent;
     }
   }
-  // The newest state that each rank's node has and that the controller was told of.
-  if (job().without_memory || record.parent != job().generation.value ||
+  // The newest state that each rank's node has and that the controller was told of. Only another
+  // controller's generation may stand between that state and this record.
+  const GenerationRecord* parent = record_of(record.parent);
+  const bool follows_rival = parent != nullptr && parent->order == kRivalsName;
+  if (job().without_memory || follows_rival ||
       job().restarts_without_progress >= core::kMaxFruitlessFromMemory) {
     return;
   }

@@ -25,6 +25,7 @@
 #include "controller/core/core.h"
 #include "tests/sim/checkers.h"
 #include "tests/sim/directory.h"
+#include "tests/sim/mutant.h"
 #include "tests/sim/store.h"
 
 namespace hpctl::exhaustive {
@@ -109,6 +110,7 @@ struct Scope {
   bool lost_node = false;    // then: and from the end of node 0's holder on
   int32_t faults = 1;
   std::set<MoveKind> kinds = {};  // of faults; empty = all
+  sim::Mutant mutant = sim::Mutant::kNone;
 };
 
 // What somebody tells the controller.
@@ -228,6 +230,10 @@ class World {
   }
   bool can_save() const { return !is_away_ && !is_emptied(); }
   std::string confirm(const std::string& checkpoint) const;
+  std::string answer_claim(const std::string& checkpoint) const;
+  bool is_anothers(const sim::Directory& place) const;
+  sim::Found find_in_first_place(const core::FindCheckpoint& search,
+                                 const std::vector<std::string>& exclude) const;
   const sim::StoredCheckpoint* stored_at(const std::string& checkpoint) const;
   const GenerationRecord* record_of(uint64_t generation) const;
   sim::Directory whole_directory() const;
@@ -281,6 +287,7 @@ class World {
   void remember_all_rows();
   // What differs between the rows in memory and those that were committed; "" = nothing.
   std::string find_forgotten() const;
+  bool is_withdrawn(const std::string& order) const;
 
   int32_t index_of(const std::string& name) const;
   Place& place_of(const Run& run, int32_t rank) {

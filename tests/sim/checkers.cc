@@ -59,6 +59,7 @@ void Checkers::worker_spawned(const core::NodeKey& node, int32_t rank,
   if (!owners_.emplace(std::tuple(node.job, rank, generation), node).second) {
     fail("two live owners: " + who);
   }
+  begun_.emplace(node.job, generation);
   uint64_t& newest = newest_on_node_[node];
   if (generation < newest) fail("generation fell on its node: " + who);
   newest = generation;
@@ -104,7 +105,12 @@ void Checkers::record_created(JobId job, const GenerationRecord& record, const P
   }
   uint64_t& newest = newest_recorded_[job];
   if (record.generation <= newest) fail("generation fell: " + who);
-  const auto chain = chain_of_newest(place.records());
+  for (const uint64_t withdrawn : record.withdrawn) {
+    if (begun_.contains({job, withdrawn})) {
+      fail("leaves out g" + std::to_string(withdrawn) + ", which has begun: " + who);
+    }
+  }
+  const auto chain = chain_before(place, record);
   const bool fresh_chain =
       !newest_trained_.contains(job) && record.parent == 0 && record.start_step == 0;
   if (!fresh_chain && !chain.empty() && record.parent != chain.front().generation) {

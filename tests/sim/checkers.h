@@ -96,8 +96,8 @@ class Checkers {
   void first_place_emptied(JobId job, const Mirror& mirror);
   bool was_lost(JobId job, const std::string& name) const { return lost_.contains({job, name}); }
   const std::set<std::pair<JobId, std::string>>& lost() const { return lost_; }
-  // Only whole and sound checkpoints are copied. The newest `keep` valid copies stay, and an order
-  // names no steps as undone that were not.
+  // Only whole and sound checkpoints are copied. The newest `keep` valid copies stay, nothing goes
+  // before what is newer was verified, and an order names no steps as undone that were not.
   void mirror_updated(const core::MirrorCheckpoint& order, size_t keep, const Directory& first,
                       const Mirror& before, const Mirror& after);
   // A job that says that no checkpoint is left is right, and names the remedy.
@@ -205,6 +205,7 @@ class Checkers {
   std::map<JobId, uint64_t> newest_recorded_;
   std::set<std::pair<JobId, std::string>> claimed_;     // checkpoints, by a worker that read them
   std::set<std::pair<JobId, std::string>> proven_;      // and by another reader
+  std::set<std::pair<JobId, uint64_t>> begun_;          // generations of which a worker lived
   std::set<std::pair<JobId, std::string>> verified_;    // sound for a node, before a deletion
   std::map<JobId, std::pair<uint64_t, int64_t>> rows_;  // generation, restarts
   std::map<JobId, uint64_t> told_;

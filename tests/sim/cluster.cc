@@ -94,13 +94,15 @@ void Cluster::read_again(SimNode& node, ActionId id, const core::ConfirmDamage& 
       if (rng_.chance(0.5)) send_up(node, answer);
       return;
     }
-    answer.what = checkpoint.starts_with('/') ? places_.at(job).mirror.confirm(checkpoint)
-                                              : directory(job).confirm(checkpoint);
+    const std::string damage = checkpoint.starts_with('/')
+                                   ? places_.at(job).mirror.confirm(checkpoint)
+                                   : directory(job).confirm(checkpoint);
+    answer.what = order.before_delete ? damage : answer_claim(checkpoint, damage);
     if (order.before_delete && strikes(swarm_.false_claim)) answer.what = "its memory is broken";
     const bool is_sound = answer.what.empty();
     answer.verdict = is_sound ? core::DamageVerdict::kSound : core::DamageVerdict::kDamaged;
     if (order.before_delete && is_sound) checkers_.checkpoint_verified(job, checkpoint);
-    if (!order.before_delete && !is_sound) checkers_.damage_confirmed(job, checkpoint);
+    if (!order.before_delete && !damage.empty()) checkers_.damage_confirmed(job, checkpoint);
     send_up(node, answer);
   });
 }

@@ -317,7 +317,9 @@ class Cluster final : public World {
   void mirror_checkpoint(const core::Action& action, const core::MirrorCheckpoint& order);
   void copy_to_mirror(ActionId id, const core::MirrorCheckpoint& order, bool is_wanted);
   void record_generation(const core::Action& action, const core::RecordGeneration& order);
-  GenerationRecord make_record(const core::RecordGeneration& order);
+  GenerationRecord make_record(ActionId id, const core::RecordGeneration& order);
+  std::string answer_claim(const std::string& claimed, const std::string& damage) const;
+  bool is_anothers(const Directory& place) const;
 
   // training.cc
   void start_workers(SimNode& node, ActionId id, const core::StartWorkers& order);

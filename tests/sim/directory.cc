@@ -2,6 +2,9 @@
 #include "tests/sim/directory.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "controller/core/core.h"
 
 namespace hpctl::sim {
 
@@ -14,10 +17,33 @@ bool is_contiguous(const History& history) {
   return true;
 }
 
+std::vector<GenerationRecord> chain_before(const Directory& place, const GenerationRecord& next) {
+  std::vector<GenerationRecord> records = place.records();
+  const auto& withdrawn = next.withdrawn;
+  std::erase_if(records, [&](const GenerationRecord& record) {
+    return std::find(withdrawn.begin(), withdrawn.end(), record.generation) != withdrawn.end();
+  });
+  return chain_of_newest(records);
+}
+
 Found Directory::find(const std::vector<std::string>& exclude) const {
+  return find_on(records_, exclude);
+}
+
+Found Directory::find(const core::FindCheckpoint& order,
+                      const std::vector<std::string>& exclude) const {
+  std::vector<GenerationRecord> records = records_;
+  auto withdrawn = core::drop_withdrawn(records, order);
+  Found found = find_on(records, exclude);
+  found.withdrawn = std::move(withdrawn);
+  return found;
+}
+
+Found Directory::find_on(const std::vector<GenerationRecord>& records,
+                         const std::vector<std::string>& exclude) const {
   Found found;
-  if (!records_.empty()) found.newest_generation = records_.back().generation;
-  const auto chain = chain_of_newest(records_);
+  if (!records.empty()) found.newest_generation = records.back().generation;
+  const auto chain = chain_of_newest(records);
   for (auto it = checkpoints_.rbegin(); it != checkpoints_.rend(); ++it) {
     const std::string name = it->first.name();
     if (std::find(exclude.begin(), exclude.end(), name) != exclude.end()) continue;

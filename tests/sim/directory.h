@@ -44,6 +44,7 @@ struct Found {
   std::string name;  // "" = none
   uint64_t step = 0;
   uint64_t newest_generation = 0;
+  std::vector<core::WithdrawnRecord> withdrawn = {};  // newer ones, which were left out
 };
 
 struct Pruned {
@@ -53,11 +54,17 @@ struct Pruned {
   std::string problem;
 };
 
+class Directory;
+// The chain that a new record continues: without the records that it calls withdrawn.
+std::vector<GenerationRecord> chain_before(const Directory& place, const GenerationRecord& next);
+
 enum class Creation { kCreated, kOursAlready, kTaken };
 
 class Directory {
  public:
   Found find(const std::vector<std::string>& exclude) const;
+  // Without the records that the order calls withdrawn.
+  Found find(const core::FindCheckpoint& order, const std::vector<std::string>& exclude) const;
   // A second reader's answer on a checkpoint: "" = it is sound, or that is no name. What is missing
   // is damaged.
   std::string confirm(const std::string& name) const;
@@ -93,6 +100,9 @@ class Directory {
   const std::vector<GenerationRecord>& records() const { return records_; }
 
  private:
+  Found find_on(const std::vector<GenerationRecord>& records,
+                const std::vector<std::string>& exclude) const;
+
   std::vector<GenerationRecord> records_;  // ascending
   std::map<uint64_t, std::string> authors_;
   std::map<CheckpointRef, StoredCheckpoint> checkpoints_;

@@ -3,9 +3,12 @@
 //
 //   hpctl_sim --seconds S [--seed-base N] [--threads N]     new seeds until the time is up
 //   hpctl_sim --seeds COUNT [--seed-base N] [--threads N]   so many; without either, for ever
-//   hpctl_sim --seed N [--trace]                            one seed, with its history
+//   hpctl_sim --seed N [--trace] [--mutant NAME]            one seed, with its history
+//   hpctl_sim --mutants --seeds COUNT [--seed-base N]       clusters that lack a mend: a seed of so
+//                                                           many must find each
 //
-// Exit code 0 = every seed held; 1 = a violation, printed with the command that replays it.
+// Exit code 0 = every seed held, or every mutant was found; 1 = a violation, printed with the
+// command that replays it, or a mutant that was not found.
 #include <unistd.h>
 
 #include <algorithm>
@@ -90,6 +93,25 @@ int run_many(double seconds, uint64_t seeds, uint64_t base, unsigned threads) {
   return totals.failures == 0 ? 0 : 1;
 }
 
+bool find_mutant(hpctl::sim::Mutant mutant, uint64_t seeds, uint64_t base) {
+  for (uint64_t seed = base; seed - base < seeds; ++seed) {
+    announce(seed);
+    const std::string violation = hpctl::sim::run_seed(seed, false, mutant).violation;
+    if (violation.empty()) continue;
+    std::printf("mutant %s: %s\n  replay: hpctl_sim --mutant %s --seed %lu --trace\n",
+                to_string(mutant), violation.c_str(), to_string(mutant), seed);
+    return true;
+  }
+  std::printf("mutant %s: NOT FOUND in %lu seeds\n", to_string(mutant), seeds);
+  return false;
+}
+
+int find_mutants(uint64_t seeds, uint64_t base) {
+  bool all = true;
+  for (const auto mutant : hpctl::sim::kMutants) all = find_mutant(mutant, seeds, base) && all;
+  return all ? 0 : 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -99,6 +121,7 @@ int main(int argc, char** argv) {
   uint64_t base = 1;
   unsigned threads = std::max(1U, std::thread::hardware_concurrency());
   const char* seed = nullptr;
+  auto mutant = hpctl::sim::Mutant::kNone;
   const bool trace = std::string(argv[argc - 1]) == "--trace";
   for (int i = 1; i + 1 < argc; ++i) {
     const std::string option = argv[i];
@@ -107,9 +130,12 @@ int main(int argc, char** argv) {
     if (option == "--seed-base") base = std::strtoull(argv[i + 1], nullptr, 10);
     if (option == "--threads") threads = static_cast<unsigned>(std::atoi(argv[i + 1]));
     if (option == "--seed") seed = argv[i + 1];
+    if (option == "--mutant") mutant = hpctl::sim::parse_mutant(argv[i + 1]).value_or(mutant);
   }
+  const bool is_mutants = argc > 1 && std::string(argv[1]) == "--mutants";
+  if (is_mutants) return find_mutants(seeds, base);
   if (seed == nullptr) return run_many(seconds, seeds, base, threads);
-  const SeedResult r = hpctl::sim::run_seed(std::strtoull(seed, nullptr, 10), trace);
+  const SeedResult r = hpctl::sim::run_seed(std::strtoull(seed, nullptr, 10), trace, mutant);
   std::printf("seed %s: digest %016lx, %lu events, %s\n", seed, r.digest, r.events,
               r.violation.empty() ? "held" : r.violation.c_str());
   return r.violation.empty() ? 0 : 1;

@@ -2,6 +2,7 @@
 #include "tests/sim/mirror.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace hpctl::sim {
 
@@ -51,12 +52,14 @@ std::optional<CheckpointRef> Mirror::latest(const std::vector<GenerationRecord>&
 }
 
 Found Mirror::find(const Directory& first, const core::FindCheckpoint& order) const {
-  const auto& records = order.first.away ? copies_.records() : first.records();
+  std::vector<GenerationRecord> records = order.first.away ? copies_.records() : first.records();
+  auto withdrawn = core::drop_withdrawn(records, order);
   std::vector<std::string> exclude = order.exclude;
   for (const auto& [ref, stored] : copies_.checkpoints()) {
     if (is_undone(ref, order.undone)) exclude.push_back(path_of(ref));
   }
   Found found;
+  found.withdrawn = std::move(withdrawn);
   if (!records.empty()) found.newest_generation = records.back().generation;
   if (const auto newest = latest(records, exclude)) {
     found.name = path_of(*newest);
@@ -106,6 +109,8 @@ Copied Mirror::copy(Directory& first, const core::MirrorCheckpoint& order, const
     }
   }
   for (const CheckpointRef& ref : undone) copies_.remove(ref);
+  if (!order.verified.empty()) prune(order, order.verified, run.keep, done);
+  const std::string refusal = std::exchange(done.problem, {});
   const auto source = parse_checkpoint_name(first.find(order.damaged).name);
   auto held = latest(first.records(), order.damaged);
   const bool is_newer = source && (!held || held->step <= source->step);
@@ -117,11 +122,21 @@ Copied Mirror::copy(Directory& first, const core::MirrorCheckpoint& order, const
     done.name = held->name();
     done.step = held->step;
   }
-  if (!done.problem.empty()) return done;
-  Pruned pruned = copies_.prune({order.job, order.generation}, run.keep);
-  done.deleted = std::move(pruned.deleted);
-  done.problem = std::move(pruned.problem);
+  if (done.problem.empty()) done.problem = refusal;
+  if (done.problem.empty()) prune(order, "", run.keep, done);
   return done;
+}
+
+void Mirror::prune(const core::MirrorCheckpoint& order, const std::string& verified, size_t keep,
+                   Copied& done) {
+  core::PruneCheckpoints wanted{order.job, order.generation};
+  wanted.asks = order.asks && verified.empty();
+  if (const auto ref = ref_of(verified)) wanted.verified = ref->name();
+  const Pruned pruned = copies_.prune(wanted, keep);
+  done.deleted.insert(done.deleted.end(), pruned.deleted.begin(), pruned.deleted.end());
+  done.problem = pruned.problem;
+  if (!pruned.verified.empty()) done.verified = path_ + "/" + pruned.verified;
+  if (!pruned.to_verify.empty()) done.to_verify = path_ + "/" + pruned.to_verify;
 }
 
 }  // namespace hpctl::sim

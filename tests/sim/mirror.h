@@ -26,7 +26,9 @@ struct Copied {
   uint64_t step = 0;
   bool is_new = false;
   std::vector<std::string> deleted;
-  std::string problem;  // why the newest checkpoint was not copied
+  std::string problem;    // why the newest checkpoint was not copied
+  std::string verified;   // a path, as CheckpointMirrored has it
+  std::string to_verify;  // likewise
 };
 
 // Whether the core has said that this copy is of steps that were undone.
@@ -63,6 +65,9 @@ class Mirror {
  private:
   void copy_newest(const Directory& first, const CheckpointRef& source, const CopyRun& run,
                    Copied& done);
+  // `verified`: a copy's path, or "".
+  void prune(const core::MirrorCheckpoint& order, const std::string& verified, size_t keep,
+             Copied& done);
 
   std::string path_;
   Directory copies_;

@@ -20,8 +20,9 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 }
 
 // A copy is not damaged because the checkpoint in the first place is.
-std::vector<GenerationRecord> chain_for_copies(const Directory& place) {
-  std::vector<GenerationRecord> chain = chain_of_newest(place.records());
+std::vector<GenerationRecord> chain_for_copies(const Directory& place,
+                                               const GenerationRecord& next) {
+  std::vector<GenerationRecord> chain = chain_before(place, next);
   for (GenerationRecord& record : chain) record.damaged.clear();
   return chain;
 }
@@ -91,7 +92,7 @@ void Checkers::check_start_in_mirror(const GenerationRecord& record, const Place
     fail("starts from a copy that is not complete: " + who);
   }
   const bool counts = start.step == record.start_step &&
-                      valid_by_lineage(start, chain_for_copies(place)) &&
+                      valid_by_lineage(start, chain_for_copies(place, record)) &&
                       !contains(record.damaged, record.checkpoint);
   if (!counts) fail("starts from a copy that does not count: " + who);
 }
@@ -106,7 +107,8 @@ void Checkers::check_steps_given_up(JobId job, const GenerationRecord& record,
     fail("gives up step " + std::to_string(search.told) +
          ", which the first place may have: " + who);
   }
-  const auto chain = chain_for_copies(before.in_mirror ? before.mirror.directory() : before.first);
+  const auto chain =
+      chain_for_copies(before.in_mirror ? before.mirror.directory() : before.first, record);
   for (const auto& [ref, stored] : before.mirror.directory().checkpoints()) {
     if (ref.step <= record.start_step || stored.committed_ms > search.at_ms) continue;
     const std::string path = before.mirror.path_of(ref);
@@ -143,6 +145,13 @@ void Checkers::mirror_updated(const core::MirrorCheckpoint& order, size_t keep,
     const bool is_sound =
         source != nullptr && !source->damaged && source->history == stored.history;
     if (is_new && !is_sound) fail(who + ref.name() + " is no copy of a sound checkpoint");
+  }
+  const bool deletes = std::any_of(all.begin(), all.end(),
+                                   [&](const CheckpointRef& ref) { return !are.contains(ref); });
+  const bool by_node = !order.verified.empty();
+  if (deletes && order.asks && !by_node) fail(who + "deletes before anything is verified");
+  if (deletes && by_node && !verified_.contains({order.job, order.verified})) {
+    fail(who + "deletes although no node has found " + order.verified + " sound");
   }
   size_t valid = 0;
   for (auto it = all.rbegin(); it != all.rend(); ++it) {

@@ -75,10 +75,20 @@ const GenerationRecord* Cluster::newest_record(JobId job) const {
   return newest == 0 ? nullptr : record_of(job, newest);
 }
 
+// What a second reader says of a claim of damage.
+std::string Cluster::answer_claim(const std::string& claimed, const std::string& damage) const {
+  const bool believes = swarm_.mutant == Mutant::kOneReader && !claimed.empty();
+  return believes ? "a worker says so" : damage;
+}
+
+bool Cluster::is_anothers(const Directory& place) const {
+  return place.is_taken() && swarm_.mutant != Mutant::kAnyOwner;
+}
+
 // Storage does not answer, or another job owns the directory: the core has been told.
 bool Cluster::is_refused(ActionId order, JobId job) {
   const Places& places = places_[job];
-  const bool is_taken = places.first.is_taken();
+  const bool is_taken = is_anothers(places.first);
   const bool is_down = is_away(places.first_away_until_ms) || strikes(swarm_.directory_fails);
   if (!is_taken && !is_down) return false;
   controller_.post(
@@ -111,6 +121,12 @@ void Cluster::find_in_first_place(const Action& action, const core::FindCheckpoi
   if (strikes(swarm_.takes_directory) && !places.first.is_taken()) {
     places.first.take(1, agenda_.now());
   }
+  if (swarm_.mutant == Mutant::kErrorIsAbsence && strikes(swarm_.directory_fails)) {
+    places.search = {agenda_.now(), checkers_.told(order.job), false};
+    controller_.post(
+        core::CheckpointChosen{action.id, order.job, "", 0, {places.first.newest_generation()}});
+    return;
+  }
   if (is_refused(action.id, order.job)) return;
   const bool is_mirror_away = is_away(places.mirror_away_until_ms);
   const bool lacks_records = places.first.newest_generation() < order.newest.value;
@@ -123,18 +139,20 @@ void Cluster::find_in_first_place(const Action& action, const core::FindCheckpoi
     return;
   }
   const std::string& claimed = order.claim.checkpoint;
-  const std::string confirmed =
+  const std::string damage =
       claimed.starts_with('/') ? places.mirror.confirm(claimed) : places.first.confirm(claimed);
+  const std::string confirmed = answer_claim(claimed, damage);
   std::vector<std::string> exclude = order.exclude;
   if (!confirmed.empty()) exclude.push_back(claimed);
-  if (!confirmed.empty()) checkers_.damage_confirmed(order.job, claimed);
-  const Found found = places.first.find(exclude);
+  if (!damage.empty()) checkers_.damage_confirmed(order.job, claimed);
+  const Found found = places.first.find(order, exclude);
   places.search = {agenda_.now(), checkers_.told(order.job), false};
   checkers_.first_place_searched(order.job, found.step);
   core::CheckpointChosen chosen{
       action.id, order.job, found.name, found.step, {found.newest_generation}, confirmed};
   const uint64_t committed_step = controller_.state().jobs.at(order.job).committed_step;
   chosen.lost = places.first.find_lost(committed_step, found, exclude);
+  chosen.withdrawn = found.withdrawn;
   controller_.post(std::move(chosen));
 }
 
@@ -155,8 +173,10 @@ void Cluster::find_in_mirror(const Action& action, const core::FindCheckpoint& o
   if (!confirmed.empty()) wanted.exclude.push_back(claimed);
   if (!confirmed.empty()) checkers_.damage_confirmed(order.job, claimed);
   const Found found = places.mirror.find(places.first, wanted);
-  controller_.post(core::CheckpointChosen{
-      action.id, order.job, found.name, found.step, {found.newest_generation}, confirmed});
+  core::CheckpointChosen chosen{
+      action.id, order.job, found.name, found.step, {found.newest_generation}, confirmed};
+  chosen.withdrawn = found.withdrawn;
+  controller_.post(std::move(chosen));
 }
 
 // The next search interrupts it, as in the lane of a directory.
@@ -166,7 +186,9 @@ void Cluster::prune_checkpoints(const Action& action, const core::PruneCheckpoin
     core::CheckpointsPruned done{action.id, order.job};
     const Directory before = directory(order.job);
     const auto keep = static_cast<size_t>(plans_.at(order.job).spec.checkpoint.keep);
-    const Pruned pruned = directory(order.job).prune(order, keep);
+    const bool is_unverified = swarm_.mutant == Mutant::kUnverified;
+    const Pruned pruned =
+        directory(order.job).prune(is_unverified ? unverified(order, before) : order, keep);
     checkers_.checkpoints_pruned(order.job, order, keep, before, directory(order.job));
     done.verified = pruned.verified;
     done.deleted = pruned.deleted;
@@ -197,7 +219,9 @@ void Cluster::copy_to_mirror(ActionId id, const core::MirrorCheckpoint& order, b
   } else {
     const Mirror before = places.mirror;
     const auto keep = static_cast<size_t>(plans_.at(order.job).spec.checkpoint.keep);
-    done = places.mirror.copy(places.first, order, {keep, !is_wanted, agenda_.now()});
+    core::MirrorCheckpoint carried_out = order;
+    if (swarm_.mutant == Mutant::kMirrorUnverified) carried_out.asks = false;
+    done = places.mirror.copy(places.first, carried_out, {keep, !is_wanted, agenda_.now()});
     checkers_.mirror_updated(order, keep, places.first, before, places.mirror);
   }
   if (!is_wanted) return;
@@ -209,11 +233,15 @@ void Cluster::copy_to_mirror(ActionId id, const core::MirrorCheckpoint& order, b
     places.mirror.directory().damage(*parse_checkpoint_name(done.name));
   }
   controller_.post(core::CheckpointMirrored{id, order.job, done.name, done.step,
-                                            done.is_new ? 1U : 0U, done.deleted, done.problem});
+                                            done.is_new ? 1U : 0U, done.deleted, done.problem,
+                                            done.verified, done.to_verify});
 }
 
-GenerationRecord Cluster::make_record(const core::RecordGeneration& order) {
+GenerationRecord Cluster::make_record(ActionId id, const core::RecordGeneration& order) {
   GenerationRecord record;
+  record.job = order.job.value;
+  record.order = to_string(id);
+  for (const Generation withdrawn : order.withdrawn) record.withdrawn.push_back(withdrawn.value);
   record.generation = order.generation.value;
   record.parent = order.parent.value;
   record.start_step = order.start_step;
@@ -239,18 +267,23 @@ void Cluster::record_generation(const Action& action, const core::RecordGenerati
     const bool is_down = order.in_mirror
                              ? is_away(places.mirror_away_until_ms)
                              : is_away(places.first_away_until_ms) || is_emptied(places);
-    if (place.is_taken() || is_down) {
+    if (is_anothers(place) || is_down) {
       controller_.post(core::ActionFailed{action.id, order.job, "",
                                           is_down ? kStorageError : kTakenBy, !is_down});
       return;
     }
-    const GenerationRecord record = make_record(order);
-    if (strikes(swarm_.racing_controller)) place.create(record, "another controller");
+    const GenerationRecord record = make_record(action.id, order);
+    if (strikes(swarm_.racing_controller)) {
+      GenerationRecord rivals = record;
+      rivals.order = "another controller's";
+      place.create(rivals, "another controller");
+    }
     const Directory first = places.first;
     const Mirror mirror = places.mirror;
     const Creation creation = place.create(record, to_string(action.id));
     if (creation == Creation::kTaken) {
-      controller_.post(core::GenerationTaken{action.id, order.job, order.generation});
+      controller_.post(core::GenerationTaken{action.id, order.job, order.generation,
+                                             place.record(record.generation)->order});
       return;
     }
     if (creation == Creation::kCreated) {

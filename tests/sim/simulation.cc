@@ -24,12 +24,13 @@ std::vector<JobPlan> draw_plans(uint64_t seed, Rng& rng, Swarm& swarm) {
 
 class Simulation {
  public:
-  Simulation(uint64_t seed, bool trace)
+  Simulation(uint64_t seed, bool trace, Mutant mutant)
       : rng_(mix64(seed)),
         swarm_(draw_swarm(rng_)),
         plans_(draw_plans(seed, rng_, swarm_)),
         controller_(agenda_, rng_, swarm_, checkers_),
         cluster_(agenda_, rng_, swarm_, plans_, checkers_, controller_) {
+    swarm_.mutant = mutant;
     if (!trace) return;
     controller_.trace = [this](const std::string& line) {
       std::printf("%8.3f job %s\n", static_cast<double>(agenda_.now()) / 1000.0, line.c_str());
@@ -221,7 +222,9 @@ class Simulation {
 
 }  // namespace
 
-SeedResult run_seed(uint64_t seed, bool trace) { return Simulation(seed, trace).run(); }
+SeedResult run_seed(uint64_t seed, bool trace, Mutant mutant) {
+  return Simulation(seed, trace, mutant).run();
+}
 
 std::string describe(const SeedResult& sum) {
   const auto number = [](auto value) { return std::to_string(value); };

@@ -3,8 +3,11 @@
 // is healed and must converge, and the checkers over both.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+
+#include "tests/sim/mutant.h"
 
 namespace hpctl::sim {
 
@@ -49,7 +52,11 @@ struct SeedResult {
   }
 };
 
-SeedResult run_seed(uint64_t seed, bool trace);
+// `mutant`: a mend that the cluster lacks, one of kMutants.
+SeedResult run_seed(uint64_t seed, bool trace, Mutant mutant = Mutant::kNone);
+inline constexpr std::array kMutants = {Mutant::kErrorIsAbsence, Mutant::kOneReader,
+                                        Mutant::kAnyOwner, Mutant::kUnverified,
+                                        Mutant::kMirrorUnverified};
 // What came of all seeds, in lines that begin with "sim: ".
 std::string describe(const SeedResult& sum);
 

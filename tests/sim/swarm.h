@@ -8,6 +8,7 @@
 
 #include "common/base/rng.h"
 #include "controller/core/types.h"
+#include "tests/sim/mutant.h"
 #include "tests/sim/pace.h"
 
 namespace hpctl::sim {
@@ -67,6 +68,7 @@ struct Swarm {
   int64_t delay_ms_max = 20;
   int64_t heartbeat_timeout_ms = 10'000;
   int64_t hang_timeout_ms = 0;  // 0 = auto
+  Mutant mutant = Mutant::kNone;
 
   // True when nothing in this seed may make a generation end early.
   bool training_is_undisturbed() const;

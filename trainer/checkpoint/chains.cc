@@ -11,7 +11,7 @@ std::string job_of(const GenerationRecord& record) {
 
 std::vector<CheckpointChain> find_chains(const std::vector<GenerationRecord>& records) {
   std::vector<CheckpointChain> chains;
-  std::set<uint64_t> known;
+  std::set<uint64_t> known = find_withdrawn(records);  // no checkpoint is of these
   for (auto it = records.rbegin(); it != records.rend(); ++it) {
     if (known.contains(it->generation)) continue;
     CheckpointChain chain{chain_of(records, it->generation), {}};
@@ -66,6 +66,8 @@ Result<GenerationRecord> adopt_chain(const std::string& checkpoint_dir, uint64_t
   record.checkpoint = latest->name();
   record.from_memory = false;
   record.reason = reason;
+  record.order.clear();
+  record.withdrawn.clear();
   record.created_wall_ms = wall_ms;
   HP_TRY(create_generation(checkpoint_dir, record));
   return record;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,13 @@ Outcome abandon_checkpoint(const std::string& checkpoint_dir, const CheckpointRe
 // checks whether it may be removed.
 Outcome delete_checkpoint(const std::string& checkpoint_dir, const std::string& name);
 
+// Takes what has the name of a checkpoint out of the history and deletes nothing: it becomes
+// undone-NAME, or undone-2-NAME where that is in use, and so on. No job resumes from it, and
+// delete_older_checkpoints() removes it. Durable when it returns.
+Outcome set_aside(const std::string& checkpoint_dir, const std::string& name);
+// The checkpoint that a directory of this name was before it was set aside; nullopt: it was not.
+std::optional<CheckpointRef> parse_set_aside(const std::string& name);
+
 struct RetentionOrder {
   uint64_t generation = 0;  // whose record must be the newest; otherwise nothing happens
   int64_t keep = 1;         // >= 1
@@ -38,7 +46,10 @@ struct RetentionOrder {
   VerifyDepth depth = VerifyDepth::kSample;
   bool for_room = false;   // where `keep` leaves nothing to delete, keep fewer, at least one
   bool unfinished = true;  // saves of older generations without a manifest go, too
-  bool asks = false;       // only name the checkpoint that is to be verified first
+  // The directory is a mirror: no worker writes there, so what the present generation left without
+  // a manifest is over, too.
+  bool of_mirror = false;
+  bool asks = false;  // only name the checkpoint that is to be verified first
   // Another reader has found this checkpoint sound: what is not older stays. "" = the newest one is
   // read here.
   std::string verified = {};

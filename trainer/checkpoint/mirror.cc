@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "common/base/bounded_json.h"
+#include "common/base/checksum.h"
 #include "common/base/failpoint.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
@@ -80,13 +81,23 @@ class Copy {
   uint64_t bytes() const { return pace_.bytes(); }
 
  private:
-  // A file of an earlier attempt has its size only when it was durable; it is read again later.
-  Result<bool> is_there(const ShardFile& file) const {
-    struct stat st {};
+  // A file of an earlier attempt is read in full: one that is not what the source has is replaced.
+  Result<bool> is_there(const ShardFile& file) {
     const std::string path = to_ + "/" + file.file;
-    if (::stat(path.c_str(), &st) == 0) return static_cast<uint64_t>(st.st_size) == file.bytes;
-    if (errno == ENOENT) return false;
-    return errno_error("cannot look at " + path);
+    struct stat st {};
+    if (::stat(path.c_str(), &st) != 0) {
+      if (errno == ENOENT) return false;
+      return errno_error("cannot look at " + path);
+    }
+    if (static_cast<uint64_t>(st.st_size) != file.bytes) return false;
+    const UniqueFd made(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!made.valid()) return errno_error("cannot open " + path);
+    uint32_t crc = 0;
+    HP_TRY(read_through(made.get(), path, [&crc](const char* bytes, size_t n) -> Outcome {
+      crc = crc32c(bytes, n, crc);
+      return Ok{};
+    }));
+    return crc == file.crc32c;
   }
 
   Outcome copy(const ShardFile& file) {
@@ -104,17 +115,23 @@ class Copy {
     return Ok{};
   }
 
+  Outcome copy_bytes(int source, const std::string& path, DurableFile& target) {
+    return read_through(source, path,
+                        [&target](const char* bytes, size_t n) { return target.append(bytes, n); });
+  }
+
   // Past the page cache: fresh data of a worker are read from storage, and nothing reads them here
   // later.
-  Outcome copy_bytes(int source, const std::string& path, DurableFile& target) {
-    ::posix_fadvise(source, 0, 0, POSIX_FADV_DONTNEED);
+  template <typename Use>
+  Outcome read_through(int fd, const std::string& path, const Use& use) {
+    ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     for (off_t offset = 0;;) {
-      const ssize_t n = ::pread(source, buffer_.data(), buffer_.size(), offset);
+      const ssize_t n = ::pread(fd, buffer_.data(), buffer_.size(), offset);
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) return errno_error("cannot read " + path + " at byte " + std::to_string(offset));
       if (n == 0) return Ok{};
-      HP_TRY(target.append(buffer_.data(), static_cast<size_t>(n)));
-      ::posix_fadvise(source, offset, n, POSIX_FADV_DONTNEED);
+      HP_TRY(use(buffer_.data(), static_cast<size_t>(n)));
+      ::posix_fadvise(fd, offset, n, POSIX_FADV_DONTNEED);
       offset += n;
       if (!pace_.spend(static_cast<uint64_t>(n))) {
         return Error{ErrorCode::kUnavailable, "the copy of " + from_ + " was interrupted"};
@@ -130,10 +147,9 @@ class Copy {
             named ? *confirmed : path + " is damaged: crc32c does not match its manifest"};
   }
 
-  // The copy is of no use: begin again.
+  // The next attempt reads its files again, and replaces those that are spoiled.
   Error spoiled(const Error& error) const {
     if (error.code != ErrorCode::kDataLoss) return error;
-    if (const Outcome removed = remove_tree(to_); !removed.ok()) return removed.error();
     return {ErrorCode::kInternal, "the copy was not what was written: " + error.message};
   }
 
@@ -146,6 +162,11 @@ class Copy {
 
 bool is_same_generation(GenerationRecord a, const GenerationRecord& b) {
   a.created_wall_ms = b.created_wall_ms;
+  // One of them was copied by a release that does not know these.
+  if (a.order.empty() || b.order.empty()) {
+    a.order = b.order;
+    a.withdrawn = b.withdrawn;
+  }
   return to_json_text(a) == to_json_text(b);
 }
 
@@ -213,7 +234,7 @@ Result<uint64_t> copy_checkpoint(const std::string& from, const std::string& to,
   HP_TRY_ASSIGN(const bool copied, is_copied(from, to, name));
   if (copied) return uint64_t{0};
   HP_TRY_ASSIGN(const bool other, has_manifest(to + "/" + name));
-  if (other) HP_TRY(delete_checkpoint(to, name));  // of steps that were undone
+  if (other) HP_TRY(set_aside(to, name));
   Copy copy(from + "/" + name, to + "/" + name, order);
   HP_TRY(copy.run(manifest, text));
   HP_TRY(sync_directory(to));
@@ -228,13 +249,23 @@ Result<bool> is_copied(const std::string& from, const std::string& to, const std
   return source && copy && *source == *copy;
 }
 
-Outcome remove_unfinished_copies(const std::string& mirror, const std::string& kept) {
+Result<std::vector<std::string>> list_leftovers(const std::string& mirror,
+                                                const CheckpointRef& verified) {
+  std::vector<std::string> found;
   HP_TRY_ASSIGN(const auto names, list_directory_if_there(mirror));
   for (const std::string& name : names) {
-    if (name == kept || !parse_checkpoint_name(name)) continue;
+    if (parse_set_aside(name)) found.push_back(name);
+    const auto ref = parse_checkpoint_name(name);
+    if (!ref || !(*ref < verified)) continue;
     HP_TRY_ASSIGN(const bool complete, has_manifest(mirror + "/" + name));
-    if (!complete) HP_TRY(remove_tree(mirror + "/" + name));
+    if (!complete) found.push_back(name);
   }
+  return found;
+}
+
+Outcome remove_leftovers(const std::string& mirror, const CheckpointRef& verified) {
+  HP_TRY_ASSIGN(const auto names, list_leftovers(mirror, verified));
+  for (const std::string& name : names) HP_TRY(delete_checkpoint(mirror, name));
   return Ok{};
 }
 

@@ -8,7 +8,12 @@
 //
 // A copy gets its manifest last: after every file was compared with its checksum while it was
 // read, made durable, and read again past the page cache. A copy that was interrupted has no
-// manifest. The next one continues it, or removes it. docs/formats.md gives the bytes.
+// manifest. The next order continues it, or it goes with older copies. docs/formats.md gives the
+// bytes.
+//
+// Nothing here deletes what one reader finds unfinished, damaged or undone: such a finding may be
+// the reader's own fault. Files are only replaced by what the source has, and undone copies are set
+// aside. The exception names what was verified before: remove_leftovers().
 //
 // Everything here blocks on storage. One caller at a time per mirror.
 #pragma once
@@ -34,16 +39,21 @@ struct MirrorCopyOrder {
 };
 
 // Copies checkpoint `name` from directory `from` to directory `to`; a manifest of the same bytes
-// means that it is there already. Returns the bytes read. kDataLoss: the source is damaged, and the
-// message names the file; kNotFound: the source is gone; kUnavailable: goes_on() returned false.
+// means that it is there already; one with another manifest is of steps that were undone, and is
+// set aside. Returns the bytes read. kDataLoss: the source is damaged, and the message names the
+// file; kNotFound: the source is gone; kUnavailable: goes_on() returned false.
 Result<uint64_t> copy_checkpoint(const std::string& from, const std::string& to,
                                  const std::string& name, const MirrorCopyOrder& order);
 
 // Returns whether both directories have this checkpoint with the same manifest.
 Result<bool> is_copied(const std::string& from, const std::string& to, const std::string& name);
 
-// Removes copies without a manifest, except `kept`.
-Outcome remove_unfinished_copies(const std::string& mirror, const std::string& kept);
+// For a mirror without any whole copy, where retention has nothing that could remain: what is
+// without a manifest and older than `verified`, and what was set aside. Precondition of the
+// removal: another reader has found `verified` sound, which is a checkpoint of the first place.
+Result<std::vector<std::string>> list_leftovers(const std::string& mirror,
+                                                const CheckpointRef& verified);
+Outcome remove_leftovers(const std::string& mirror, const CheckpointRef& verified);
 
 // The newest checkpoint in the mirror that is valid on the chain of the newest of `records`. A
 // checkpoint that is damaged in the first place may be sound here: only names that begin with the

@@ -28,7 +28,8 @@
 namespace hpctl {
 namespace {
 
-constexpr const char* kUndone = "undone-";  // before the name of a checkpoint
+constexpr const char* kUndone = "undone-";  // before the name of a checkpoint, or before "2-" etc.
+constexpr int kMostOfOneName = 1'000;
 constexpr const char* kManifestName = "manifest.json";
 
 std::string superseded(const std::vector<GenerationRecord>& records, uint64_t generation) {
@@ -126,8 +127,7 @@ class Retention {
     std::vector<std::string> result;
     for (const CheckpointRef& ref : doomed) result.push_back(ref.name());
     for (const std::string& name : names_) {
-      if (!name.starts_with(kUndone)) continue;
-      const auto ref = parse_checkpoint_name(name.substr(std::string(kUndone).size()));
+      const auto ref = parse_set_aside(name);
       if (ref && own_.contains(ref->generation)) result.push_back(name);
     }
     return result;
@@ -176,7 +176,8 @@ class Retention {
   // Whether a save without a manifest may go: its generation is over. If its commit still came, it
   // must not be the newest checkpoint.
   bool may_be_given_up(const CheckpointRef& ref) const {
-    const bool is_over = ref.generation < order_.generation && own_.contains(ref.generation);
+    const bool is_former = ref.generation < order_.generation || order_.of_mirror;
+    const bool is_over = is_former && own_.contains(ref.generation);
     const bool would_be_newest = newest() && ref > *newest() && valid_by_lineage(ref, chain_);
     return order_.unfinished && is_over && !would_be_newest;
   }
@@ -232,6 +233,27 @@ Outcome delete_checkpoint(const std::string& checkpoint_dir, const std::string& 
   return remove_tree(step_dir);
 }
 
+std::optional<CheckpointRef> parse_set_aside(const std::string& name) {
+  const size_t at = name.find("step-");
+  if (!name.starts_with(kUndone) || at == std::string::npos) return std::nullopt;
+  return parse_checkpoint_name(name.substr(at));
+}
+
+Outcome set_aside(const std::string& checkpoint_dir, const std::string& name) {
+  const std::string from = checkpoint_dir + "/" + name;
+  for (int number = 1; number <= kMostOfOneName; ++number) {
+    const std::string which = number == 1 ? "" : std::to_string(number) + "-";
+    const std::string to = checkpoint_dir + "/" + kUndone + which + name;
+    HP_TRY_ASSIGN(const bool is_used, entry_exists(to));
+    if (is_used) continue;
+    if (::rename(from.c_str(), to.c_str()) == 0) return sync_directory(checkpoint_dir);
+    if (errno == EEXIST || errno == ENOTEMPTY) continue;
+    return with_disk_remedy(errno_error("cannot rename " + from + " to " + to));
+  }
+  return Error{ErrorCode::kStorage,
+               checkpoint_dir + " has too many undone checkpoints named " + name};
+}
+
 Result<RetentionReport> delete_older_checkpoints(const std::string& checkpoint_dir,
                                                  const RetentionOrder& order) {
   RetentionReport report;
@@ -274,14 +296,9 @@ Outcome undo_checkpoints(const std::string& checkpoint_dir, uint64_t generation,
     HP_TRY_ASSIGN(const auto records, read_lineage(checkpoint_dir));
     const std::string newer = superseded(records, generation);
     if (!newer.empty()) return Error{ErrorCode::kUnavailable, "cannot go back: " + newer};
-    const std::string from = checkpoint_dir + "/" + ref.name();
-    const std::string to = checkpoint_dir + "/" + kUndone + ref.name();
-    HP_TRY(remove_tree(to));  // of an earlier rollback, which retention could not remove
-    if (::rename(from.c_str(), to.c_str()) != 0) {
-      return with_disk_remedy(errno_error("cannot rename " + from + " to " + to));
-    }
+    HP_TRY(set_aside(checkpoint_dir, ref.name()));
   }
-  return sync_directory(checkpoint_dir);
+  return Ok{};
 }
 
 }  // namespace hpctl

@@ -168,7 +168,7 @@ core::EventBody LocalScheduler::launch(ActionId id, const core::LaunchNode& acti
   const core::NodeKey node{action.job, action.node};
   const auto found = present_holder(node);
   if (!found.ok()) {  // a second holder beside one that lives would wait for its lock for ever
-    return core::ActionFailed{id, action.job, action.node, found.error().message, false};
+    return launch_failed(id, action, found.error());
   }
   const uint64_t present = *found;
   // A later launch's holder: this action was withdrawn while it waited for its turn.
@@ -185,13 +185,13 @@ core::EventBody LocalScheduler::launch(ActionId id, const core::LaunchNode& acti
   for (const std::string& directory :
        {paths_.node(action.job, action.node), paths_.job_logs(action.job)}) {
     const auto made = make_directories_below(paths_.job(action.job), directory);
-    if (!made.ok()) {  // storage that is away may come back
-      return core::ActionFailed{id, action.job, action.node, made.error().message, false};
+    if (!made.ok()) {
+      return launch_failed(id, action, made.error());
     }
   }
   auto environment = node_environment(paths_, action.job);
   if (!environment.ok()) {
-    return core::ActionFailed{id, action.job, action.node, environment.error().message, false};
+    return launch_failed(id, action, environment.error());
   }
   HP_FAILPOINT("controller.launch.before");
   // Fail-points armed for the controller are not meant for its agents.

@@ -122,8 +122,8 @@ void SlurmScheduler::resume(const core::State& state) {
 core::EventBody SlurmScheduler::launch(ActionId id, const core::LaunchNode& action) {
   const std::string directory = paths_.node(action.job, action.node);
   const auto made = make_directories_below(paths_.job(action.job), directory);
-  if (!made.ok()) {  // storage that is away may come back
-    return core::ActionFailed{id, action.job, action.node, made.error().message, false};
+  if (!made.ok()) {
+    return launch_failed(id, action, made.error());
   }
   {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -300,6 +300,23 @@ TEST(Lineage, RecordsRoundTripAndRaceHasOneWinner) {
   EXPECT_EQ(to_json_text(*back), to_json_text(r));
 }
 
+// An older release wrote neither whose order it was nor what was withdrawn.
+TEST(Lineage, RecordOfAnOlderReleaseIsRead) {
+  GenerationRecord r = record(3, 2, 17);
+  r.order = "14.0";
+  r.withdrawn = {2};
+  nlohmann::json older = nlohmann::json::parse(to_json_text(r));
+  older.erase("order");
+  older.erase("withdrawn");
+  const auto parsed = generation_record_from_json(older.dump());
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_EQ(parsed->start_step, 17U);
+  EXPECT_EQ(parsed->order, "");
+  EXPECT_TRUE(parsed->withdrawn.empty());
+  EXPECT_TRUE(find_withdrawn({record(2, 1, 0), *parsed}).empty());
+  EXPECT_EQ(find_withdrawn({record(2, 1, 0), r}), (std::set<uint64_t>{2}));
+}
+
 TEST(Lineage, ARecordWithNumbersThatCannotBeIsDamaged) {
   const TemporaryDirectory dir;
   const auto problem = [&](const GenerationRecord& r) {

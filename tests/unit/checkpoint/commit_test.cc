@@ -223,6 +223,9 @@ TEST(Retention, UndoneCheckpointsGoWithTheNextCommit) {
   EXPECT_TRUE(whole.ok() && whole->problems.empty());
   save(dir, 20, 1);
   ASSERT_TRUE(undo_checkpoints(dir.path(), 1, 10).ok()) << "the same name again";
+  EXPECT_EQ(list_directory(dir.path()).value(),
+            (std::vector<std::string>{"generations", "step-10.g1", "undone-2-step-20.g1",
+                                      "undone-step-20.g1", "undone-step-30.g1"}));
   save(dir, 20, 1);
   ASSERT_TRUE(keep_newest(dir.path(), 3, 1).ok());
   EXPECT_EQ(list_directory(dir.path()).value(),

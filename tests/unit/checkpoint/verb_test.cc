@@ -237,6 +237,19 @@ class CheckpointChains : public testing::Test {
   const TemporaryDirectory home_;
 };
 
+// Nothing began with the record of an order that was withdrawn.
+TEST_F(CheckpointChains, WithdrawnRecordIsNoChain) {
+  record(3, 2, "fresh", 4, "step-4.g2");
+  GenerationRecord next = read_generation(dir_.path(), 3).value();
+  next.generation = 4;
+  next.withdrawn = {3};
+  ASSERT_TRUE(create_generation(dir_.path(), next).ok());
+  const json document = json::parse(call("ls", {"--json"}).out);
+  ASSERT_EQ(document["chains"].size(), 2U);
+  EXPECT_EQ(document["chains"][0]["chain"], 4);
+  EXPECT_EQ(document["chains"][1]["chain"], 1);
+}
+
 TEST_F(CheckpointChains, LsShowsAllChainsAndTheOwner) {
   const CommandRun text = call("ls", {});
   EXPECT_EQ(text.status, 0) << text.err;

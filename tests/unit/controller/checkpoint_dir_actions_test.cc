@@ -43,8 +43,8 @@ class Lineage : public testing::Test {
   core::EventBody record(const core::RecordGeneration& wanted, int64_t wall_ms = 1) {
     core::State state;
     state.jobs[JobId{1}].spec.name = "t";
-    return record_generation(kId, wanted, make_record(wanted, state, wall_ms), spec_.checkpoint.dir,
-                             paths_);
+    return record_generation(kId, wanted, make_record(kId, wanted, state, wall_ms),
+                             spec_.checkpoint.dir, paths_);
   }
   void commit_checkpoint(const std::string& name, const std::string& manifest) {
     ASSERT_TRUE(make_directories(spec_.checkpoint.dir + "/" + name).ok());
@@ -103,6 +103,31 @@ TEST_F(Lineage, ThePortOfAGenerationStaysAndOlderRendezvousGo) {
   record(action(2, 1, 0));
   EXPECT_FALSE(is_accessible(paths_.rendezvous(JobId{1}, Generation{1})));
   EXPECT_TRUE(is_accessible(paths_.rendezvous(JobId{1}, Generation{2})));
+}
+
+// The record of an order that was withdrawn is not another controller's, and began nothing.
+TEST_F(Lineage, WithdrawnRecordIsLeftOut) {
+  record(action(1, 0, 0));
+  save(10);
+  record(action(2, 1, 5));
+  core::FindCheckpoint find{JobId{1}, {}};
+  const auto chosen = [&] {
+    return std::get<core::CheckpointChosen>(find_checkpoint(kId, find, spec_));
+  };
+  EXPECT_EQ(chosen().newest_generation, Generation{2});
+  EXPECT_EQ(chosen().checkpoint, "") << "generation 2 began before step 10";
+  find.withdrawn = {{Generation{2}, to_string(kId)}};
+  EXPECT_EQ(chosen().newest_generation, Generation{1});
+  EXPECT_EQ(chosen().checkpoint, "step-10.g1");
+  EXPECT_EQ(chosen().withdrawn, find.withdrawn);
+  find.withdrawn = {{Generation{2}, "6.0"}};
+  EXPECT_EQ(chosen().newest_generation, Generation{2}) << "of another order";
+}
+
+TEST_F(Lineage, TakenRecordTellsWhoseOrderItWas) {
+  record(action(1, 0, 0));
+  const auto taken = std::get<core::GenerationTaken>(record(action(1, 0, 7)));
+  EXPECT_EQ(taken.order, to_string(kId));
 }
 
 // The torn manifest is one reader's finding: the worker that loads it is the other.

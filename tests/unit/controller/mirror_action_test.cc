@@ -20,6 +20,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 class MirrorAction : public testing::Test {
  protected:
@@ -47,7 +48,9 @@ class MirrorAction : public testing::Test {
     ASSERT_TRUE(save_synthetic({first(), {step, newest_.value}, 2, salt, 0, {}}).ok());
   }
   std::optional<core::EventBody> order() {
-    return mirror_checkpoint(ActionId{Seq{5}, 0}, {JobId{1}, newest_, damaged_, undone_}, spec_,
+    const core::MirrorCheckpoint action{JobId{1}, newest_, damaged_, undone_,
+                                        false,    asks_,   verified_};
+    return mirror_checkpoint(ActionId{Seq{5}, 0}, action, spec_,
                              [this] { return pieces_ != 1 && (pieces_ == 0 || --pieces_ > 0); });
   }
   core::CheckpointMirrored mirrored() {
@@ -79,7 +82,9 @@ class MirrorAction : public testing::Test {
   std::vector<std::string> damaged_;
   core::DamageClaim claim_;
   core::UndoneSteps undone_;
-  int pieces_ = 0;  // the order is withdrawn at that piece; 0 = never
+  bool asks_ = false;     // nodes can be asked to verify
+  std::string verified_;  // a path, by a node
+  int pieces_ = 0;        // the order is withdrawn at that piece; 0 = never
 };
 
 TEST_F(MirrorAction, CopiesRecordsAndTheNewestCheckpoint) {
@@ -105,6 +110,66 @@ TEST_F(MirrorAction, KeepsAsManyAsTheJobKeeps) {
   EXPECT_THAT(done.deleted, ElementsAre("step-30.g1"));
   EXPECT_THAT(list_checkpoints(mirror()).value(),
               ElementsAre(CheckpointRef{40, 1}, CheckpointRef{50, 1}));
+}
+
+// One reader's word deletes nothing: what is to go waits for a node that reads what is newer.
+TEST_F(MirrorAction, OlderCopiesStayUntilANodeHasReadTheNewest) {
+  spec_.checkpoint.keep = 1;
+  mirrored();
+  save(30);
+  asks_ = true;
+  const auto asked = mirrored();
+  EXPECT_EQ(asked.checkpoint, "step-30.g1");
+  EXPECT_EQ(asked.to_verify, mirror() + "/step-30.g1");
+  EXPECT_THAT(asked.deleted, IsEmpty());
+  EXPECT_THAT(list_checkpoints(mirror()).value(),
+              ElementsAre(CheckpointRef{20, 1}, CheckpointRef{30, 1}));
+  verified_ = asked.to_verify;
+  const auto done = mirrored();
+  EXPECT_THAT(done.deleted, ElementsAre("step-20.g1"));
+  EXPECT_EQ(done.verified, verified_);
+  EXPECT_EQ(done.to_verify, "");
+}
+
+TEST_F(MirrorAction, WhatANodeVerifiedBeforeDoesNotCoverANewerCopy) {
+  spec_.checkpoint.keep = 1;
+  mirrored();
+  save(30);
+  asks_ = true;
+  verified_ = mirrored().to_verify;
+  save(40);
+  const auto done = mirrored();
+  EXPECT_THAT(done.deleted, ElementsAre("step-20.g1"));
+  EXPECT_EQ(done.to_verify, mirror() + "/step-40.g1");
+  EXPECT_THAT(list_checkpoints(mirror()).value(),
+              ElementsAre(CheckpointRef{30, 1}, CheckpointRef{40, 1}));
+}
+
+TEST_F(MirrorAction, UndoneCopyIsSetAsideAndGoesWithTheNextVerification) {
+  mirrored();
+  ASSERT_TRUE(undo_checkpoints(first(), 1, 10).ok());
+  undone_ = {Generation{1}, 10};
+  asks_ = true;
+  const auto asked = mirrored();
+  EXPECT_EQ(asked.to_verify, mirror() + "/step-10.g1");
+  EXPECT_TRUE(path_exists(mirror() + "/undone-step-20.g1/manifest.json").value());
+  verified_ = asked.to_verify;
+  EXPECT_THAT(mirrored().deleted, ElementsAre("undone-step-20.g1"));
+}
+
+// A mirror that is full of copies that were never finished has nothing that could remain.
+TEST_F(MirrorAction, LeftoversGoAfterANewerCheckpointOfTheFirstPlaceWasVerified) {
+  ASSERT_TRUE(make_directories(mirror() + "/step-10.g1").ok());
+  ASSERT_TRUE(make_directories(mirror() + "/step-30.g1").ok());
+  ASSERT_TRUE(make_directories(mirror() + "/undone-step-20.g1").ok());
+  EXPECT_THAT(list_leftovers(mirror(), {20, 1}).value(),
+              ElementsAre("step-10.g1", "undone-step-20.g1"));
+  asks_ = true;
+  verified_ = first() + "/step-20.g1";
+  EXPECT_EQ(mirrored().checkpoint, "step-20.g1");
+  EXPECT_FALSE(path_exists(mirror() + "/step-10.g1").value());
+  EXPECT_FALSE(path_exists(mirror() + "/undone-step-20.g1").value());
+  EXPECT_TRUE(path_exists(mirror() + "/step-30.g1").value());
 }
 
 // While the first place is away, its search cannot settle a claim about a copy.
@@ -141,27 +206,29 @@ TEST_F(MirrorAction, InterruptedCopyIsNoCheckpointAndIsFinishedLater) {
     ++interrupted;
     if (!list_checkpoints(mirror()).value().empty()) break;  // while it was pruned
   }
-  EXPECT_EQ(interrupted, 3) << "at both files, and while they are read again";
+  EXPECT_GE(interrupted, 4) << "at both files, and while they are read again";
   pieces_ = 0;
   EXPECT_EQ(mirrored().checkpoint, "step-20.g1");
 }
 
-TEST_F(MirrorAction, UnfinishedCopyOfAnOlderCheckpointGoes) {
+TEST_F(MirrorAction, UnfinishedCopyGoesAfterANewerOneWasVerified) {
   ASSERT_TRUE(make_directories(mirror() + "/step-10.g1").ok());
   ASSERT_TRUE(write_file_atomic(shard(mirror(), 10), "half").ok());
+  asks_ = true;
+  verified_ = mirrored().to_verify;
+  EXPECT_EQ(verified_, mirror() + "/step-20.g1");
+  EXPECT_TRUE(path_exists(mirror() + "/step-10.g1").value());
   mirrored();
   EXPECT_FALSE(path_exists(mirror() + "/step-10.g1").value());
 }
 
 // A file of an earlier attempt with the right size and other bytes.
-TEST_F(MirrorAction, SpoiledCopyNeverGetsAManifest) {
+TEST_F(MirrorAction, SpoiledFileOfAnEarlierCopyIsReplaced) {
   ASSERT_TRUE(make_directories(mirror() + "/step-20.g1").ok());
   ASSERT_TRUE(write_file_atomic(shard(mirror(), 20), read_file(shard(first(), 20)).value()).ok());
   flip(shard(mirror(), 20));
-  const auto failed = std::get<core::ActionFailed>(order().value());
-  EXPECT_THAT(failed.reason, HasSubstr("the copy was not what was written"));
-  EXPECT_TRUE(list_checkpoints(mirror()).value().empty());
-  EXPECT_EQ(mirrored().checkpoint, "step-20.g1") << "begun anew";
+  EXPECT_EQ(mirrored().checkpoint, "step-20.g1");
+  EXPECT_EQ(read_file(shard(mirror(), 20)).value(), read_file(shard(first(), 20)).value());
 }
 
 // A manifest that is listed and not found by name, as for an NFS client that answers from a stale
@@ -173,7 +240,7 @@ TEST_F(MirrorAction, CopyWithAManifestThatIsOnlyListedStays) {
   ASSERT_EQ(::rename(manifest.c_str(), (dir_ / "aside").c_str()), 0);
   ASSERT_EQ(::symlink("nowhere", manifest.c_str()), 0);
   save(30);
-  EXPECT_EQ(remove_unfinished_copies(mirror(), "step-30.g1").error().code, ErrorCode::kStorage);
+  EXPECT_EQ(list_leftovers(mirror(), {30, 1}).error().code, ErrorCode::kStorage);
   EXPECT_EQ(copy_checkpoint(first(), mirror(), "step-20.g1", {}).error().code, ErrorCode::kStorage);
   EXPECT_TRUE(std::holds_alternative<core::ActionFailed>(order().value()));
   ASSERT_TRUE(path_exists(shard(mirror(), 20)).value());
@@ -221,6 +288,21 @@ TEST_F(MirrorAction, OtherHistoryInTheMirrorIsRefused) {
   const auto failed = std::get<core::ActionFailed>(order().value());
   EXPECT_THAT(failed.reason, HasSubstr("different records of generation 1"));
   EXPECT_FALSE(failed.permanent);
+}
+
+// An older controller, between two of this release, copied the record without what it does not
+// know.
+TEST_F(MirrorAction, RecordThatAnOlderReleaseCopiedIsTheSame) {
+  GenerationRecord second;
+  second.generation = 2;
+  second.parent = 1;
+  second.order = "14.0";
+  ASSERT_TRUE(create_generation(first(), second).ok());
+  ASSERT_TRUE(copy_lineage(first(), mirror()).ok());
+  ASSERT_EQ(::unlink((mirror() + "/generations/2.json").c_str()), 0);
+  second.order.clear();
+  ASSERT_TRUE(create_generation(mirror(), second).ok());
+  EXPECT_TRUE(copy_lineage(first(), mirror()).ok());
 }
 
 TEST_F(MirrorAction, EmptiedFirstPlaceGetsItsRecordsBack) {

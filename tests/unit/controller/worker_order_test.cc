@@ -48,8 +48,9 @@ class WorkerOrder : public ::testing::Test {
     core::RecordGeneration wanted;
     wanted.job = kJob;
     wanted.generation = Generation{3};
-    const auto done = record_generation({Seq{4}, 0}, wanted, make_record(wanted, state_, 1),
-                                        state_.jobs[kJob].spec.checkpoint.dir, paths_);
+    const auto done =
+        record_generation({Seq{4}, 0}, wanted, make_record({Seq{4}, 0}, wanted, state_, 1),
+                          state_.jobs[kJob].spec.checkpoint.dir, paths_);
     ASSERT_TRUE(std::holds_alternative<core::GenerationRecorded>(done));
   }
   static std::string bind_address(const v1::StartWorkers& order) {

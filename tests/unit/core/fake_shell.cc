@@ -47,14 +47,21 @@ void FakeShell::answer(const Action& action) {
   } else if (const auto* a = std::get_if<FindCheckpoint>(&action.body)) {
     const std::string confirmed =
         a->claim.checkpoint.empty() || claims_are_false ? "" : "crc32c does not match";
-    feed(CheckpointChosen{action.id,
-                          a->job,
-                          a->in_mirror ? mirror_checkpoint : checkpoint,
-                          a->in_mirror ? mirror_step : checkpoint_step,
-                          {newest_record[a->job]},
-                          confirmed,
-                          recorded_damage,
-                          lost_checkpoint});
+    CheckpointChosen chosen{action.id,
+                            a->job,
+                            a->in_mirror ? mirror_checkpoint : checkpoint,
+                            a->in_mirror ? mirror_step : checkpoint_step,
+                            {newest_record[a->job]},
+                            confirmed,
+                            recorded_damage,
+                            lost_checkpoint};
+    for (const WithdrawnRecord& record : created_late) {
+      const bool is_known =
+          std::find(a->withdrawn.begin(), a->withdrawn.end(), record) != a->withdrawn.end();
+      if (is_known) chosen.withdrawn.push_back(record);
+      if (!is_known) chosen.newest_generation = record.generation;
+    }
+    feed(std::move(chosen));
   } else if (const auto* a = std::get_if<ConfirmDamage>(&action.body)) {
     const bool is_sound = claims_are_false || a->before_delete;
     feed(DamageAnswered{action.id, a->job, a->node,
@@ -91,7 +98,15 @@ void FakeShell::answer(const Action& action) {
     feed(std::move(done));
   } else if (const auto* a = std::get_if<MirrorCheckpoint>(&action.body)) {
     const std::string name = mirror_checkpoint.substr(mirror_checkpoint.rfind('/') + 1);
-    feed(CheckpointMirrored{action.id, a->job, name, mirror_step, 4096, {}, mirror_problem});
+    CheckpointMirrored done{action.id, a->job, name, mirror_step, 4096, {}, mirror_problem};
+    const bool deletes = older_copies && mirror_problem.empty();
+    if (deletes && a->asks && a->verified.empty()) {
+      done.to_verify = mirror_checkpoint;
+    } else if (deletes) {
+      done.verified = mirror_checkpoint;
+      older_copies = false;
+    }
+    feed(std::move(done));
   } else if (const auto* a = std::get_if<EndNode>(&action.body)) {
     const std::string boot = node(a->job, a->node).boot_id;
     if (!boot.empty()) {

@@ -54,6 +54,7 @@ class FakeShell {
   std::string mirror_checkpoint;
   uint64_t mirror_step = 0;
   std::string mirror_problem;
+  bool older_copies = false;      // some are to go
   bool claims_are_false = false;  // the second reader finds every checkpoint sound
   bool agents_confirm = false;    // they can be second readers; else the controller is
   std::string controller_node;    // where it runs; "" = on none of the job
@@ -63,6 +64,7 @@ class FakeShell {
   ArenaSeals seals;  // in the memory of workers that end; which parts they are follows the rank
   ArenaSeals arena_of(JobId id, int32_t rank) const;
   std::map<JobId, uint64_t> newest_record;
+  std::vector<WithdrawnRecord> created_late;  // newer records, of orders that were withdrawn
   bool agents_tell_ready = false;
   std::set<std::string> lemons;  // nodes that earlier jobs speak against
   bool training_moves = false;   // as the controller's table sees it

@@ -167,6 +167,112 @@ TEST_F(Mirrored, LastCopyIsMadeAfterTheJobHasFinished) {
   EXPECT_EQ(job().mirror.step, 20U);
 }
 
+// Nodes can read a copy again before older ones go.
+class MirroredWithReaders : public Mirrored {
+ protected:
+  void adjust(JobSpec&) override {
+    shell_.agents_confirm = true;
+    shell_.older_copies = true;
+  }
+  // A copy of step 20 was made, and older ones are to go.
+  void copy_and_ask() {
+    hold(20, 20);
+    commit(20);
+    ASSERT_TRUE(order().asks);
+    shell_.settle_kind("MirrorCheckpoint");
+    ASSERT_THAT(orders(), IsEmpty());
+    ASSERT_THAT(readings(), SizeIs(1));
+  }
+  std::vector<const Action*> readings() const { return shell_.open(ActionKind::kConfirmDamage); }
+  const ConfirmDamage& reading() const { return std::get<ConfirmDamage>(readings().at(0)->body); }
+  void answer(DamageVerdict verdict) {
+    const ActionId id = readings().at(0)->id;
+    const std::string node = reading().node;
+    shell_.feed(DamageAnswered{id, id_, node, verdict, "crc32c does not match"});
+  }
+};
+
+TEST_F(MirroredWithReaders, OlderCopiesGoAfterANodeHasReadTheNewest) {
+  copy_and_ask();
+  EXPECT_EQ(reading().claim.checkpoint, "/mirror/step-20.g1");
+  EXPECT_TRUE(reading().before_delete);
+  const std::string reader = reading().node;
+  answer(DamageVerdict::kSound);
+  ASSERT_THAT(orders(), SizeIs(1));
+  EXPECT_EQ(order().verified, "/mirror/step-20.g1");
+  EXPECT_EQ(order().verified_by, reader);
+  EXPECT_TRUE(order().asks) << "for what this order copies";
+  shell_.settle_kind("MirrorCheckpoint");
+  EXPECT_THAT(orders(), IsEmpty());
+  EXPECT_THAT(readings(), IsEmpty());
+  EXPECT_EQ(job().mirror.step, 20U);
+}
+
+TEST_F(MirroredWithReaders, DamageForTwoReadersKeepsEveryCopy) {
+  copy_and_ask();
+  const std::string first = reading().node;
+  answer(DamageVerdict::kDamaged);
+  ASSERT_THAT(readings(), SizeIs(1)) << "one reader proves nothing";
+  EXPECT_NE(reading().node, first);
+  EXPECT_THAT(orders(), IsEmpty());
+  answer(DamageVerdict::kDamaged);
+  EXPECT_THAT(orders(), IsEmpty());
+  EXPECT_TRUE(is_told("CheckpointsKept"));
+  EXPECT_EQ(job().mirror.verification.claim.checkpoint, "");
+}
+
+TEST_F(MirroredWithReaders, ControllerReadsWhereNoNodeCan) {
+  copy_and_ask();
+  answer(DamageVerdict::kUnreadable);
+  answer(DamageVerdict::kUnreadable);
+  ASSERT_THAT(orders(), SizeIs(1));
+  EXPECT_FALSE(order().asks);
+  EXPECT_EQ(order().verified, "");
+}
+
+TEST_F(MirroredWithReaders, FullMirrorGetsItsRoomAndThenItsCopy) {
+  hold(20, 10);
+  commit(20);
+  CheckpointMirrored full{orders().at(0)->id, id_, "step-10.g1", 10, 0, {}, "disk full"};
+  full.to_verify = "/mirror/step-10.g1";
+  full.for_room = true;
+  shell_.feed(full);
+  ASSERT_THAT(readings(), SizeIs(1));
+  answer(DamageVerdict::kSound);
+  ASSERT_THAT(orders(), SizeIs(1));
+  EXPECT_TRUE(order().for_room);
+  EXPECT_EQ(order().verified, "/mirror/step-10.g1");
+  hold(20, 20);
+  shell_.settle_kind("MirrorCheckpoint");
+  EXPECT_EQ(job().mirror.problem, "");
+  EXPECT_EQ(job().mirror.step, 20U);
+}
+
+TEST_F(MirroredWithReaders, RecoveryForgetsWhatWasToBeVerified) {
+  copy_and_ask();
+  kill_worker();
+  EXPECT_THAT(readings(), IsEmpty());
+  EXPECT_EQ(job().mirror.verification.claim.checkpoint, "");
+}
+
+TEST_F(MirroredWithReaders, VerificationSurvivesTheController) {
+  copy_and_ask();
+  shell_.restart();
+  ASSERT_THAT(readings(), SizeIs(1));
+  answer(DamageVerdict::kSound);
+  ASSERT_THAT(orders(), SizeIs(1));
+  EXPECT_EQ(order().verified, "/mirror/step-20.g1");
+}
+
+TEST_F(MirroredWithReaders, CopiesOfAJobThatHasFinishedAreReadByTheController) {
+  copy_and_ask();
+  for (int32_t rank = 0; rank < 4; ++rank) shell_.exit_worker(id_, rank, 0, 0, 20);
+  ASSERT_EQ(job().state, JobState::kFinished);
+  EXPECT_THAT(readings(), IsEmpty());
+  ASSERT_THAT(orders(), SizeIs(1));
+  EXPECT_FALSE(order().asks);
+}
+
 class MirroredSeldom : public Mirrored {
   void adjust(JobSpec& spec) override { spec.checkpoint.mirror.every = 30; }
 };

@@ -472,5 +472,53 @@ TEST(Adoption, ACrashLoopGoesOnBeingCountedBySuccessors) {
   EXPECT_THAT(shell.job(adopted.job).reason, HasSubstr("no progress past step 20"));
 }
 
+// Two nodes; n1 is lost, and its launch fails for the storage that its directory is on.
+class StorageAtALaunch : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    JobSpec spec = small_job("demo");
+    spec.limits.storage_ms = 600'000;
+    id_ = shell_.submit(spec);
+    shell_.settle();
+    shell_.progress(id_, 1);
+    shell_.feed(NodeLost{id_, "n1", shell_.node(id_, "n1").boot_id, "its holder exited"});
+    shell_.settle_kind("StopWorkers");
+  }
+  std::vector<const Action*> launches() const { return shell_.open(ActionKind::kLaunchNode); }
+  // Until `ms` have passed, or nothing more is launched.
+  void fail_for(int64_t ms) {
+    const int64_t end = shell_.now_ms + ms;
+    while (shell_.now_ms < end && !launches().empty()) {
+      ActionFailed failed{launches().at(0)->id, id_, "n1", "Input/output error"};
+      failed.storage = true;
+      shell_.feed(failed);
+      EXPECT_TRUE(launches().empty());
+      shell_.pass(kBackoffMaxMs);
+    }
+  }
+
+  FakeShell shell_;
+  JobId id_;
+};
+
+TEST_F(StorageAtALaunch, IsNoAttemptAndSpendsNoRestart) {
+  fail_for(300'000);
+  EXPECT_EQ(shell_.job(id_).state, JobState::kRecovering);
+  EXPECT_THAT(shell_.job(id_).reason, HasSubstr("waiting for storage"));
+  ASSERT_EQ(launches().size(), 1U);
+  EXPECT_EQ(shell_.node(id_, "n1").launch_attempts, 1);
+  shell_.settle();
+  shell_.progress(id_, 2);
+  EXPECT_EQ(shell_.job(id_).state, JobState::kRunning);
+  EXPECT_EQ(shell_.job(id_).restarts, 1) << "the lost node's";
+  EXPECT_EQ(shell_.job(id_).storage_since_ms, 0);
+}
+
+TEST_F(StorageAtALaunch, IsWaitedForAsLongAsTheLimitSays) {
+  fail_for(700'000);
+  EXPECT_EQ(shell_.job(id_).state, JobState::kFailed);
+  EXPECT_THAT(shell_.job(id_).reason, HasSubstr("storage was not back within"));
+}
+
 }  // namespace
 }  // namespace hpctl::core
