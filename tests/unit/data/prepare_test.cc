@@ -394,7 +394,7 @@ TEST(Prepare, ParquetIsRefusedWithWhatConvertsIt) {
   const TemporaryDirectory dir;
   put(dir / "a.parquet", "PAR1");
   EXPECT_THAT(prepare(options_for({dir.path()}, dir / "out")).error().message,
-              HasSubstr("import pandas\n  pandas.read_parquet(\"" + (dir / "a.parquet") +
+              HasSubstr("import pandas; pandas.read_parquet(\"" + (dir / "a.parquet") +
                         "\").to_json(\"" + (dir / "a.jsonl") + "\", orient=\"records\""));
 }
 

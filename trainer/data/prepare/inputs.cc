@@ -20,11 +20,11 @@ bool is_json_lines(const std::string& path) {
 }
 
 Error parquet_error(const std::string& path) {
-  const std::string stem = path.substr(0, path.rfind('.'));
+  const std::string lines = path.substr(0, path.rfind('.')) + ".jsonl";
   return Error{ErrorCode::kInvalidArgument,
-               path + " is a Parquet file, which hpctl does not read. Convert it in Python:\n" +
-                   "  import pandas\n" + "  pandas.read_parquet(\"" + path + "\").to_json(\"" +
-                   stem + ".jsonl\", orient=\"records\", lines=True, force_ascii=False)"};
+               path + " is a Parquet file, which hpctl does not read; convert it in Python: " +
+                   "import pandas; pandas.read_parquet(\"" + path + "\").to_json(\"" + lines +
+                   "\", orient=\"records\", lines=True, force_ascii=False)"};
 }
 
 Outcome add(const std::string& path, int depth, std::vector<InputFile>& files) {
