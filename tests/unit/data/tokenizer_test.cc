@@ -113,7 +113,45 @@ TEST(Splitter, Llama3Pattern) {
 
 TEST(Splitter, WhatLiesBetweenMatchesIsAPieceToo) {
   EXPECT_THAT(pieces("b+", "abbacb"), ElementsAre("a", "bb", "ac", "b"));
-  EXPECT_THAT(pieces("x*", "aäb"), ElementsAre("aäb")) << "empty matches cut nothing";
+  EXPECT_THAT(pieces("x*", "aäb"), ElementsAre("a", "ä", "b")) << "empty matches cut";
+  EXPECT_THAT(pieces("x*", "axxb"), ElementsAre("a", "xx", "b"));
+}
+
+// Patterns that PCRE2 reads otherwise, with the pieces that Oniguruma makes.
+TEST(Oniguruma, PatternsMeanWhatTheyMeanThere) {
+  EXPECT_THAT(pieces(R"(\h+)", "x12aFg \t"), ElementsAre("x", "12aF", "g \t"));
+  EXPECT_THAT(pieces(R"([\h_]+)", "x1_g"), ElementsAre("x", "1_", "g"));
+  EXPECT_THAT(pieces(R"(\v+)", "a\v\n\vb"), ElementsAre("a", "\v", "\n", "\v", "b"));
+  EXPECT_THAT(pieces(R"(\p{N}{,3}x)", "12345x{,3}"), ElementsAre("12", "345x", "{,3}"));
+  EXPECT_THAT(pieces(R"(\s+$)", "a \nb  \nc "), ElementsAre("a", " ", "\nb", "  ", "\nc", " "));
+  EXPECT_THAT(pieces(R"(^\s+)", " a\n b"), ElementsAre(" ", "a\n", " ", "b"));
+  EXPECT_THAT(pieces(R"((?m:b.+))", "ab\nc"), ElementsAre("a", "b\nc"));
+  EXPECT_THAT(pieces(R"([^[abc]]+|[abc])", "xyabz"), ElementsAre("xy", "a", "b", "z"));
+  EXPECT_THAT(pieces(R"([x[yz]1]+)", "axz1["), ElementsAre("a", "xz1", "["));
+  EXPECT_THAT(pieces(R"([\p{L}&&[^a]]+)", "bcab1"), ElementsAre("bc", "a", "b", "1"));
+  EXPECT_THAT(pieces(R"(\w+)", "a_\xcc\x81\xc2\xbd"), ElementsAre("a_\xcc\x81", "\xc2\xbd"))
+      << "marks, and no fractions";
+  // U+3001 is used with Han, and is not of that script.
+  EXPECT_THAT(pieces(R"(\p{Han}+)", "中、文"), ElementsAre("中", "、", "文"));
+  EXPECT_THAT(pieces(R"([\u4e00-\u9fa5]+)", "a中"), ElementsAre("a", "中"));
+  EXPECT_THAT(pieces(R"((?i)ab|c)", "ABxC"), ElementsAre("AB", "x", "C"));
+  EXPECT_THAT(pieces(R"([]a]+)", "a]b"), ElementsAre("a]", "b"));
+  // Kimi's: capital letters and small ones, none of Han.
+  EXPECT_THAT(
+      pieces(R"([\p{Han}]+|[\p{Lu}\p{Lo}&&[^\p{Han}]]*[\p{Ll}\p{Lo}&&[^\p{Han}]]+)", "Ab中文cd"),
+      ElementsAre("Ab", "中文", "cd"));
+}
+
+TEST(Oniguruma, WhatHasNoFormIsRefused) {
+  for (const std::string pattern :
+       {R"(\Qa.b\E)", R"((?i)straße)", R"((?i:fi))", R"(a(?i)b|c)", R"((?s:.))", R"(\bx)",
+        R"([\W])", R"([a&&b])", R"([^a&&[^b]])", R"([a[^b]])", R"([[:punct:]])", R"(a{2}+)",
+        R"(a{2}?)", R"((?~ab))", R"((*FAIL))", R"(\xC3)", R"(\pL)", R"([a-[b]])", R"([a)"}) {
+    const auto compiled = SplitPattern::compile(pattern);
+    ASSERT_FALSE(compiled.ok()) << pattern;
+    EXPECT_THAT(compiled.error().message, HasSubstr("which Oniguruma reads in its own way"))
+        << pattern;
+  }
 }
 
 TEST(Splitter, AWrongPatternIsNamed) {

@@ -3,8 +3,8 @@
 // pre-tokenizers have it (behaviour "Isolated": what matches is a piece, and so is what lies
 // between matches). PCRE2 with its compiler where the machine has one.
 //
-// \s is Unicode's White_Space, as in Oniguruma and Rust's regex; PCRE2's own also holds U+180E, so
-// it is spelled out before the pattern is compiled. \p{...} and caseless matching agree.
+// The patterns are Oniguruma's (oniguruma.h). A match of nothing cuts there, unless it lies right
+// behind another match.
 #pragma once
 
 #include <memory>
@@ -41,7 +41,7 @@ inline constexpr std::string_view kO200kPattern =
 // A compiled pattern; immutable, shared by threads.
 class SplitPattern {
  public:
-  // kInvalidArgument: what is wrong with the pattern, and where.
+  // kInvalidArgument: what is wrong with the pattern, or cannot be read as Oniguruma would.
   static Result<SplitPattern> compile(const std::string& pattern);
 
  private:
