@@ -4,7 +4,7 @@
 // gRPC.
 //
 //   hpdata prepare --tokenizer=T --out=PREFIX --json-key=KEY --workers=N [--append-eod] [--json]
-//          [--format=WORD] [--chat-template=WORD] -- INPUT...
+//          [--format=WORD] [--chat-template=WORD] [--max-bad-lines=N] -- INPUT...
 //   hpdata cache ...   (hpdata_cache.h)
 //   hpdata encode|decode ...   (hpdata_tokens.h)
 #include <unistd.h>
@@ -36,11 +36,13 @@ bool parse(const std::vector<std::string>& words, Arguments& out) {
   if (words.empty() || words[0] != "prepare") return false;
   size_t at = 1;
   std::string workers = "1";
+  std::string max_bad_lines = "0";
   for (; at < words.size() && words[at] != "--"; ++at) {
     const std::string& word = words[at];
     const bool known =
         take(word, "--tokenizer", out.options.tokenizer) || take(word, "--out", out.options.out) ||
         take(word, "--json-key", out.options.json_key) || take(word, "--workers", workers) ||
+        take(word, "--max-bad-lines", max_bad_lines) ||
         take_word(word, "--format", out.options.format) ||
         take_word(word, "--chat-template", out.options.chat_template);
     if (word == "--append-eod") out.options.append_eod = true;
@@ -49,6 +51,7 @@ bool parse(const std::vector<std::string>& words, Arguments& out) {
   }
   for (++at; at < words.size(); ++at) out.options.inputs.push_back(words[at]);
   out.options.workers = std::atoi(workers.c_str());
+  out.options.max_bad_lines = std::strtoull(max_bad_lines.c_str(), nullptr, 10);
   return !out.options.inputs.empty() && !out.options.tokenizer.empty() &&
          !out.options.out.empty() && out.options.workers >= 1;
 }
@@ -65,9 +68,11 @@ int run(const Arguments& arguments) {
   }
   const PreparedNote& note = result->note;
   if (arguments.json) {
-    nlohmann::ordered_json document = {{"prefix", options.out},  {"documents", note.documents},
-                                       {"tokens", note.tokens},  {"text_bytes", note.text_bytes},
-                                       {"empty", result->empty}, {"vocabulary", note.vocabulary}};
+    nlohmann::ordered_json document = {
+        {"prefix", options.out},      {"documents", note.documents},
+        {"tokens", note.tokens},      {"text_bytes", note.text_bytes},
+        {"empty", result->empty},     {"vocabulary", note.vocabulary},
+        {"bad_lines", note.bad_lines}};
     if (note.format != DataFormat::kText) document["answer_tokens"] = note.answer_tokens;
     std::cout << document << "\n";
     return kExitOk;
@@ -76,6 +81,10 @@ int run(const Arguments& arguments) {
             << ", " << note.tokens << " tokens";
   if (note.format != DataFormat::kText) std::cout << ", " << note.answer_tokens << " of answers";
   if (result->empty > 0) std::cout << "; " << result->empty << " empty ones left out";
+  if (note.bad_lines > 0) {
+    std::cout << "; " << counted(static_cast<int64_t>(note.bad_lines), "bad line") << " left out";
+    if (!result->first_bad.empty()) std::cout << ", the first: " << printable(result->first_bad);
+  }
   std::cout << "\ntrain on it with workload.train.data.path: " << options.out << "\n";
   return kExitOk;
 }

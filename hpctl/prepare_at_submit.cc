@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "common/base/bounded_json.h"
-#include "common/base/checksum.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
 #include "hpctl/captured_program.h"
@@ -17,6 +16,7 @@
 #include "trainer/data/prepared_note.h"
 #include "trainer/data/sample_reader.h"
 #include "trainer/data/token_source.h"
+#include "trainer/data/tokenizer_files.h"
 
 namespace hpctl {
 namespace {
@@ -26,10 +26,8 @@ Outcome check_tokenizer(const std::string& prefix, const std::string& tokenizer)
   if (!note) return Ok{};  // Megatron-LM leaves none
   std::string hash;
   if (tokenizer != "byte") {
-    HP_TRY_ASSIGN(const std::string bytes, read_file(tokenizer, 256U << 20));
-    Sha256 sha;
-    sha.update(bytes);
-    hash = sha.hex_digest();
+    HP_TRY_ASSIGN(const TokenizerFiles files, read_tokenizer_files(tokenizer));
+    hash = files.hash;
   }
   if (note->tokenizer_hash == hash) return Ok{};
   return Error{ErrorCode::kInvalidArgument,

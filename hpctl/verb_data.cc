@@ -34,8 +34,8 @@ Examples:
   hpctl data show data/corpus
 
 Options of prepare:
-  --tokenizer T   byte, a SentencePiece model (.model), or a Hugging Face tokenizer.json with
-                  byte-level BPE (GPT-2, Llama 3)
+  --tokenizer T   byte, or a model's tokenizer.json (byte-level BPE: GPT-2, Llama 3, Qwen),
+                  vocab.json (with merges.txt) or tokenizer.model (SentencePiece, tiktoken)
   --out PREFIX    what to write
   --format F      text, the default; sft: objects with prompt and completion; chat: with messages
                   (role, content). With sft and chat only answers are learnt (docs/data.md)
@@ -43,11 +43,12 @@ Options of prepare:
   --json-key KEY  where an object has its text; default: text
   --workers N     threads; default: one per processor
   --append-eod    end every document with the tokenizer's end-of-text token
+  --max-bad-lines N  leave out up to N JSON lines that cannot be used, and count them; default: 0
 
-  --json  prepare: {"prefix", "documents", "tokens", "text_bytes", "empty", "vocabulary"}; show:
-          {"prefix", "type", "documents", "sequences", "tokens", "bytes", "fingerprint",
-          "tokenizer", "vocabulary", "end_of_document"}; with sft and chat both also
-          "answer_tokens", show "format" and "chat_template"
+  --json  prepare: {"prefix", "documents", "tokens", "text_bytes", "empty", "vocabulary",
+          "bad_lines"}; show: {"prefix", "type", "documents", "sequences", "tokens", "bytes",
+          "fingerprint", "tokenizer", "vocabulary", "end_of_document", "bad_lines"}; with sft and
+          chat both also "answer_tokens", show "format" and "chat_template"
 
 Exit codes: 0 fine, 1 not found, damaged or refused, 2 wrong arguments, or a mistake in what is to
 be prepared or in its tokenizer
@@ -70,8 +71,10 @@ int show(const Invocation& invocation, const std::string& prefix) {
                                        {"fingerprint", data->fingerprint()},
                                        {"tokenizer", nullptr},
                                        {"vocabulary", nullptr},
-                                       {"end_of_document", nullptr}};
+                                       {"end_of_document", nullptr},
+                                       {"bad_lines", nullptr}};
     if (*note) {
+      document["bad_lines"] = (*note)->bad_lines;
       document["tokenizer"] = (*note)->tokenizer;
       document["vocabulary"] = (*note)->vocabulary;
       if ((*note)->end_of_document >= 0) document["end_of_document"] = (*note)->end_of_document;
@@ -95,6 +98,9 @@ int show(const Invocation& invocation, const std::string& prefix) {
       terminal.out << ", documents end with " << (*note)->end_of_document;
     }
     terminal.out << "\n";
+    if ((*note)->bad_lines > 0) {
+      terminal.out << "  bad lines    " << (*note)->bad_lines << ", left out\n";
+    }
     if ((*note)->format != DataFormat::kText) {
       terminal.out << "  format       " << to_word((*note)->format);
       if ((*note)->format == DataFormat::kChat) {
@@ -174,6 +180,9 @@ int prepare(const Invocation& invocation) {
   if (invocation.has("--json-key")) {
     words.push_back("--json-key=" + invocation.options.at("--json-key"));
   }
+  const auto max_bad_lines = number_option(invocation, "--max-bad-lines", 0, 1'000'000'000);
+  if (!max_bad_lines.ok()) return report_usage(terminal, "data", max_bad_lines.error().message);
+  words.push_back("--max-bad-lines=" + std::to_string(max_bad_lines->value_or(0)));
   if (invocation.has("--append-eod")) words.emplace_back("--append-eod");
   if (invocation.json()) words.emplace_back("--json");
   words.emplace_back("--");
@@ -202,7 +211,7 @@ Verb data_verb() {
           {Option{"--tokenizer", nullptr, "T"}, Option{"--out", nullptr, "PREFIX"},
            Option{"--format", nullptr, "F"}, Option{"--chat-template", nullptr, "T"},
            Option{"--json-key", nullptr, "KEY"}, Option{"--workers", nullptr, "N"},
-           Option{"--append-eod"}},
+           Option{"--max-bad-lines", nullptr, "N"}, Option{"--append-eod"}},
           data_parts::run,
           {"prepare", "show"}};
 }

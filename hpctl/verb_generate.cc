@@ -29,7 +29,7 @@ Examples:
   hpctl generate /scratch/run1 --tokenizer tokenizer.json --prompt 'Once' --tokens 200 --seed 7
 
 Options:
-  --tokenizer T    the training's: byte, a SentencePiece model or a tokenizer.json
+  --tokenizer T    the training's: byte, or a tokenizer.json, vocab.json or tokenizer.model
   --prompt TEXT    the text to go on with
   --tokens N       at most N tokens (default 64), within the length of a sequence of the training;
                    the tokenizer's end of a document ends it before

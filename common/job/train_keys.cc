@@ -168,7 +168,7 @@ constexpr TrainKey kKeys[] = {
      "prepares up to 64 MiB of text and keeps it in $HPCTL_HOME/data; for more it prints the "
      "`hpctl data prepare` to run. An indexed dataset must have been prepared with the same "
      "tokenizer.", .type = "byte or path",
-     .range = "byte, or a SentencePiece model or a tokenizer.json"},
+     .range = "byte, or a tokenizer.json, vocab.json or tokenizer.model"},
     {.path = "workload.train.data.format", .field = HP_WORD(data.format),
      .meaning = "Form of the data. sft: JSON lines with prompt and completion. chat: JSON lines "
      "with messages (role, content). Only completions, or the assistant's messages, are learnt. "

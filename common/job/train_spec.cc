@@ -209,7 +209,7 @@ void check_data(const TrainSpec& t, SpecChecks& checks) {
   }
   if (t.data.tokenizer != "byte" && !t.data.tokenizer.starts_with('/')) {
     checks.fail(at + "data.tokenizer",
-                "expected byte or the path of a SentencePiece model or a tokenizer.json");
+                "expected byte or the path of a tokenizer.json, vocab.json or tokenizer.model");
   }
   check_split(t, checks);
 }

@@ -67,7 +67,8 @@ void read_tokenizer(YamlValue& value, JobSpec& spec) {
   // The name of a method, say "bpe", is not a file that is missing.
   if (tokenizer.find_first_of("./") == std::string::npos) {
     tokenizer = "byte";
-    return value.fail_expected("byte, or the path of a SentencePiece model or a tokenizer.json");
+    return value.fail_expected(
+        "byte, or the path of a tokenizer.json, vocab.json or tokenizer.model");
   }
   value.read_path(tokenizer);
 }

@@ -71,6 +71,7 @@ class MetricsSeries {
   const std::vector<GenerationStart>& generations() const { return generations_; }
   // Steps of a bucket.
   uint64_t width() const { return width_; }
+  size_t memory_bytes() const { return buckets_.capacity() * sizeof(Bucket); }
 
  private:
   using Values = std::array<double, kNames.size()>;  // NaN = absent

@@ -334,6 +334,10 @@ void PageAnswers::sample(const JobView& view, const JobProgress& progress,
   } else {
     found_[JobId{view.job}] = found;
   }
+  if (view.ended_wall_ms > 0) {
+    history_.end(JobId{view.job});
+    rank_times_.end(JobId{view.job});
+  }
   if (view.step == 0 || view.state != "RUNNING") return;
   history_.add(JobId{view.job}, {wall_ms, view.step, view.loss, view.tokens_per_second,
                                  goodput_of(account_of(view, wall_ms)).value_or(NAN)});

@@ -188,15 +188,35 @@ Result<std::string> PageFiles::in_lane(JobId job, Read read) {
 
 std::shared_ptr<MetricsFile> PageFiles::file_of(JobId job) {
   const std::lock_guard lock(mutex_);
-  const auto found = std::find_if(files_.begin(), files_.end(),
-                                  [job](const auto& entry) { return entry.first == job; });
-  if (found != files_.end()) {
-    files_.splice(files_.begin(), files_, found);
+  const auto found = std::find_if(series_.begin(), series_.end(),
+                                  [job](const Series& entry) { return entry.job == job; });
+  if (found != series_.end()) {
+    series_.splice(series_.begin(), series_, found);
   } else {
-    files_.emplace_front(job, std::make_shared<MetricsFile>(paths_.job_metrics(job)));
-    if (files_.size() > kMostSeries) files_.pop_back();
+    series_.push_front({job, std::make_shared<MetricsFile>(paths_.job_metrics(job))});
+    if (series_.size() > kMostSeries) series_.pop_back();
   }
-  return files_.front().second;
+  return series_.front().file;
+}
+
+void PageFiles::note_size(JobId job, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  size_t sum = 0;
+  for (Series& entry : series_) {
+    if (entry.job == job) entry.bytes = bytes;
+    sum += entry.bytes;
+  }
+  while (sum > series_bytes_ && series_.size() > 1) {
+    sum -= series_.back().bytes;
+    series_.pop_back();
+  }
+}
+
+std::vector<JobId> PageFiles::jobs_in_memory() {
+  const std::lock_guard lock(mutex_);
+  std::vector<JobId> jobs;
+  for (const Series& entry : series_) jobs.push_back(entry.job);
+  return jobs;
 }
 
 Result<std::string> PageFiles::series(JobId job, const Span& span) {
@@ -205,8 +225,9 @@ Result<std::string> PageFiles::series(JobId job, const Span& span) {
                  "points= wants 1 to " + std::to_string(kMostPoints) + ", to= not less than from="};
   }
   // One lane per job, so one thread at a time has the file.
-  return in_lane(job, [file = file_of(job), span]() -> Result<std::string> {
+  return in_lane(job, [this, job, file = file_of(job), span]() -> Result<std::string> {
     HP_TRY(file->read_on());
+    note_size(job, file->series().memory_bytes());
     return series_text(*file, span);
   });
 }

@@ -31,7 +31,9 @@ class PageFiles {
   static constexpr std::chrono::milliseconds kPatience{4'000};
   static constexpr size_t kMostWaiting = 3;     // requests of a job
   static constexpr size_t kMostPoints = 1'000;  // of a series
-  static constexpr size_t kMostSeries = 4;      // jobs whose series stay in memory
+  // Of the series that stay in memory. A long job has 8 MB, a short one little.
+  static constexpr size_t kMostSeries = 64;
+  static constexpr size_t kMostSeriesBytes = size_t{64} << 20;
   static constexpr size_t kMostLogLines = 500;  // of a tail
   static constexpr size_t kMostLogBytes = 256U << 10;
   static constexpr size_t kMostCheckpoints = 200;  // the newest
@@ -42,28 +44,40 @@ class PageFiles {
     size_t points = 500;
   };
 
-  explicit PageFiles(HomePaths paths) : paths_(std::move(paths)) {}
+  // `series_bytes`: of the series that stay in memory. The last used one always does.
+  explicit PageFiles(HomePaths paths, size_t series_bytes = kMostSeriesBytes)
+      : paths_(std::move(paths)), series_bytes_(series_bytes) {}
 
   // JSON: docs/status-page.md.
   Result<std::string> series(JobId job, const Span& span);
   // A rank without a log has no lines.
   Result<std::string> log_tail(JobId job, Rank rank, size_t lines);
   Result<std::string> checkpoints(JobId job, const std::string& directory);
+  // Jobs whose series are in memory, the last used first.
+  std::vector<JobId> jobs_in_memory();
 
   // Waits at most that long for what reads. The lanes that still hang then.
   std::vector<std::string> stop(std::chrono::milliseconds patience);
 
  private:
   using Read = std::function<Result<std::string>()>;
+  struct Series {
+    JobId job;
+    std::shared_ptr<MetricsFile> file;
+    size_t bytes = 0;  // when it was last read
+  };
 
   // Runs `read` in the lane of the job.
   Result<std::string> in_lane(JobId job, Read read);
   std::shared_ptr<MetricsFile> file_of(JobId job);
+  // In the job's lane, after a read. The series used longest ago make room.
+  void note_size(JobId job, size_t bytes);
 
   const HomePaths paths_;
+  const size_t series_bytes_;
   std::mutex mutex_;
   std::map<JobId, size_t> waiting_;
-  std::list<std::pair<JobId, std::shared_ptr<MetricsFile>>> files_;  // the last used first
+  std::list<Series> series_;  // the last used first
   TaskLanes lanes_{4, kMostWaiting};
 };
 

@@ -4,7 +4,7 @@
 namespace hpctl {
 
 void PageHistory::add(JobId job, const PageSample& sample) {
-  Series& series = jobs_[job];
+  Series& series = jobs_.of_running(job);
   std::vector<PageSample>& samples = series.samples;
   const bool is_early =
       !samples.empty() && sample.wall_ms - samples.back().wall_ms < series.interval_ms;
@@ -16,10 +16,10 @@ void PageHistory::add(JobId job, const PageSample& sample) {
   series.interval_ms *= 2;
 }
 
-const std::vector<PageSample>& PageHistory::of(JobId job) const {
+const std::vector<PageSample>& PageHistory::of(JobId job) {
   static const std::vector<PageSample> none;
-  const auto found = jobs_.find(job);
-  return found == jobs_.end() ? none : found->second.samples;
+  const Series* const series = jobs_.look(job);
+  return series == nullptr ? none : series->samples;
 }
 
 }  // namespace hpctl

@@ -561,7 +561,7 @@ function makeJobPage(job) {
       make("div.grid", {id: "node-grid", "aria-hidden": "true"}), make("div", {id: "node-notes"})), makeRanks()),
     make("section", {id: "heat", "aria-label": "Step times over time", hidden: ""}, make("h2", {}, "Step time of each rank over time"),
       make("canvas", {"aria-hidden": "true", mousemove: heatAt}), make("div.dim", {id: "heat-ends"}),
-      make("div.dim", {}, "The stronger the colour, the longer a rank's own part of a step, relative to the median rank at that time")),
+      make("div.dim", {}, "The stronger the colour, the longer a rank's own part of a step, relative to the median rank at that time. Times from before this controller started are not kept.")),
     make("section", {"aria-label": "Checkpoints"}, make("h2", {}, "Checkpoints"), make("div.scroll.short", {id: "checkpoints", tabindex: "0"})),
     make("section", {"aria-label": "Log"}, make("details", {open: "", toggle: () => showLog(filesOf)}, make("summary", {}, "Log"),
       make("div.tools", {}, make("label", {for: "log-rank"}, "Rank"), rank, make("span.dim", {}, "the last 200 lines; hpctl logs has all")),

@@ -29,7 +29,7 @@ RankTimes::Column slower_of(const RankTimes::Column& a, const RankTimes::Column&
 
 void RankTimes::add(JobId job, int64_t wall_ms, uint64_t step, const std::vector<float>& ms) {
   if (ms.empty()) return;
-  Heat& heat = jobs_[job];
+  Heat& heat = jobs_.of_running(job);
   std::vector<Column>& columns = heat.columns;
   if (!columns.empty() && wall_ms - columns.back().wall_ms < heat.interval_ms) return;
   columns.push_back(column_of_ranks(wall_ms, step, ms));
@@ -43,10 +43,10 @@ void RankTimes::add(JobId job, int64_t wall_ms, uint64_t step, const std::vector
   heat.interval_ms *= 2;
 }
 
-const std::vector<RankTimes::Column>& RankTimes::of(JobId job) const {
+const std::vector<RankTimes::Column>& RankTimes::of(JobId job) {
   static const std::vector<Column> none;
-  const auto found = jobs_.find(job);
-  return found == jobs_.end() ? none : found->second.columns;
+  const Heat* const heat = jobs_.look(job);
+  return heat == nullptr ? none : heat->columns;
 }
 
 }  // namespace hpctl

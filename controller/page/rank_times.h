@@ -3,15 +3,16 @@
 // one column per second at first. At kMostColumns, neighbours become one with the longer time of
 // each rank, and from then on columns are added half as often. Of a job with more than kMostRows
 // ranks a row is several ranks, with the longest time of them. In memory only: the columns begin
-// with this controller. Not for more than one thread.
+// with this controller, and those of a job that ended long ago are gone (recent_jobs.h). Not for
+// more than one thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <vector>
 
 #include "common/job/ids.h"
+#include "controller/page/recent_jobs.h"
 
 namespace hpctl {
 
@@ -30,15 +31,16 @@ class RankTimes {
 
   // `ms`: of each rank, in the order of ranks; 0 = not known.
   void add(JobId job, int64_t wall_ms, uint64_t step, const std::vector<float>& ms);
+  void end(JobId job) { jobs_.end(job); }
   // Ascending in time.
-  const std::vector<Column>& of(JobId job) const;
+  const std::vector<Column>& of(JobId job);
 
  private:
   struct Heat {
     std::vector<Column> columns;
     int64_t interval_ms = kFirstIntervalMs;
   };
-  std::map<JobId, Heat> jobs_;
+  RecentJobs<Heat> jobs_;
 };
 
 }  // namespace hpctl

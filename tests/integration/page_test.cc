@@ -333,6 +333,7 @@ TEST_F(Page, AnEndedJobHasTheNumbersOfItsMetrics) {
   for (const int width : {1280, 390}) {
     const auto browser = look({"short"}, {width, 1500, false});
     ASSERT_NE(browser, nullptr);
+    EXPECT_EQ(browser->run("return window.innerWidth"), width) << "no narrower than its window";
     EXPECT_TRUE(browser->wait_for("return Plots.series()?.last_step === 40"));
     const json series = browser->run("return Plots.series()");
     ASSERT_EQ(series["last"].size(), rows.size());
@@ -374,8 +375,9 @@ TEST_F(Page, AFailedJobOpensWithItsLastLines) {
 
 TEST_F(Page, IsUsableOnAPhoneAndInTheDark) {
   train();
-  const auto browser = look({}, {400, 850, true});
+  const auto browser = look({}, {390, 850, true});
   ASSERT_NE(browser, nullptr);
+  EXPECT_EQ(browser->run("return window.innerWidth"), 390);
   EXPECT_TRUE(shows(*browser, "quick-brown-fox"));
   browser->run("document.querySelector('tbody a').click()");
   EXPECT_TRUE(shows(*browser, "4 training"));

@@ -27,6 +27,7 @@ using std::chrono::steady_clock;
 constexpr const char* kDriver = "/usr/bin/chromedriver";
 constexpr const char* kChromium = "/usr/bin/chromium";
 constexpr std::chrono::seconds kPatience{60};
+constexpr int kLeastWindowWidth = 500;  // of Chromium; a narrower --window-size is not followed
 
 std::string decode_base64(const std::string& text) {
   std::string bytes;
@@ -108,6 +109,7 @@ std::unique_ptr<Browser> Browser::start(const Window& window) {
     return nullptr;
   }
   browser->session_ = "/session/" + session["sessionId"].get<std::string>();
+  if (window.width < kLeastWindowWidth) browser->emulate_screen(window);
   return browser;
 }
 
@@ -131,6 +133,18 @@ json Browser::call(const std::string& method, const std::string& path, const jso
   json parsed = json::parse(end == std::string::npos ? "" : answer.substr(end + 4), nullptr, false);
   if (!parsed.is_object() || !parsed.contains("value")) return json::object();
   return parsed["value"];
+}
+
+// chromedriver hands the command of the DevTools protocol on.
+void Browser::emulate_screen(const Window& window) {
+  const json value = call("POST", session_ + "/goog/cdp/execute",
+                          {{"cmd", "Emulation.setDeviceMetricsOverride"},
+                           {"params",
+                            {{"width", window.width},
+                             {"height", window.height},
+                             {"deviceScaleFactor", 1},
+                             {"mobile", false}}}});
+  EXPECT_FALSE(value.contains("error")) << value.dump();
 }
 
 void Browser::go(const std::string& url) {

@@ -18,7 +18,7 @@ namespace hpctl::test {
 class Browser {
  public:
   struct Window {
-    int width = 1280;
+    int width = 1280;  // of the page; Chromium's own windows are never narrower than 500
     int height = 900;
     bool dark = false;
   };
@@ -47,6 +47,8 @@ class Browser {
   // The answer's "value".
   nlohmann::json call(const std::string& method, const std::string& path,
                       const nlohmann::json& body = {});
+  // Lays the page out for a screen of this size, whatever the window's, as DevTools do for phones.
+  void emulate_screen(const Window& window);
 
   TemporaryDirectory directory_;
   pid_t driver_ = -1;

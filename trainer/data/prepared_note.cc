@@ -8,12 +8,13 @@
 
 namespace hpctl {
 
-// Datasets of text have nothing more, as all had before there were others.
+// Datasets of text without bad lines have nothing more, as all had before there were others.
 void to_json(nlohmann::json& j, const PreparedNote& note) {
   j = {{"tokenizer", note.tokenizer},   {"tokenizer_hash", note.tokenizer_hash},
        {"vocabulary", note.vocabulary}, {"end_of_document", note.end_of_document},
        {"documents", note.documents},   {"tokens", note.tokens},
        {"text_bytes", note.text_bytes}};
+  if (note.bad_lines > 0) j["bad_lines"] = note.bad_lines;
   if (note.format == DataFormat::kText) return;
   j["format"] = note.format;
   j["chat_template"] = note.chat_template;
@@ -28,6 +29,7 @@ void from_json(const nlohmann::json& j, PreparedNote& note) {
   j.at("documents").get_to(note.documents);
   j.at("tokens").get_to(note.tokens);
   j.at("text_bytes").get_to(note.text_bytes);
+  if (j.contains("bad_lines")) j.at("bad_lines").get_to(note.bad_lines);
   if (!j.contains("format")) return;
   j.at("format").get_to(note.format);
   j.at("chat_template").get_to(note.chat_template);

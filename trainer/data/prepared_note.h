@@ -23,6 +23,7 @@ struct PreparedNote {
   DataFormat format = DataFormat::kText;
   ChatTemplate chat_template = ChatTemplate::kNone;
   uint64_t answer_tokens = 0;  // that are learnt, where format is not text
+  uint64_t bad_lines = 0;      // of JSON lines, left out
 };
 
 // nullopt: there is none. kDataLoss: it cannot be read.

@@ -19,6 +19,7 @@
 #include "controller/page/page_files.h"
 #include "controller/page/page_timeline.h"
 #include "controller/page/rank_times.h"
+#include "controller/page/recent_jobs.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hpctl {
@@ -202,6 +203,36 @@ TEST_F(PageFilesTest, SeriesHasTheValuesOfTheFile) {
   EXPECT_EQ(json::parse(files_.series(JobId{4}, {}).value())["first"], json::array());
 }
 
+// Room for two: the third takes that of the job that was looked at longest ago.
+TEST_F(PageFilesTest, SeriesAreForgottenTheLeastUsedFirst) {
+  std::string lines;
+  for (uint64_t step = 1; step <= 100; ++step) lines += metrics_line(step, 1, 2) + "\n";
+  for (uint64_t job = 5; job <= 8; ++job) {
+    ASSERT_TRUE(make_directories(paths_.job_logs(JobId{job})).ok());
+    append_text(paths_.job_metrics(JobId{job}), lines);
+  }
+  MetricsFile one(paths_.job_metrics(JobId{5}));
+  ASSERT_TRUE(one.read_on().ok());
+  const size_t bytes = one.series().memory_bytes();
+  ASSERT_GT(bytes, 0U);
+  PageFiles files(paths_, 2 * bytes + bytes / 2);
+  const auto look = [&](uint64_t job) {
+    const json answer = json::parse(files.series(JobId{job}, {}).value());
+    EXPECT_EQ(answer["last_step"], 100);
+  };
+  look(5);
+  look(6);
+  look(5);
+  look(7);
+  EXPECT_THAT(files.jobs_in_memory(), ElementsAre(JobId{7}, JobId{5}));
+  look(6);
+  EXPECT_THAT(files.jobs_in_memory(), ElementsAre(JobId{6}, JobId{7}));
+  // One that is larger than all the room stays while it is looked at.
+  PageFiles tight(paths_, bytes / 2);
+  EXPECT_TRUE(tight.series(JobId{8}, {}).ok());
+  EXPECT_THAT(tight.jobs_in_memory(), ElementsAre(JobId{8}));
+}
+
 TEST_F(PageFilesTest, TheTailOfALogIsPrintable) {
   const std::string path = paths_.rank_log(JobId{3}, Rank{1});
   append_text(path, "one\ntwo\nthr\x1b[31mee\nfour");
@@ -303,6 +334,41 @@ TEST(RankTimes, KeepsTheSlowestOfALongTime) {
   EXPECT_EQ(times.of(JobId{2})[0].ranks_per_row, 3U);
   EXPECT_EQ(times.of(JobId{2})[0].ms.size(), RankTimes::kMostRows);
   EXPECT_TRUE(times.of(JobId{3}).empty());
+}
+
+TEST(RecentJobs, JobsThatRunStayAndThoseThatEndedGoInOrderOfUse) {
+  RecentJobs<int> jobs;
+  constexpr uint64_t kMost = RecentJobs<int>::kMostEnded;
+  for (uint64_t job = 1; job <= 3 * kMost; ++job) jobs.of_running(JobId{job}) = 7;
+  EXPECT_EQ(jobs.size(), 3 * kMost) << "they run";
+  for (uint64_t job = 1; job <= kMost; ++job) {
+    jobs.end(JobId{job});
+    jobs.end(JobId{job});  // its end is shown again
+  }
+  jobs.end(JobId{1'000});  // it never had a value
+  EXPECT_EQ(jobs.size(), 3 * kMost);
+  ASSERT_NE(jobs.look(JobId{1}), nullptr);
+  jobs.end(JobId{kMost + 1});
+  EXPECT_NE(jobs.look(JobId{1}), nullptr) << "it was looked at";
+  EXPECT_EQ(jobs.look(JobId{2}), nullptr);
+  jobs.of_running(JobId{3}) = 8;  // goes on, and does not count any more
+  for (uint64_t job = kMost + 2; job <= 2 * kMost; ++job) jobs.end(JobId{job});
+  ASSERT_NE(jobs.look(JobId{3}), nullptr);
+  EXPECT_EQ(*jobs.look(JobId{3}), 8);
+  EXPECT_EQ(jobs.size(), 2 * kMost + 1) << "those that run, and the last that ended";
+}
+
+TEST(RankTimes, AnEndedJobIsForgottenOnceManyHaveEndedSince) {
+  RankTimes times;
+  const auto train_and_end = [&](uint64_t job) {
+    times.add(JobId{job}, 1'000, 1, {10, 20});
+    times.end(JobId{job});
+  };
+  train_and_end(1);
+  EXPECT_EQ(times.of(JobId{1}).size(), 1U);
+  for (uint64_t job = 2; job <= 100; ++job) train_and_end(job);
+  EXPECT_TRUE(times.of(JobId{1}).empty());
+  EXPECT_EQ(times.of(JobId{100}).size(), 1U);
 }
 
 }  // namespace

@@ -98,6 +98,16 @@ TEST(PageHistory, KeepsAWholeJobInFewSamples) {
   EXPECT_TRUE(history.of(JobId{4}).empty());
 }
 
+TEST(PageHistory, AnEndedJobIsForgottenOnceManyHaveEndedSince) {
+  PageHistory history;
+  for (uint64_t job = 1; job <= 100; ++job) {
+    history.add(JobId{job}, {1'000, 1, 1.0, 2.0, 0.5});
+    history.end(JobId{job});
+  }
+  EXPECT_TRUE(history.of(JobId{1}).empty());
+  EXPECT_EQ(history.of(JobId{100}).size(), 1U);
+}
+
 class PageServerTest : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -223,6 +223,12 @@ TEST_F(Answers, MistakesNameFileLineAndRemedy) {
               HasSubstr(in + ":1: no key \"content\""));
   EXPECT_THAT(chat("{\"messages\": [7]}\n"), HasSubstr(in + ":1: no key \"role\""));
   EXPECT_THAT(chat("{\"messages\": [{\"role\": \"tool\", \"content\": \"a\"}]}\n"),
+              HasSubstr("nothing to learn"))
+      << "what tools answer is not learnt";
+  EXPECT_THAT(chat("{\"messages\": [{\"role\": \"bot\", \"content\": \"a\"}]}\n"),
+              HasSubstr(in + ":1: role \"bot\"; expected system, user, assistant or tool"));
+  EXPECT_THAT(refusal("{\"messages\": [{\"role\": \"tool\", \"content\": \"a\"}]}\n",
+                      DataFormat::kChat, ChatTemplate::kLlama3),
               HasSubstr(in + ":1: role \"tool\"; expected system, user or assistant"));
   EXPECT_THAT(chat("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n"),
               HasSubstr("nothing to learn"));
@@ -235,6 +241,84 @@ TEST_F(Answers, MistakesNameFileLineAndRemedy) {
   with.inputs = {dir_ / "in.txt"};
   EXPECT_THAT(prepare(with).error().message,
               HasSubstr("in.txt: format sft is JSON lines; give files whose names end in .jsonl"));
+}
+
+// What a message says beside its text would be lost, and the model would learn another answer.
+TEST_F(Answers, KeysThatChangeWhatIsSaidAreRefused) {
+  const auto with = [&](const std::string& key, const std::string& of_line = "") {
+    return refusal("{" + of_line +
+                       "\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, "
+                       "{\"role\": \"assistant\", \"content\": \"b\"" +
+                       key + "}]}\n",
+                   DataFormat::kChat, ChatTemplate::kChatml);
+  };
+  for (const std::string key :
+       {"tool_calls", "function_call", "reasoning_content", "reasoning", "thinking", "refusal"}) {
+    EXPECT_THAT(with(", \"" + key + "\": [{\"name\": \"f\"}]"),
+                HasSubstr(":1: \"" + key + "\" cannot be learnt"));
+    EXPECT_EQ(with(", \"" + key + "\": null"), "it is prepared") << "it says nothing";
+    EXPECT_EQ(with(", \"" + key + "\": []"), "it is prepared");
+    EXPECT_EQ(with(", \"" + key + "\": \"\""), "it is prepared");
+  }
+  EXPECT_THAT(with(", \"train\": false"), HasSubstr("\"train\" cannot be learnt"));
+  EXPECT_THAT(with("", "\"tools\": [{}], "), HasSubstr("\"tools\" cannot be learnt"));
+  EXPECT_EQ(with("", "\"tools\": [], "), "it is prepared");
+  // Others are not read, whatever they are.
+  EXPECT_EQ(with(", \"score\": NaN, \"id\": \"\\ud83d\""), "it is prepared");
+  EXPECT_THAT(with(", \"weight\": NaN"), HasSubstr("not JSON"));
+  EXPECT_THAT(with(", \"weight\": 0.5"), HasSubstr("\"weight\" is 0 or 1"));
+}
+
+TEST_F(Answers, OfWeightZeroNothingIsLearnt) {
+  put(dir_ / "in.jsonl",
+      "{\"messages\": [{\"role\": \"assistant\", \"content\": \"one\", \"weight\": 0}, "
+      "{\"role\": \"user\", \"content\": \"on\", \"weight\": 0}, "
+      "{\"role\": \"assistant\", \"content\": \"two\", \"weight\": 1}]}\n");
+  const auto done = prepare(options(DataFormat::kChat, ChatTemplate::kChatml));
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  auto data = IndexedDataset::open(dir_ / "out");
+  ASSERT_TRUE(data.ok());
+  const std::vector<std::string> start = {"50257"};
+  const std::vector<std::string> end = {"50258"};
+  EXPECT_EQ(marked(*data, 0), joined({start,
+                                      plain("assistant\n"),
+                                      plain("one"),
+                                      end,
+                                      plain("\n"),
+                                      start,
+                                      plain("user\non"),
+                                      end,
+                                      plain("\n"),
+                                      start,
+                                      plain("assistant\n"),
+                                      plain("two", "*"),
+                                      {"50258*"},
+                                      plain("\n")}));
+  EXPECT_THAT(refusal("{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"weight\": 1}]}\n",
+                      DataFormat::kChat, ChatTemplate::kChatml),
+              HasSubstr("only messages of the assistant are learnt"));
+}
+
+// As Qwen's templates have it: answers in a row are one turn of the user.
+TEST_F(Answers, WhatToolsAnswerIsAUsersTurnInChatml) {
+  put(dir_ / "in.jsonl",
+      "{\"messages\": [{\"role\": \"tool\", \"content\": \"on\", \"tool_call_id\": \"1\"}, "
+      "{\"role\": \"tool\", \"content\": \"in\"}, "
+      "{\"role\": \"assistant\", \"content\": \"the\"}]}\n");
+  const auto done = prepare(options(DataFormat::kChat, ChatTemplate::kChatml));
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  auto data = IndexedDataset::open(dir_ / "out");
+  ASSERT_TRUE(data.ok());
+  EXPECT_EQ(marked(*data, 0), joined({{"50257"},
+                                      plain("user\n<tool_response>\non\n</tool_response>"
+                                            "\n<tool_response>\nin\n</tool_response>"),
+                                      {"50258"},
+                                      plain("\n"),
+                                      {"50257"},
+                                      plain("assistant\n"),
+                                      plain("the", "*"),
+                                      {"50258*"},
+                                      plain("\n")}));
 }
 
 TEST_F(Answers, WorkersPartsAndRestartsDoNotShow) {

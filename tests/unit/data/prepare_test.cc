@@ -319,6 +319,85 @@ TEST(Prepare, MistakesAreNamedByFileAndLine) {
               HasSubstr("cannot read /nowhere"));
 }
 
+// As Python's json module writes them.
+TEST(Prepare, WhatNobodyReadsMayHaveNumbersThatJsonLacks) {
+  const TemporaryDirectory dir;
+  put(dir / "a.jsonl",
+      "{\"score\": NaN, \"text\": \"one\"}\n"
+      "{\"text\": \"two\", \"meta\": {\"a\": [-Infinity, {\"b\": Infinity}], \"c\": 1e999}}\n"
+      "{\"title\": \"\\ud83d\\\\ \\udc00\", \"text\": \"\\ud83d\\ude00\"}\n"
+      "{\"n\": -1e999 , \"text\": \"NaN, {\\\"}\"}\n");
+  ASSERT_TRUE(prepare(options_for({dir / "a.jsonl"}, dir / "out")).ok());
+  EXPECT_THAT(documents_of(dir / "out"),
+              testing::ElementsAre("one", "two", "\xf0\x9f\x98\x80", "NaN, {\"}"));
+  // Where it is read, it is a fault, as is all else.
+  EXPECT_THAT(error_of("a.jsonl", "{\"x\": NaN, \"text\": NaN}\n"),
+              HasSubstr("a.jsonl:1: not JSON: column 20"));
+  EXPECT_THAT(error_of("a.jsonl", "{\"te\\u0078t\": \"\\ud83d\"}\n"),
+              HasSubstr("a.jsonl:1: not JSON: "));
+  EXPECT_THAT(error_of("a.jsonl", "{\"text\": \"a\\udc00\"}\n"), HasSubstr("a.jsonl:1: not JSON"));
+  for (const std::string word : {"nan", "NaN1", "Inf", "+1", "1e999x", "0x1p9999", "[1 2]"}) {
+    EXPECT_THAT(error_of("a.jsonl", "{\"text\": \"a\", \"x\": " + word + "}\n"),
+                HasSubstr("a.jsonl:1: not JSON"))
+        << word;
+  }
+}
+
+TEST(Prepare, BadLinesAreLeftOutAndCountedUpToALimit) {
+  const TemporaryDirectory dir;
+  std::string lines;
+  for (int i = 0; i < 300; ++i) {
+    lines += i % 100 == 50 ? "{\"text\": 1}\n" : "{\"text\": \"" + std::to_string(i) + "\"}\n";
+  }
+  put(dir / "a.jsonl", lines);
+  PrepareOptions options = options_for({dir / "a.jsonl"}, dir / "out");
+  options.part_bytes = 500;
+  options.workers = 3;
+  options.max_bad_lines = 2;
+  EXPECT_THAT(prepare(options).error().message,
+              testing::AllOf(HasSubstr("more than 2 bad lines, such as "), HasSubstr("a.jsonl:"),
+                             HasSubstr("1: no text under the key"), HasSubstr("--max-bad-lines")));
+  // The run that is given more goes on with what is there.
+  options.max_bad_lines = 3;
+  const auto done = prepare(options);
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  EXPECT_EQ(done->note.bad_lines, 3U);
+  EXPECT_EQ(done->note.documents, 297U);
+  EXPECT_THAT(done->first_bad, HasSubstr("a.jsonl:51: no text under the key"));
+  EXPECT_THAT(get(dir / "out.json"), HasSubstr("\"bad_lines\": 3"));
+  EXPECT_EQ(read_prepared_note(dir / "out").value()->bad_lines, 3U);
+  // The same as without those lines, but for the count.
+  std::string good;
+  for (int i = 0; i < 300; ++i) {
+    if (i % 100 != 50) good += "{\"text\": \"" + std::to_string(i) + "\"}\n";
+  }
+  put(dir / "good.jsonl", good);
+  ASSERT_TRUE(prepare(options_for({dir / "good.jsonl"}, dir / "good")).ok());
+  EXPECT_EQ(get(dir / "out.bin"), get(dir / "good.bin"));
+  EXPECT_EQ(get(dir / "out.idx"), get(dir / "good.idx"));
+  EXPECT_EQ(get(dir / "good.json").find("bad_lines"), std::string::npos);
+}
+
+// Parts of a run that let bad lines pass are no way around a limit.
+TEST(Prepare, BadLinesOfAnEarlierRunCount) {
+  const TemporaryDirectory dir;
+  put(dir / "a.jsonl", "{}\n{\"text\": \"a\"}\n");
+  put(dir / "b.jsonl", "{}\n{}\n{}\n{}\n");
+  PrepareOptions options = options_for({dir / "a.jsonl", dir / "b.jsonl"}, dir / "out");
+  options.max_bad_lines = 2;
+  ASSERT_FALSE(prepare(options).ok());
+  options.max_bad_lines = 0;
+  EXPECT_THAT(prepare(options).error().message, HasSubstr("a.jsonl:1: the object has no key"));
+}
+
+TEST(Prepare, ParquetIsRefusedWithWhatConvertsIt) {
+  const TemporaryDirectory dir;
+  put(dir / "a.parquet", "PAR1");
+  EXPECT_THAT(prepare(options_for({dir.path()}, dir / "out")).error().message,
+              HasSubstr("import pandas; pandas.read_parquet(\"" + (dir / "a.parquet") +
+                        "\").to_json(\"" + (dir / "a.jsonl") + "\", orient=\"records\""));
+}
+
 TEST(Prepare, TextThatIsNotUtf8IsNamed) {
   const TemporaryDirectory dir;
   put(dir / "a.txt", "ab\xff");

@@ -56,13 +56,18 @@ struct ChatForm::Words {
   std::string_view before_content;  // text
   std::string_view after_turn;      // text
   bool trims = false;
+  // What tools answered, as a turn of that role.
+  std::string_view tool_role;
+  std::string_view before_answer;
+  std::string_view after_answer;
 };
 
 const ChatForm::Words& ChatForm::words_of_template(ChatTemplate name) {
   static constexpr std::array<Words, 2> kWords = {
-      Words{"", "<|im_start|>", "", "<|im_end|>", "\n", "\n", false},
+      Words{"", "<|im_start|>", "", "<|im_end|>", "\n", "\n", false, "user", "\n<tool_response>\n",
+            "\n</tool_response>"},
       Words{"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "\n\n",
-            "", true}};
+            "", true, "", "", ""}};
   HP_CHECK(name != ChatTemplate::kNone);
   return kWords.at(static_cast<size_t>(name) - 1);
 }
@@ -87,20 +92,39 @@ Result<ChatForm> ChatForm::create(ChatTemplate name, const Tokenizer& tokenizer,
   return form;
 }
 
+Outcome ChatForm::check_role(const std::string& role) const {
+  const bool has_tools = !words_->tool_role.empty();
+  if (role == "system" || role == "user" || role == "assistant") return Ok{};
+  if (role == "tool" && has_tools) return Ok{};
+  return Error{ErrorCode::kInvalidArgument,
+               "role \"" + printable_line(role, kShownBytes) + "\"; expected system, user" +
+                   (has_tools ? ", assistant or tool" : " or assistant")};
+}
+
 Outcome ChatForm::encode(const std::vector<ChatMessage>& messages, Encoder& encoder,
                          MarkedTokens& out) const {
   const auto special = [&](int32_t id) {
     if (id >= 0) out.ids.push_back(id);
   };
   special(beginning_);
-  for (const ChatMessage& message : messages) {
-    const bool learnt = message.role == "assistant";
-    if (!learnt && message.role != "system" && message.role != "user") {
-      return Error{ErrorCode::kInvalidArgument, "role \"" +
-                                                    printable_line(message.role, kShownBytes) +
-                                                    "\"; expected system, user or assistant"};
-    }
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const ChatMessage& message = messages[i];
+    HP_TRY(check_role(message.role));
     special(role_begin_);
+    if (message.role == "tool") {
+      std::string text(words_->tool_role);
+      const auto answer = [&](const std::string& content) {
+        text.append(words_->before_answer).append(content).append(words_->after_answer);
+      };
+      answer(message.content);
+      while (i + 1 < messages.size() && messages[i + 1].role == "tool")
+        answer(messages[++i].content);
+      HP_TRY(encoder.encode(text, out.ids));
+      special(turn_end_);
+      HP_TRY(encoder.encode(words_->after_turn, out.ids));
+      continue;
+    }
+    const bool is_generated = message.role == "assistant";
     std::string text = message.role;
     if (role_end_ >= 0) {
       HP_TRY(encoder.encode(text, out.ids));
@@ -110,14 +134,14 @@ Outcome ChatForm::encode(const std::vector<ChatMessage>& messages, Encoder& enco
     text += words_->before_content;
     const std::string_view content =
         words_->trims ? trimmed(message.content) : std::string_view(message.content);
-    if (!learnt) text += content;
+    if (!is_generated) text += content;
     HP_TRY(encoder.encode(text, out.ids));
-    if (learnt) {
+    if (is_generated) {
       out.mark(false);
       HP_TRY(encoder.encode(content, out.ids));
     }
     special(turn_end_);
-    if (learnt) out.mark(true);
+    if (is_generated) out.mark(message.learnt);
     if (!words_->after_turn.empty()) HP_TRY(encoder.encode(words_->after_turn, out.ids));
   }
   out.mark(false);

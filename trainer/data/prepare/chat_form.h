@@ -12,6 +12,10 @@
 // The text between special tokens is encoded as one, as the libraries that apply such templates do,
 // except the assistant's turn: it is encoded separately, since a model that generates has the
 // tokens before it already.
+//
+// What tools answer (role tool) is a turn of the user in chatml, as in Qwen's templates: each
+// answer as \n<tool_response>\nCONTENT\n</tool_response>, those in a row in one turn. llama3
+// refuses it.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +45,7 @@ struct MarkedTokens {
 struct ChatMessage {
   std::string role;
   std::string content;
+  bool learnt = false;  // of the assistant's alone
 };
 
 // A template with the ids of its special tokens.
@@ -50,7 +55,8 @@ class ChatForm {
   static Result<ChatForm> create(ChatTemplate name, const Tokenizer& tokenizer,
                                  const std::string& tokenizer_name);
 
-  // Appends to `out`. kInvalidArgument: a role that is not known, or as Encoder::encode.
+  // Appends to `out`. kInvalidArgument: a role that the template has no form for, or as
+  // Encoder::encode.
   Outcome encode(const std::vector<ChatMessage>& messages, Encoder& encoder,
                  MarkedTokens& out) const;
 
@@ -58,6 +64,7 @@ class ChatForm {
   struct Words;
   static const Words& words_of_template(ChatTemplate name);
   explicit ChatForm(const Words& words) : words_(&words) {}
+  Outcome check_role(const std::string& role) const;
 
   const Words* words_;
   int32_t beginning_ = -1;

@@ -19,6 +19,14 @@ bool is_json_lines(const std::string& path) {
   return name.ends_with(".jsonl") || name.ends_with(".ndjson") || name.ends_with(".json");
 }
 
+Error parquet_error(const std::string& path) {
+  const std::string lines = path.substr(0, path.rfind('.')) + ".jsonl";
+  return Error{ErrorCode::kInvalidArgument,
+               path + " is a Parquet file, which hpctl does not read; convert it in Python: " +
+                   "import pandas; pandas.read_parquet(\"" + path + "\").to_json(\"" + lines +
+                   "\", orient=\"records\", lines=True, force_ascii=False)"};
+}
+
 Outcome add(const std::string& path, int depth, std::vector<InputFile>& files) {
   struct stat st {};
   if (::stat(path.c_str(), &st) != 0) return errno_error("cannot read " + path);
@@ -35,6 +43,7 @@ Outcome add(const std::string& path, int depth, std::vector<InputFile>& files) {
   if (!S_ISREG(st.st_mode)) {
     return Error{ErrorCode::kInvalidArgument, path + " is not a regular file"};
   }
+  if (path.ends_with(".parquet")) return parquet_error(path);
   files.push_back(InputFile{path, static_cast<uint64_t>(st.st_size),
                             st.st_mtim.tv_sec * 1'000'000'000 + st.st_mtim.tv_nsec,
                             is_json_lines(path)});

@@ -2,11 +2,13 @@
 #include "trainer/data/prepare/part_encoder.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 #include <utility>
 
 #include "common/base/bounded_json.h"
+#include "common/base/printable.h"
 
 namespace hpctl {
 namespace {
@@ -21,11 +23,16 @@ std::string problem_in_line(const json::exception& e) {
   return column == std::string::npos ? text : text.substr(column);
 }
 
+}  // namespace
+
 // Takes the text under one key of an object and passes over all else without building it. Given
 // twice, the later one counts, as in Python.
-class KeyFinder : public json::json_sax_t {
+class PartEncoder::KeyFinder : public json::json_sax_t {
  public:
   KeyFinder(const std::string& key, std::string& text) : key_(key), text_(text) {}
+
+  // False: `problem` says why.
+  bool parse(std::string_view line) { return json::sax_parse(line.begin(), line.end(), this); }
 
   enum class Found { kNothing, kText, kOther };
   Found found = Found::kNothing;
@@ -78,6 +85,8 @@ class KeyFinder : public json::json_sax_t {
   bool wanted_ = false;  // the value that follows is the key's
 };
 
+namespace {
+
 template <typename T>
 void append_ids(const std::vector<int32_t>& ids, std::string& out) {
   const size_t before = out.size();
@@ -92,12 +101,15 @@ Error at_line(const InputFile& file, uint64_t line, const Error& error) {
   return Error{error.code, file.path + ":" + std::to_string(line) + ": " + error.message};
 }
 
+constexpr size_t kShownOfBadLine = 500;  // of the first bad line's error
+constexpr const char* kExpectedChat =
+    "expected {\"messages\": [{\"role\": TEXT, \"content\": TEXT}, ...]}";
+
 bool is_blank(std::string_view line) {
   return line.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
 
-// Read whole: what there is beside the pair or the messages is as small.
-Result<json> parse_object(std::string_view line) {
+Result<json> parse_object_strictly(std::string_view line) {
   try {
     json object = parse_json(line, {.bytes = PartCutter::kMaxDocumentBytes});
     if (object.is_object()) return object;
@@ -105,6 +117,64 @@ Result<json> parse_object(std::string_view line) {
     return Error{ErrorCode::kInvalidArgument, "not JSON: " + problem_in_line(e)};
   }
   return Error{ErrorCode::kInvalidArgument, "not a JSON object"};
+}
+
+// Read whole: what there is beside the pair or the messages is as small.
+Result<json> parse_object(std::string_view line, const ReadKeys& keys) {
+  auto object = parse_object_strictly(line);
+  return object.ok() ? std::move(object) : parse_object_strictly(without_unread_faults(line, keys));
+}
+
+// Keys of a message and of a conversation that change what is said. No template here has a place
+// for them, and without them the model would learn something else.
+constexpr std::array kMessageKeysWithMeaning = {"tool_calls", "function_call", "reasoning_content",
+                                                "reasoning",  "thinking",      "refusal",
+                                                "audio",      "train"};
+constexpr std::array kLineKeysWithMeaning = {"tools", "functions", "chat_template_kwargs"};
+// OpenAI's: 0 = the turn is not learnt.
+constexpr const char* kWeightKey = "weight";
+
+ReadKeys keys_of(const LineForm& form) {
+  if (form.format == DataFormat::kText) return {{form.json_key}, {}};
+  if (form.format == DataFormat::kSft) return {{"prompt", "completion"}, {}};
+  ReadKeys keys{{"messages"}, {"role", "content", kWeightKey}};
+  keys.line.insert(keys.line.end(), kLineKeysWithMeaning.begin(), kLineKeysWithMeaning.end());
+  keys.element.insert(keys.element.end(), kMessageKeysWithMeaning.begin(),
+                      kMessageKeysWithMeaning.end());
+  return keys;
+}
+
+// null, "", [] and {} say nothing.
+bool says_something(const json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end()) return false;
+  return found->is_string() ? *found != "" : !found->empty();
+}
+
+template <size_t kCount>
+Outcome refuse_keys(const json& object, const std::array<const char*, kCount>& keys) {
+  for (const char* key : keys) {
+    if (!says_something(object, key)) continue;
+    return Error{
+        ErrorCode::kInvalidArgument,
+        std::string("\"") + key +
+            "\" cannot be learnt: no chat template here has a place for it, and without it the "
+            "model would learn something else; write it into \"content\" as the model is to say "
+            "it, or remove the line"};
+  }
+  return Ok{};
+}
+
+// Whether the turn is to be learnt.
+Result<bool> is_learnt(const json& message, bool is_of_assistant) {
+  const auto weight = message.find(kWeightKey);
+  if (weight == message.end() || weight->is_null()) return is_of_assistant;
+  if (*weight == 0) return false;
+  if (*weight == 1 && is_of_assistant) return true;
+  return Error{ErrorCode::kInvalidArgument,
+               is_of_assistant ? "\"weight\" is 0 or 1: whether the message is learnt"
+                               : "only messages of the assistant are learnt; the others have no "
+                                 "\"weight\", or 0"};
 }
 
 Result<std::string> text_under(const json& object, const char* key, const char* expected) {
@@ -116,11 +186,21 @@ Result<std::string> text_under(const json& object, const char* key, const char* 
           "\"; " + expected};
 }
 
+Result<ChatMessage> message_of(const json& entry) {
+  HP_TRY(refuse_keys(entry, kMessageKeysWithMeaning));
+  ChatMessage message;
+  HP_TRY_ASSIGN(message.role, text_under(entry, "role", kExpectedChat));
+  HP_TRY_ASSIGN(message.content, text_under(entry, "content", kExpectedChat));
+  HP_TRY_ASSIGN(message.learnt, is_learnt(entry, message.role == "assistant"));
+  return message;
+}
+
 }  // namespace
 
 PartEncoder::PartEncoder(const Tokenizer& tokenizer, LineForm form)
     : encoder_(tokenizer.make_encoder()),
       form_(std::move(form)),
+      keys_(keys_of(form_)),
       type_(token_type_for_vocabulary(tokenizer.vocabulary())) {}
 
 Result<EncodedPart> PartEncoder::encode(const InputFile& file, const InputPart& part) {
@@ -143,7 +223,10 @@ Result<EncodedPart> PartEncoder::encode(const InputFile& file, const InputPart& 
     ++number;
     if (is_blank(line)) continue;
     const Outcome done = encode_line(line, out);
-    if (!done.ok()) return at_line(file, number, done.error());
+    if (done.ok()) continue;
+    const Error error = at_line(file, number, done.error());
+    if (!form_.leaves_bad_lines_out) return error;
+    if (++out.bad_lines == 1) out.first_bad = printable_line(error.message, kShownOfBadLine);
   }
   return out;
 }
@@ -161,10 +244,14 @@ Outcome PartEncoder::encode_line(std::string_view line, EncodedPart& out) {
 }
 
 Outcome PartEncoder::encode_text_line(std::string_view line, EncodedPart& out) {
-  KeyFinder finder(form_.json_key, text_);
-  if (!json::sax_parse(line.begin(), line.end(), &finder)) {
-    return Error{ErrorCode::kInvalidArgument, "not JSON: " + finder.problem};
-  }
+  KeyFinder strict(form_.json_key, text_);
+  if (strict.parse(line)) return encode_found(strict, out);
+  KeyFinder second(form_.json_key, text_);
+  if (second.parse(without_unread_faults(line, keys_))) return encode_found(second, out);
+  return Error{ErrorCode::kInvalidArgument, "not JSON: " + second.problem};
+}
+
+Outcome PartEncoder::encode_found(const KeyFinder& finder, EncodedPart& out) {
   if (finder.found == KeyFinder::Found::kText) return encode_document(text_, out);
   const char* what = !finder.is_object                            ? "not a JSON object"
                      : finder.found == KeyFinder::Found::kNothing ? "the object has no key"
@@ -191,7 +278,7 @@ Outcome PartEncoder::encode_document(std::string_view text, EncodedPart& out) {
 // prompt alone have in common with it, so that a token across the border is learnt.
 Outcome PartEncoder::encode_pair(std::string_view line, EncodedPart& out) {
   constexpr const char* kExpected = "expected {\"prompt\": TEXT, \"completion\": TEXT}";
-  HP_TRY_ASSIGN(const json object, parse_object(line));
+  HP_TRY_ASSIGN(const json object, parse_object(line, keys_));
   HP_TRY_ASSIGN(const std::string prompt, text_under(object, "prompt", kExpected));
   HP_TRY_ASSIGN(const std::string completion, text_under(object, "completion", kExpected));
   if (completion.empty()) return Ok{};
@@ -211,21 +298,23 @@ Outcome PartEncoder::encode_pair(std::string_view line, EncodedPart& out) {
 }
 
 Outcome PartEncoder::encode_chat(std::string_view line, EncodedPart& out) {
-  constexpr const char* kExpected =
-      "expected {\"messages\": [{\"role\": TEXT, \"content\": TEXT}, ...]}";
-  HP_TRY_ASSIGN(const json object, parse_object(line));
+  HP_TRY_ASSIGN(const json object, parse_object(line, keys_));
   const auto list = object.find("messages");
   if (list == object.end() || !list->is_array()) {
-    return Error{ErrorCode::kInvalidArgument, std::string("no list \"messages\"; ") + kExpected};
+    return Error{ErrorCode::kInvalidArgument,
+                 std::string("no list \"messages\"; ") + kExpectedChat};
   }
+  HP_TRY(refuse_keys(object, kLineKeysWithMeaning));
   std::vector<ChatMessage> messages;
+  uint64_t text_bytes = 0;
   for (const json& entry : *list) {
-    HP_TRY_ASSIGN(std::string role, text_under(entry, "role", kExpected));
-    HP_TRY_ASSIGN(std::string content, text_under(entry, "content", kExpected));
-    out.text_bytes += content.size();
-    messages.push_back({std::move(role), std::move(content)});
+    HP_TRY_ASSIGN(ChatMessage message, message_of(entry));
+    text_bytes += message.content.size();
+    messages.push_back(std::move(message));
   }
-  return form_.chat->encode(messages, *encoder_, marked_);
+  HP_TRY(form_.chat->encode(messages, *encoder_, marked_));
+  out.text_bytes += text_bytes;
+  return Ok{};
 }
 
 Outcome PartEncoder::append_marked(EncodedPart& out) {

@@ -23,7 +23,7 @@ namespace hpctl {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PartPlace, file, begin, end, first_line, lines, raw_bytes, last)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StoredPart, place, documents, sequences, empty, token_bytes,
-                                   text_bytes, answer_tokens)
+                                   text_bytes, answer_tokens, bad_lines, first_bad)
 
 namespace {
 
@@ -152,7 +152,9 @@ StoredPart record_of(const PartPlace& place, const EncodedPart& part) {
           part.empty,
           part.tokens.size(),
           part.text_bytes,
-          part.answer_tokens};
+          part.answer_tokens,
+          part.bad_lines,
+          part.first_bad};
 }
 
 Outcome PartStore::put(uint64_t number, const PartPlace& place, const EncodedPart& part) const {

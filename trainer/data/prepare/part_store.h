@@ -29,6 +29,8 @@ struct StoredPart {
   uint64_t token_bytes = 0;
   uint64_t text_bytes = 0;
   uint64_t answer_tokens = 0;
+  uint64_t bad_lines = 0;
+  std::string first_bad;
 };
 
 // The record of a part that lies at `place`.

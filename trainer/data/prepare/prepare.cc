@@ -32,8 +32,8 @@ std::string base_name(const std::string& path) { return path.substr(path.rfind('
 class Pipeline {
  public:
   Pipeline(const std::vector<InputFile>& files, const PartStore& store, uint64_t raw_total,
-           size_t token_width)
-      : files_(files), store_(store), token_width_(token_width) {
+           size_t token_width, uint64_t max_bad_lines)
+      : files_(files), store_(store), token_width_(token_width), max_bad_lines_(max_bad_lines) {
     progress_.raw_total = raw_total;
   }
 
@@ -58,9 +58,9 @@ class Pipeline {
     return true;
   }
 
-  void count_earlier(const StoredPart& part) {
+  void count_earlier(uint64_t number, const StoredPart& part) {
     const std::lock_guard lock(mutex_);
-    count(part);
+    count(number, part);
     progress_.resumed_bytes += part.place.raw_bytes;
   }
 
@@ -88,6 +88,14 @@ class Pipeline {
   uint64_t answer_tokens() {
     const std::lock_guard lock(mutex_);
     return answer_tokens_;
+  }
+  uint64_t bad_lines() {
+    const std::lock_guard lock(mutex_);
+    return bad_lines_;
+  }
+  std::string first_bad() {
+    const std::lock_guard lock(mutex_);
+    return first_bad_.second;
   }
 
  private:
@@ -126,26 +134,42 @@ class Pipeline {
     const std::lock_guard lock(mutex_);
     --busy_;
     if (done.ok()) {
-      count(*done);
-    } else if (!failure_ || job.number < failure_->first) {
-      failure_.emplace(job.number, done.error());
-      ready_.notify_all();
+      count(job.number, *done);
+    } else {
+      fail(job.number, done.error());
     }
     changed_.notify_all();
   }
 
-  void count(const StoredPart& part) {
+  void fail(uint64_t number, const Error& error) {
+    if (failure_ && failure_->first <= number) return;
+    failure_.emplace(number, error);
+    ready_.notify_all();
+  }
+
+  void count(uint64_t number, const StoredPart& part) {
     progress_.raw_bytes += part.place.raw_bytes;
     progress_.text_bytes += part.text_bytes;
     progress_.documents += part.documents;
     progress_.tokens += part.token_bytes / token_width_;
     empty_ += part.empty;
     answer_tokens_ += part.answer_tokens;
+    if (part.bad_lines == 0) return;
+    bad_lines_ += part.bad_lines;
+    if (first_bad_.second.empty() || number < first_bad_.first) {
+      first_bad_ = {number, part.first_bad};
+    }
+    if (bad_lines_ > max_bad_lines_) {
+      fail(number, Error{ErrorCode::kInvalidArgument,
+                         "more than " + std::to_string(max_bad_lines_) + " bad lines, such as " +
+                             first_bad_.second + "; mend them, or give a larger --max-bad-lines"});
+    }
   }
 
   const std::vector<InputFile>& files_;
   const PartStore& store_;
   size_t token_width_;
+  uint64_t max_bad_lines_;
   size_t limit_ = 1;
   std::mutex mutex_;
   std::condition_variable ready_;    // for workers: a job, or the end
@@ -157,7 +181,9 @@ class Pipeline {
   PrepareProgress progress_;
   uint64_t empty_ = 0;
   uint64_t answer_tokens_ = 0;
-  std::vector<std::jthread> threads_;  // last: joined before the rest goes
+  uint64_t bad_lines_ = 0;
+  std::pair<uint64_t, std::string> first_bad_;  // of the lowest part that is known to have one
+  std::vector<std::jthread> threads_;           // last: joined before the rest goes
 };
 
 // The number of parts.
@@ -173,7 +199,7 @@ Result<uint64_t> run_pipeline(Pipeline& pipeline, PartCutter& cutter, const Part
         result = skipped.error();
         break;
       }
-      pipeline.count_earlier(earlier->second);
+      pipeline.count_earlier(number, earlier->second);
       continue;
     }
     auto part = cutter.next();
@@ -198,12 +224,14 @@ Result<PrepareResult> finished_earlier(const PrepareOptions& options, const std:
                  options.out + ".idx exists; remove the dataset, or choose another --out"};
   }
   HP_TRY(remove_tree(directory));
-  return PrepareResult{*note, 0, files};
+  return PrepareResult{.note = *note, .files = files};
 }
 
 // A turn of a conversation has its own end token; a completion always ends.
 Result<LineForm> line_form(const PrepareOptions& options, const Tokenizer& tokenizer) {
-  LineForm form{.format = options.format, .json_key = options.json_key};
+  LineForm form{.format = options.format,
+                .json_key = options.json_key,
+                .leaves_bad_lines_out = options.max_bad_lines > 0};
   if (options.format == DataFormat::kChat) {
     HP_TRY_ASSIGN(form.chat, ChatForm::create(options.chat_template, tokenizer, options.tokenizer));
     return form;
@@ -263,7 +291,7 @@ Result<PrepareResult> prepare_data(const PrepareOptions& options,
   uint64_t raw_total = 0;
   for (const InputFile& file : files) raw_total += file.bytes;
   const TokenType type = token_type_for_vocabulary(tokenizer->vocabulary());
-  Pipeline pipeline(files, store, raw_total, token_bytes(type));
+  Pipeline pipeline(files, store, raw_total, token_bytes(type), options.max_bad_lines);
   pipeline.start(*tokenizer, options.workers, form);
   PartCutter cutter(files, options.part_bytes);
   HP_TRY_ASSIGN(const uint64_t parts, run_pipeline(pipeline, cutter, store, on_progress));
@@ -281,6 +309,8 @@ Result<PrepareResult> prepare_data(const PrepareOptions& options,
   note.format = options.format;
   note.chat_template = options.chat_template;
   note.answer_tokens = pipeline.answer_tokens();
+  note.bad_lines = pipeline.bad_lines();
+  result.first_bad = pipeline.first_bad();
   result.empty = pipeline.empty();
   result.files = files.size();
   HP_TRY(

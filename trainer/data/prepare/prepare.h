@@ -27,6 +27,8 @@ struct PrepareOptions {
   std::string json_key = "text";                     // of format text
   int workers = 1;
   bool append_eod = false;  // of format text; a completion has its end always
+  // JSON lines that cannot be used: so many are left out and counted, one more is an error.
+  uint64_t max_bad_lines = 0;
   uint64_t part_bytes = 32U << 20;
 };
 
@@ -41,11 +43,13 @@ struct PrepareProgress {
 
 struct PrepareResult {
   PreparedNote note;
-  uint64_t empty = 0;  // documents left out because they have no text, or nothing to learn
+  uint64_t empty = 0;     // documents left out because they have no text, or nothing to learn
+  std::string first_bad;  // FILE:LINE: what, of the first bad line; "" = none
   uint64_t files = 0;
 };
 
-// All that the result depends on, as text.
+// All that the result depends on, as text. Not the number of bad lines that are let pass: a run
+// that was ended by them goes on when it is given more.
 std::string preparation_plan(const PrepareOptions& options, const std::vector<InputFile>& files,
                              const std::string& tokenizer_hash);
 

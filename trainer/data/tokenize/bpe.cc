@@ -23,17 +23,19 @@ uint64_t pair_of(int32_t left, int32_t right) {
 }  // namespace
 
 BpeModel::BpeModel(const std::array<int32_t, 256>& bytes, std::span<const BpeMerge> merges,
-                   TokensByBytes whole)
+                   TokensByBytes whole, std::span<const uint32_t> ranks)
     : bytes_(bytes), table_(std::bit_ceil(2 * merges.size() + 2)), whole_(std::move(whole)) {
-  for (size_t rank = 0; rank < merges.size(); ++rank) {
-    const BpeMerge& m = merges[rank];
+  HP_CHECK(ranks.empty() || ranks.size() == merges.size());
+  for (size_t i = 0; i < merges.size(); ++i) {
+    const BpeMerge& m = merges[i];
+    const uint32_t rank = ranks.empty() ? static_cast<uint32_t>(i) : ranks[i];
     const uint64_t pair = pair_of(m.left, m.right);
     size_t slot = mix64(pair) & (table_.size() - 1);
     while (table_[slot].pair != kNoPair && table_[slot].pair != pair) {
       slot = (slot + 1) & (table_.size() - 1);
     }
     // Given twice, the later one counts: the library this format comes from fills a map in order.
-    table_[slot] = Entry{pair, static_cast<uint32_t>(rank), m.result};
+    table_[slot] = Entry{pair, rank, m.result};
   }
 }
 

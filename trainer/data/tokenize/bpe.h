@@ -34,10 +34,11 @@ using TokensByBytes = std::unordered_map<std::string, int32_t, BytesHash, std::e
 
 class BpeModel {
  public:
-  // `bytes[b]` is the token of byte b, -1 = none. `merges` by rank, ids >= 0. A piece that is one
-  // of `whole` gets that token at once (ignore_merges).
+  // `bytes[b]` is the token of byte b, -1 = none. `merges` have ids >= 0, and `ranks`, or those of
+  // their order where none are given. A piece that is one of `whole` gets that token at once
+  // (ignore_merges).
   BpeModel(const std::array<int32_t, 256>& bytes, std::span<const BpeMerge> merges,
-           TokensByBytes whole);
+           TokensByBytes whole, std::span<const uint32_t> ranks = {});
 
  private:
   friend class BpeEncoder;

@@ -5,13 +5,14 @@
 #include <pcre2.h>
 
 #include <array>
+#include <optional>
 #include <utility>
+
+#include "trainer/data/tokenize/oniguruma.h"
 
 namespace hpctl {
 namespace {
 
-constexpr std::string_view kSpaces =
-    R"(\t-\r\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 constexpr uint32_t kMatchLimit = 10'000'000;
 constexpr size_t kMaxPatternBytes = 16 << 10;
 constexpr size_t kMaxJitStack = 8 << 20;
@@ -22,30 +23,6 @@ std::string pcre2_message(int code) {
   return reinterpret_cast<const char*>(text.data());
 }
 
-// \s and \S spelled out; \S inside a class has no such form and stays PCRE2's.
-std::string with_unicode_spaces(const std::string& pattern) {
-  std::string out;
-  bool in_class = false;
-  for (size_t i = 0; i < pattern.size(); ++i) {
-    const char c = pattern[i];
-    if (c == '\\' && i + 1 < pattern.size()) {
-      const char escaped = pattern[++i];
-      if (escaped == 's') {
-        out += in_class ? std::string(kSpaces) : "[" + std::string(kSpaces) + "]";
-      } else if (escaped == 'S' && !in_class) {
-        out += "[^" + std::string(kSpaces) + "]";
-      } else {
-        out += {c, escaped};
-      }
-      continue;
-    }
-    if (c == '[') in_class = true;
-    if (c == ']') in_class = false;
-    out += c;
-  }
-  return out;
-}
-
 }  // namespace
 
 void SplitPattern::FreeCode::operator()(pcre2_real_code_8* code) const { pcre2_code_free(code); }
@@ -54,7 +31,7 @@ Result<SplitPattern> SplitPattern::compile(const std::string& pattern) {
   if (pattern.size() > kMaxPatternBytes) {
     return Error{ErrorCode::kInvalidArgument, "a pattern of more than 16 KiB"};
   }
-  const std::string text = with_unicode_spaces(pattern);
+  HP_TRY_ASSIGN(const std::string text, oniguruma_as_pcre2(pattern));
   int error = 0;
   PCRE2_SIZE at = 0;
   SplitPattern compiled;
@@ -96,8 +73,9 @@ Splitter::Splitter(Splitter&&) noexcept = default;
 
 Outcome Splitter::split(std::string_view text, std::vector<std::string_view>& pieces) {
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-  size_t done = 0;  // behind the last piece
-  size_t from = 0;  // where the next match is looked for
+  size_t done = 0;                 // behind the last piece
+  size_t from = 0;                 // where the next match is looked for
+  std::optional<size_t> last_end;  // of the last match
   while (from < text.size()) {
     const int found = pcre2_match(state_->code, subject, text.size(), from, PCRE2_NO_UTF_CHECK,
                                   state_->data, state_->context);
@@ -108,15 +86,18 @@ Outcome Splitter::split(std::string_view text, std::vector<std::string_view>& pi
                    "the tokenizer's pattern cannot be matched: " + pcre2_message(found)};
     }
     const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(state_->data);
-    if (bounds[1] <= bounds[0]) {  // empty (or a \K out of order): look behind the next character
+    const size_t begin = bounds[0];
+    const size_t end = bounds[1];
+    if (end < begin || begin < done) break;  // a \K out of order
+    if (begin == end && last_end == end) {   // nothing, right behind a match: does not count
       do ++from;
       while (from < text.size() && (static_cast<uint8_t>(text[from]) & 0xc0) == 0x80);
       continue;
     }
-    if (bounds[0] < done) break;
-    if (bounds[0] > done) pieces.push_back(text.substr(done, bounds[0] - done));
-    pieces.push_back(text.substr(bounds[0], bounds[1] - bounds[0]));
-    done = from = bounds[1];
+    if (begin > done) pieces.push_back(text.substr(done, begin - done));
+    if (end > begin) pieces.push_back(text.substr(begin, end - begin));
+    done = from = end;
+    last_end = end;
   }
   if (done < text.size()) pieces.push_back(text.substr(done));
   return Ok{};

@@ -3,8 +3,8 @@
 // pre-tokenizers have it (behaviour "Isolated": what matches is a piece, and so is what lies
 // between matches). PCRE2 with its compiler where the machine has one.
 //
-// \s is Unicode's White_Space, as in Oniguruma and Rust's regex; PCRE2's own also holds U+180E, so
-// it is spelled out before the pattern is compiled. \p{...} and caseless matching agree.
+// The patterns are Oniguruma's (oniguruma.h). A match of nothing cuts there, unless it lies right
+// behind another match.
 #pragma once
 
 #include <memory>
@@ -22,10 +22,26 @@ namespace hpctl {
 inline constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
+// cl100k_base's, which Llama 3 has too.
+inline constexpr std::string_view kCl100kPattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+    R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Qwen's: each digit is a piece.
+inline constexpr std::string_view kQwenPattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+    R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// o200k_base's: a word is capital letters and then small ones.
+inline constexpr std::string_view kO200kPattern =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+    R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+    R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
 // A compiled pattern; immutable, shared by threads.
 class SplitPattern {
  public:
-  // kInvalidArgument: what is wrong with the pattern, and where.
+  // kInvalidArgument: what is wrong with the pattern, or cannot be read as Oniguruma would.
   static Result<SplitPattern> compile(const std::string& pattern);
 
  private:

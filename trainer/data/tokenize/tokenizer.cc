@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/data/tokenize/tokenizer.h"
 
-#include "common/base/checksum.h"
-#include "common/base/file.h"
+#include "trainer/data/tokenize/tiktoken.h"
+#include "trainer/data/tokenize/vocab_merges.h"
+#include "trainer/data/tokenizer_files.h"
 
 namespace hpctl {
 namespace {
@@ -79,19 +80,15 @@ std::unique_ptr<Tokenizer> make_byte_tokenizer() { return std::make_unique<ByteT
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::string& name, std::string* hash) {
   if (hash != nullptr) hash->clear();
   if (name == "byte") return make_byte_tokenizer();
-  auto bytes = read_file(name, 256U << 20);
-  if (!bytes.ok()) {
-    Error error = bytes.error();
-    error.message += "; a tokenizer is \"byte\", a SentencePiece model or a tokenizer.json";
-    return error;
+  HP_TRY_ASSIGN(const TokenizerFiles files, read_tokenizer_files(name));
+  if (hash != nullptr) *hash = files.hash;
+  if (files.is_pair) {
+    HP_TRY_ASSIGN(const std::string document, tokenizer_json_of(files));
+    return parse_tokenizer_json(document, files.path);
   }
-  if (hash != nullptr) {
-    Sha256 sha;
-    sha.update(*bytes);
-    *hash = sha.hex_digest();
-  }
-  if (name.ends_with(".json")) return parse_tokenizer_json(*bytes, name);
-  return parse_sentencepiece(*bytes, name);
+  if (name.ends_with(".json")) return parse_tokenizer_json(files.text, name);
+  if (is_tiktoken(files.text)) return parse_tiktoken(files.text, name);
+  return parse_sentencepiece(files.text, name);
 }
 
 }  // namespace hpctl

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text to token ids. Three kinds: bytes; SentencePiece models (libsentencepiece); Hugging Face's
-// tokenizer.json with byte-level BPE, as GPT-2 and Llama 3 have (tokenizer_json.cc tells which
-// parts of that format are known; all else is refused, never guessed).
+// Text to token ids. Three kinds: bytes; SentencePiece models (libsentencepiece); byte-level BPE,
+// as GPT-2 and Llama 3 have, from Hugging Face's tokenizer.json (tokenizer_json.cc tells which
+// parts of that format are known; all else is refused, never guessed), from vocab.json and
+// merges.txt, or from a file of tiktoken.
 //
 // A tokenizer is immutable and shared by threads; each thread encodes with a separate Encoder.
 // Nothing is added to the text: neither a beginning nor an end token. If the text itself holds the
@@ -44,8 +45,9 @@ class Tokenizer {
 // The error for an id that the tokenizer lacks.
 Error no_token(int32_t id);
 
-// `name` is "byte" or the path of a SentencePiece model (any name but *.json) or a tokenizer.json.
-// `hash`, where given, receives the SHA-256 of the file ("" for byte).
+// `name` is "byte" or the path of a tokenizer.json, of a vocab.json or merges.txt, or, by its
+// content, of a tiktoken file or a SentencePiece model (any other name). `hash`, where given,
+// receives that of read_tokenizer_files ("" for byte).
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::string& name,
                                                   std::string* hash = nullptr);
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hugging Face's tokenizer.json, as far as byte-level BPE needs it:
 //
-//   added_tokens    found in the text first, the leftmost and of those the longest; those that are
-//                   `normalized` are found once the rest is in its normal form; other flags that
-//                   change what is found (single_word, lstrip, rstrip) are refused when true
+//   added_tokens    found in the text first, with lstrip, rstrip and single_word (added_tokens.h);
+//                   those that are `normalized` are found once the rest is in its normal form
 //   normalizer      null, NFC, NFD, NFKC, NFKD, or a Sequence of them, which may be empty
 //   pre_tokenizer   ByteLevel, or a Sequence of Split (Regex or String, Isolated), Digits and one
 //                   ByteLevel, last
@@ -14,9 +13,7 @@
 // The file is untrusted: every id, piece and pattern is checked, and an unknown part is an error
 // with the file's name.
 #include <algorithm>
-#include <array>
 #include <cctype>
-#include <limits>
 #include <map>
 #include <optional>
 #include <unordered_map>
@@ -25,9 +22,7 @@
 #include "common/base/json_file.h"
 #include "common/base/json_text.h"
 #include "common/base/printable.h"
-#include "trainer/data/tokenize/bpe.h"
-#include "trainer/data/tokenize/normalizer.h"
-#include "trainer/data/tokenize/splitter.h"
+#include "trainer/data/tokenize/bpe_tokenizer.h"
 #include "trainer/data/tokenize/tokenizer.h"
 
 namespace hpctl {
@@ -38,51 +33,6 @@ using nlohmann::json;
 constexpr int64_t kMaxId = 1 << 24;
 constexpr size_t kMaxTokenizerBytes = 1U << 30;
 constexpr size_t kShownBytes = 500;  // of what is wrong, which quotes the file
-
-struct AddedToken {
-  std::string text;
-  int32_t id = 0;
-  bool is_normalized = false;  // found in normal form, by that of its text
-};
-
-// Added tokens that are found in one go.
-class AddedTokens {
- public:
-  AddedTokens() = default;
-  explicit AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
-    std::stable_sort(tokens_.begin(), tokens_.end(), [](const AddedToken& a, const AddedToken& b) {
-      return a.text.size() > b.text.size();
-    });
-    for (const AddedToken& token : tokens_) {
-      if (!token.text.empty()) first_bytes_[static_cast<uint8_t>(token.text[0])] = true;
-    }
-  }
-
-  // The longest one that `text` begins with; nullptr: none.
-  const AddedToken* begin_of(std::string_view text) const {
-    if (!first_bytes_[static_cast<uint8_t>(text[0])]) return nullptr;
-    for (const AddedToken& token : tokens_) {
-      if (!token.text.empty() && text.starts_with(token.text)) return &token;
-    }
-    return nullptr;
-  }
-
- private:
-  std::vector<AddedToken> tokens_;  // the longest first
-  std::array<bool, 256> first_bytes_{};
-};
-
-// The checked content of a tokenizer.json.
-struct Parts {
-  std::vector<AddedToken> added;
-  std::vector<NormalForm> forms;
-  bool add_prefix_space = false;
-  std::vector<SplitPattern> patterns;  // each cuts the pieces of the one before
-  TokensByBytes tokens;
-  std::vector<BpeMerge> merges;
-  bool ignore_merges = false;
-  uint64_t vocabulary = 0;
-};
 
 Error wrong(const std::string& what) { return Error{ErrorCode::kInvalidArgument, what}; }
 
@@ -132,7 +82,7 @@ Result<int32_t> id_of(const json& value) {
   return *id;
 }
 
-Outcome read_added(const json& document, Parts& parts) {
+Outcome read_added(const json& document, BpeParts& parts) {
   const auto list = document.find("added_tokens");
   if (list == document.end() || list->is_null()) return Ok{};
   for (const json& token : *list) {
@@ -140,11 +90,9 @@ Outcome read_added(const json& document, Parts& parts) {
     added.text = token.at("content").get<std::string>();
     HP_TRY_ASSIGN(added.id, id_of(token.at("id")));
     if (added.text.empty()) return wrong("an added token is empty");
-    for (const char* flag : {"single_word", "lstrip", "rstrip"}) {
-      if (is_set(token, flag)) {
-        return wrong("the added token \"" + added.text + "\" has " + flag + ", which is not known");
-      }
-    }
+    added.is_word = token.value("single_word", false);
+    added.takes_left = token.value("lstrip", false);
+    added.takes_right = token.value("rstrip", false);
     added.is_normalized = token.value("normalized", !token.value("special", false));
     parts.vocabulary = std::max(parts.vocabulary, static_cast<uint64_t>(added.id) + 1);
     parts.added.push_back(std::move(added));
@@ -160,7 +108,7 @@ std::optional<NormalForm> form_of(const std::string& name) {
   return std::nullopt;
 }
 
-Outcome add_normalizer(const json& step, Parts& parts) {
+Outcome add_normalizer(const json& step, BpeParts& parts) {
   const auto type = step.at("type").get<std::string>();
   if (type == "Sequence") {
     for (const json& inner : step.at("normalizers")) HP_TRY(add_normalizer(inner, parts));
@@ -175,12 +123,12 @@ Outcome add_normalizer(const json& step, Parts& parts) {
   return Ok{};
 }
 
-Outcome read_normalizer(const json& document, Parts& parts) {
+Outcome read_normalizer(const json& document, BpeParts& parts) {
   return is_set(document, "normalizer") ? add_normalizer(document.at("normalizer"), parts)
                                         : Outcome(Ok{});
 }
 
-Outcome add_pattern(const std::string& pattern, Parts& parts) {
+Outcome add_pattern(const std::string& pattern, BpeParts& parts) {
   HP_TRY_ASSIGN(SplitPattern compiled, SplitPattern::compile(pattern));
   parts.patterns.push_back(std::move(compiled));
   return Ok{};
@@ -197,7 +145,7 @@ std::string literal(const std::string& text) {
   return pattern;
 }
 
-Outcome read_split(const json& split, Parts& parts) {
+Outcome read_split(const json& split, BpeParts& parts) {
   if (split.at("behavior") != "Isolated" || is_set(split, "invert")) {
     return wrong("pre_tokenizer Split: only the behavior Isolated is known");
   }
@@ -209,7 +157,7 @@ Outcome read_split(const json& split, Parts& parts) {
   return add_pattern(pattern.at("Regex").get<std::string>(), parts);
 }
 
-Outcome read_pre_tokenizer(const json& document, Parts& parts) {
+Outcome read_pre_tokenizer(const json& document, BpeParts& parts) {
   const json pre = document.value("pre_tokenizer", json());
   if (!pre.is_object()) return wrong("no pre_tokenizer; only byte-level BPE is known");
   json steps = json::array({pre});
@@ -254,7 +202,7 @@ class IdsInUse {
   std::unordered_map<int32_t, std::string> texts_;
 };
 
-Outcome read_vocabulary(const json& model, Parts& parts) {
+Outcome read_vocabulary(const json& model, BpeParts& parts) {
   std::map<std::string, int32_t> added;
   IdsInUse ids;
   for (const AddedToken& token : parts.added) {
@@ -292,7 +240,7 @@ Result<std::pair<std::string, std::string>> merge_of(const json& merge) {
   return std::pair(text.substr(0, space), text.substr(space + 1));
 }
 
-Outcome read_merges(const json& model, Parts& parts) {
+Outcome read_merges(const json& model, BpeParts& parts) {
   if (!model.at("merges").is_array()) {
     return wrong("merges is " + std::string(model.at("merges").type_name()) +
                  "; a list is needed, for without merges every byte would be a token");
@@ -314,7 +262,7 @@ Outcome read_merges(const json& model, Parts& parts) {
   return Ok{};
 }
 
-Outcome read_model(const json& document, Parts& parts) {
+Outcome read_model(const json& document, BpeParts& parts) {
   const json& model = document.at("model");
   // Files of old releases of the library leave the type out.
   if (model.value("type", "BPE") != "BPE") {
@@ -329,159 +277,10 @@ Outcome read_model(const json& document, Parts& parts) {
   return read_merges(model, parts);
 }
 
-class JsonTokenizer : public Tokenizer {
- public:
-  explicit JsonTokenizer(Parts parts)
-      : normalizer_(parts.forms),
-        added_(std::move(parts.added)),
-        add_prefix_space_(parts.add_prefix_space),
-        patterns_(std::move(parts.patterns)),
-        vocabulary_(parts.vocabulary),
-        bpe_(bytes_of_tokens(parts.tokens), parts.merges,
-             parts.ignore_merges ? parts.tokens : TokensByBytes()) {
-    std::vector<AddedToken> first;
-    std::vector<AddedToken> later;
-    for (const AddedToken& token : added_) {
-      const bool is_later = token.is_normalized && !normalizer_.changes_nothing();
-      (is_later ? later : first).push_back(token);
-    }
-    for (AddedToken& token : later) token.text = normal_form(token.text);
-    first_ = AddedTokens(std::move(first));
-    later_ = AddedTokens(std::move(later));
-    for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>"}) {
-      if (end_of_document_ < 0) end_of_document_ = added_token(name);
-    }
-    for (const auto& [bytes, id] : parts.tokens) texts_.emplace(id, bytes);
-    for (const AddedToken& token : added_) texts_.insert_or_assign(token.id, token.text);
-  }
-
-  uint64_t vocabulary() const override { return vocabulary_; }
-  int32_t end_of_document() const override { return end_of_document_; }
-  int32_t added_token(std::string_view name) const final {
-    const auto found = std::find_if(added_.begin(), added_.end(),
-                                    [&](const AddedToken& token) { return token.text == name; });
-    return found == added_.end() ? -1 : found->id;
-  }
-  std::unique_ptr<Encoder> make_encoder() const override;
-  Result<std::string> decode(std::span<const int32_t> ids) const override {
-    std::string text;
-    for (const int32_t id : ids) {
-      const auto found = texts_.find(id);
-      if (found == texts_.end()) return no_token(id);
-      text += found->second;
-    }
-    return text;
-  }
-
- private:
-  friend class JsonEncoder;
-
-  static std::array<int32_t, 256> bytes_of_tokens(const TokensByBytes& tokens) {
-    std::array<int32_t, 256> ids{};
-    for (size_t b = 0; b < ids.size(); ++b) {
-      const auto found = tokens.find(std::string(1, static_cast<char>(b)));
-      ids[b] = found == tokens.end() ? -1 : found->second;
-    }
-    return ids;
-  }
-
-  // A token whose text has no normal form is never found.
-  std::string normal_form(const std::string& text) const {
-    std::string buffer;
-    std::string_view normal = text;
-    return normalizer_.apply(normal, buffer).ok() ? std::string(normal) : "";
-  }
-
-  Normalizer normalizer_;
-  std::vector<AddedToken> added_;
-  AddedTokens first_;  // found in the text as it is
-  AddedTokens later_;  // found in its normal form
-  bool add_prefix_space_;
-  std::vector<SplitPattern> patterns_;
-  uint64_t vocabulary_;
-  int32_t end_of_document_ = -1;
-  std::unordered_map<int32_t, std::string> texts_;  // by id
-  BpeModel bpe_;
-};
-
-class JsonEncoder : public Encoder {
- public:
-  explicit JsonEncoder(const JsonTokenizer& tokenizer)
-      : tokenizer_(tokenizer), bpe_(tokenizer.bpe_) {
-    for (const SplitPattern& pattern : tokenizer.patterns_) splitters_.emplace_back(pattern);
-  }
-
-  Outcome encode(std::string_view text, std::vector<int32_t>& ids) override {
-    const size_t valid = valid_utf8_prefix(text);
-    if (valid < text.size()) return not_utf8(valid);
-    const size_t before = ids.size();
-    Outcome done = encode_all(text, ids);
-    if (!done.ok()) ids.resize(before);
-    return done;
-  }
-
- private:
-  Outcome encode_all(std::string_view text, std::vector<int32_t>& ids) {
-    return cut(text, tokenizer_.first_, ids, [&](std::string_view between) -> Outcome {
-      if (tokenizer_.normalizer_.changes_nothing()) return encode_plain(between, ids);
-      HP_TRY(tokenizer_.normalizer_.apply(between, normal_));
-      return cut(between, tokenizer_.later_, ids,
-                 [&](std::string_view rest) { return encode_plain(rest, ids); });
-    });
-  }
-
-  // The ids of these added tokens, and what `encode` makes of the text between them.
-  template <typename Encode>
-  static Outcome cut(std::string_view text, const AddedTokens& tokens, std::vector<int32_t>& ids,
-                     const Encode& encode) {
-    size_t begin = 0;  // of the text since the last added token
-    for (size_t i = 0; i < text.size();) {
-      const AddedToken* const token = tokens.begin_of(text.substr(i));
-      if (token == nullptr) {
-        ++i;
-        continue;
-      }
-      HP_TRY(encode(text.substr(begin, i - begin)));
-      ids.push_back(token->id);
-      begin = i += token->text.size();
-    }
-    return encode(text.substr(begin));
-  }
-
-  // Text without added tokens.
-  Outcome encode_plain(std::string_view text, std::vector<int32_t>& ids) {
-    if (text.empty()) return Ok{};
-    if (tokenizer_.add_prefix_space_ && text[0] != ' ') {
-      prefixed_ = " " + std::string(text);
-      text = prefixed_;
-    }
-    pieces_.assign(1, text);
-    for (Splitter& splitter : splitters_) {
-      next_.clear();
-      for (const std::string_view piece : pieces_) HP_TRY(splitter.split(piece, next_));
-      pieces_.swap(next_);
-    }
-    for (const std::string_view piece : pieces_) HP_TRY(bpe_.encode(piece, ids));
-    return Ok{};
-  }
-
-  const JsonTokenizer& tokenizer_;
-  BpeEncoder bpe_;
-  std::vector<Splitter> splitters_;
-  std::string normal_;
-  std::string prefixed_;
-  std::vector<std::string_view> pieces_;
-  std::vector<std::string_view> next_;
-};
-
-std::unique_ptr<Encoder> JsonTokenizer::make_encoder() const {
-  return std::make_unique<JsonEncoder>(*this);
-}
-
-Result<Parts> read_parts(const json& document) {
-  Parts parts;
+Result<BpeParts> read_parts(const json& document) {
+  BpeParts parts;
   if (!document.is_object()) return wrong("not an object");
-  using Reader = Outcome (*)(const json&, Parts&);
+  using Reader = Outcome (*)(const json&, BpeParts&);
   for (const auto& [key, read] :
        std::initializer_list<std::pair<const char*, Reader>>{{"added_tokens", read_added},
                                                              {"normalizer", read_normalizer},
@@ -503,13 +302,13 @@ Result<std::unique_ptr<Tokenizer>> parse_tokenizer_json(const std::string& text,
                                                         const std::string& path) {
   HP_TRY_ASSIGN(const json document,
                 json_of_file(text, path, {.bytes = kMaxTokenizerBytes, .values = 32'000'000}));
-  Result<Parts> parts = read_parts(document);
+  Result<BpeParts> parts = read_parts(document);
   if (!parts.ok()) {
     return Error{ErrorCode::kInvalidArgument,
                  path + " cannot be used as a tokenizer: " +
                      printable_line(parts.error().message, kShownBytes)};
   }
-  return std::unique_ptr<Tokenizer>(std::make_unique<JsonTokenizer>(std::move(parts).value()));
+  return make_bpe_tokenizer(std::move(parts).value());
 }
 
 }  // namespace hpctl
