@@ -10,6 +10,7 @@
 #include "controller/core/plan.h"
 #include "controller/core/quarantine.h"
 #include "controller/core/rules.h"
+#include "controller/core/withdrawn_records.h"
 
 namespace hpctl::core {
 

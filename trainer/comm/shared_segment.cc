@@ -19,7 +19,7 @@ namespace hpctl {
 
 namespace {
 
-constexpr size_t kLine = 64;
+constexpr size_t kCacheLine = 64;
 constexpr size_t kPage = 4096;
 // Some tens of microseconds, less than it takes to sleep and to be woken.
 constexpr int kSpins = 1000;
@@ -54,16 +54,16 @@ void pause_briefly() {
 // A rank that changes the state that another waits for counts up and then looks whether that rank
 // sleeps; the waiting rank announces its sleep and then has the kernel compare the count. One of
 // the two sees the other.
-struct alignas(kLine) SharedSegment::Bell {
+struct alignas(kCacheLine) SharedSegment::Bell {
   std::atomic<uint32_t> rung;
   std::atomic<RankSet> wanted;  // 0 = awake
 };
 
-struct alignas(kLine) SharedSegment::Readers {
+struct alignas(kCacheLine) SharedSegment::Readers {
   std::array<std::atomic<RankSet>, kSlots> of_slot;
 };
 
-struct alignas(kLine) SharedSegment::Queue {
+struct alignas(kCacheLine) SharedSegment::Queue {
   struct Entry {
     size_t slot;
     size_t at;  // in the memory
