@@ -43,8 +43,8 @@ struct PrepareProgress {
 
 struct PrepareResult {
   PreparedNote note;
-  uint64_t empty = 0;     // documents left out because they have no text, or nothing to learn
-  std::string first_bad;  // FILE:LINE: what, of the first bad line; "" = none
+  uint64_t empty = 0;          // documents left out because they have no text, or nothing to learn
+  std::string first_bad = {};  // FILE:LINE: what, of the first bad line; "" = none
   uint64_t files = 0;
 };
 
