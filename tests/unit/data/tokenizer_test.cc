@@ -11,6 +11,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -405,6 +407,86 @@ TEST(TokenizerJson, WhatIsNotUnderstoodIsRefused) {
   EXPECT_THAT(torn.error().message, HasSubstr(": the file ends inside the document, after 100"));
   EXPECT_THAT(torn.error().message, testing::StartsWith("t.json:"));
   EXPECT_THAT(parse_tokenizer_json("[]", "t.json").error().message, HasSubstr("not an object"));
+}
+
+// Llama 2's in small: <unk>, <s>, </s>, a token for each byte, and what "ab" needs.
+json character_tokenizer() {
+  json vocabulary = {{"<unk>", 0}, {"<s>", 1}, {"</s>", 2}};
+  for (int b = 0; b < 256; ++b) {
+    std::array<char, 8> name{};
+    std::snprintf(name.data(), name.size(), "<0x%02X>", b);
+    vocabulary[name.data()] = 3 + b;
+  }
+  int id = 259;
+  for (const char* text : {"▁", "a", "b", "▁a", "ab", "▁ab"}) vocabulary[text] = id++;
+  json document = json::parse(R"({
+    "added_tokens": [{"id": 1, "content": "<s>", "special": true, "normalized": false},
+                     {"id": 2, "content": "</s>", "special": true, "normalized": false}],
+    "normalizer": {"type": "Sequence", "normalizers": [
+        {"type": "Prepend", "prepend": "▁"},
+        {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+    "pre_tokenizer": null,
+    "model": {"type": "BPE", "unk_token": "<unk>", "fuse_unk": true, "byte_fallback": true,
+              "merges": ["a b", "▁ a", "▁ ab"]}})");
+  document["model"]["vocab"] = vocabulary;
+  return document;
+}
+
+TEST(CharacterBpe, LlamasFormAndBytesOfUnknownCharacters) {
+  const json document = character_tokenizer();
+  EXPECT_EQ(encode_small(document, "ab ab"), (Ids{264, 264}));
+  EXPECT_EQ(encode_small(document, "\xc3\xa9"), (Ids{259, 3 + 0xc3, 3 + 0xa9}));
+  EXPECT_EQ(encode_small(document, "a\n"), (Ids{262, 3 + '\n'}));
+  EXPECT_EQ(encode_small(document, "ab</s>ab"), (Ids{264, 2, 264}));
+  EXPECT_EQ(encode_small(document, ""), Ids());
+  const auto tokenizer = parse_tokenizer_json(document.dump(), "t.json");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
+  EXPECT_EQ((*tokenizer)->vocabulary(), 265U);
+  EXPECT_EQ((*tokenizer)->end_of_document(), 2);
+  EXPECT_EQ((*tokenizer)->decode(Ids{264, 198, 172, 2}).value(), " ab\xc3\xa9</s>");
+}
+
+TEST(CharacterBpe, MetaspacePutsItsMarkWhereItIsTold) {
+  json document = character_tokenizer();
+  document["normalizer"] = nullptr;
+  json& pre = document["pre_tokenizer"];
+  pre = {
+      {"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "first"}, {"split", false}};
+  EXPECT_EQ(encode_small(document, "ab ab"), (Ids{264, 264}));
+  EXPECT_EQ(encode_small(document, " ab"), (Ids{264}));
+  EXPECT_EQ(encode_small(document, "</s>ab"), (Ids{2, 263})) << "not at the beginning";
+  pre["prepend_scheme"] = "always";
+  pre["split"] = true;
+  EXPECT_EQ(encode_small(document, "</s>ab ab"), (Ids{2, 264, 264}));
+  pre["prepend_scheme"] = "never";
+  EXPECT_EQ(encode_small(document, "ab ab"), (Ids{263, 264}));
+}
+
+TEST(CharacterBpe, GemmasFormReplacesSpacesAlone) {
+  json document = character_tokenizer();
+  document["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "▁"}};
+  document["pre_tokenizer"] = {{"type", "Split"},
+                               {"pattern", {{"String", " "}}},
+                               {"behavior", "MergedWithPrevious"},
+                               {"invert", false}};
+  // Gemma's runs of spaces are added tokens too, and still come about by merges.
+  document["model"]["vocab"]["▁▁"] = 265;
+  document["model"]["merges"].push_back({"▁", "▁"});
+  document["added_tokens"].push_back({{"id", 265}, {"content", "▁▁"}, {"normalized", false}});
+  EXPECT_EQ(encode_small(document, "ab ab"), (Ids{263, 264}));
+  EXPECT_EQ(encode_small(document, "b  b"), (Ids{261, 265, 261}));
+}
+
+TEST(CharacterBpe, WhatIsNotUnderstoodIsRefused) {
+  json document = character_tokenizer();
+  document["normalizer"] = {{"type", "Lowercase"}};
+  EXPECT_THAT(refusal(document), HasSubstr("\"Lowercase\" is not known with byte_fallback"));
+  document = character_tokenizer();
+  document["model"]["vocab"].erase("<0x41>");
+  EXPECT_THAT(refusal(document), HasSubstr("byte_fallback without the token <0x41>"));
+  document = character_tokenizer();
+  document["model"]["merges"].push_back("b b");
+  EXPECT_THAT(refusal(document), HasSubstr("\"b b\" needs a token"));
 }
 
 // Whatever the file: an error, or a tokenizer whose ids are in its vocabulary.
