@@ -49,7 +49,8 @@ continue the newest chain.
   ledger  prove that every sample counted exactly once, from the ledger (job.yaml debug.ledger) in
           DIR/ledger, or: hpctl checkpoint ledger DIR LEDGER_DIR
   export  write the parameters as a Hugging Face model directory (config.json, safetensors):
-          hpctl checkpoint export DIR OUT [--dtype fp32|bf16]. Tokenizer files are not part of it.
+          hpctl checkpoint export DIR OUT [--dtype fp32|bf16]. If the job began with an imported
+          model, its tokenizer files, generation_config.json and special token ids come with it.
           Adapters (workload.train.lora) become what PEFT loads, or with --merge the whole model
   import  make OUT/step-0.g0 of such a directory: hpctl checkpoint import MODEL_DIR OUT. A job
           begins with these weights, fresh moments and step 0 when its checkpoint.resume names it

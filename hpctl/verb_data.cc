@@ -34,8 +34,8 @@ Examples:
   hpctl data show data/corpus
 
 Options of prepare:
-  --tokenizer T   byte, or a model's tokenizer.json (byte-level BPE: GPT-2, Llama 3, Qwen),
-                  vocab.json (with merges.txt) or tokenizer.model (SentencePiece, tiktoken)
+  --tokenizer T   byte, or a model's tokenizer.json (BPE), vocab.json (with merges.txt) or
+                  tokenizer.model (SentencePiece, tiktoken)
   --out PREFIX    what to write
   --format F      text, the default; sft: objects with prompt and completion; chat: with messages
                   (role, content). With sft and chat only answers are learnt (docs/data.md)

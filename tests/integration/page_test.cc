@@ -95,6 +95,8 @@ TEST_F(Page, ShowsAFaultAsItHappens) {
   EXPECT_TRUE(browser->wait_for("return document.title.startsWith('quick-brown-fox RUNNING')"));
   EXPECT_TRUE(shows(*browser, "4 training"));
   EXPECT_TRUE(shows(*browser, "standbys: 2 of 2 ready"));
+  EXPECT_TRUE(
+      browser->wait_for("return document.querySelectorAll('#rank-grid .of-node').length === 2"));
   // The plots grow by themselves.
   EXPECT_TRUE(browser->wait_for("return Plots.series()?.last_step >= 2"));
   const int drawn = browser->run("return Plots.series().last_step");
@@ -314,6 +316,32 @@ TEST_F(Page, OfManyRanksTheSlowestAndTheLongestWaitingAreListed) {
   EXPECT_EQ(browser->complaints(), "");
 }
 
+// By hand and by a link: the same steps of all plots, with the address that leads to them.
+void look_closer(Browser& browser, JobId job) {
+  const std::string zoomed =
+      "return Plots.series()?.first[0] === 10 && Plots.series().last.at(-1) === 20";
+  const std::string whole = "return Plots.series()?.last.length === 40";
+  browser.run("Plots.zoom([10, 20])");
+  EXPECT_TRUE(browser.wait_for(zoomed));
+  EXPECT_EQ(browser.run("return location.hash"), "#job=" + to_string(job) + "&steps=10-20");
+  browser.run("document.querySelector('[data-whole]').click()");
+  EXPECT_TRUE(browser.wait_for(whole));
+  browser.run("location.hash = '#job=" + to_string(job) + "&steps=10-20'");
+  EXPECT_TRUE(browser.wait_for(zoomed));
+  EXPECT_EQ(browser.run("return document.querySelector('[data-whole]').hidden"), false);
+  // Neither changes the numbers beside a plot.
+  const std::string newest =
+      "return document.querySelector('[data-chart=loss] .value').textContent";
+  const json before = browser.run(newest);
+  browser.run("document.querySelector('#plots input[type=checkbox]').click()");
+  browser.run(
+      "const slider = document.querySelector('#plots input[type=range]');"
+      "slider.value = 0.9; slider.dispatchEvent(new Event('input'));");
+  EXPECT_EQ(browser.run(newest), before);
+  EXPECT_EQ(browser.run("return document.querySelectorAll('[data-chart=loss] canvas').length"), 1);
+  EXPECT_EQ(browser.complaints(), "");
+}
+
 // The plots of a job that has ended are those of its file, also on a phone.
 TEST_F(Page, AnEndedJobHasTheNumbersOfItsMetrics) {
   const JobId job = cluster_.submit(
@@ -356,6 +384,7 @@ TEST_F(Page, AnEndedJobHasTheNumbersOfItsMetrics) {
         << width;
     EXPECT_EQ(browser->complaints(), "");
     keep(*browser, "page-ended-" + std::to_string(width));
+    if (width == 1280) look_closer(*browser, job);
   }
 }
 

@@ -21,6 +21,7 @@
 #include "trainer/checkpoint/huggingface.h"
 #include "trainer/checkpoint/loader.h"
 #include "trainer/checkpoint/lora_base.h"
+#include "trainer/checkpoint/model_files.h"
 #include "trainer/checkpoint/peft.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/checkpoint/shard_reader.h"
@@ -285,11 +286,15 @@ Result<HfReport> export_huggingface(const std::string& step_dir, const std::stri
     HP_TRY_ASSIGN(manifest, read_manifest(source));
   }
   const bool whole = !manifest.lora.on();
-  const std::string config =
-      whole ? to_hf_config_text({.model = manifest.model,
-                                 .max_len = longest_sequence(manifest),
-                                 .dtype = options.bf16 ? "bfloat16" : "float32"})
-            : peft_config_text(manifest.lora);
+  HP_TRY_ASSIGN(const std::string kept,
+                whole ? find_model_files(source) : Result<std::string>(std::string()));
+  std::string config = whole ? to_hf_config_text({.model = manifest.model,
+                                                  .max_len = longest_sequence(manifest),
+                                                  .dtype = options.bf16 ? "bfloat16" : "float32"})
+                             : peft_config_text(manifest.lora);
+  if (!kept.empty()) {
+    HP_TRY_ASSIGN(config, with_special_tokens(config, kept));
+  }
   std::string target = out;
   while (target.size() > 1 && target.back() == '/') target.pop_back();
   HP_TRY_ASSIGN(const bool exists, path_exists(target));
@@ -308,6 +313,7 @@ Result<HfReport> export_huggingface(const std::string& step_dir, const std::stri
   HP_TRY_ASSIGN(HfReport report, exporter.write(unfinished->path()));
   const char* config_name = whole ? "/config.json" : "/adapter_config.json";
   HP_TRY(write_file_atomic(unfinished->path() + config_name, config));
+  if (!kept.empty()) HP_TRY(write_model_files(kept, unfinished->path()));
   HP_TRY(unfinished->rename_into_place());
   report.path = target;
   return report;

@@ -20,6 +20,7 @@
 #include "trainer/checkpoint/commit.h"
 #include "trainer/checkpoint/durable_file.h"
 #include "trainer/checkpoint/huggingface.h"
+#include "trainer/checkpoint/model_files.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/checkpoint/shard_table.h"
 #include "trainer/checkpoint/shard_writer.h"
@@ -329,8 +330,10 @@ Result<HfReport> import_huggingface(const std::string& model_dir, const std::str
   if (auto made = make_directories(report.path); !made.ok()) return with_disk_remedy(made.error());
   HP_TRY(sync_directory(checkpoint_dir));
   auto receipt = ImportWriter(files, manifest.blocks, stop_asked).write(report.path);
-  Outcome committed = receipt.ok() ? commit_checkpoint(checkpoint_dir, manifest, {*receipt})
-                                   : Outcome(receipt.error());
+  Outcome committed = receipt.ok()
+                          ? keep_model_files(model_dir, report.path + "/" + kModelFilesDirectory)
+                          : Outcome(receipt.error());
+  if (committed.ok()) committed = commit_checkpoint(checkpoint_dir, manifest, {*receipt});
   if (!committed.ok()) {
     static_cast<void>(abandon_checkpoint(checkpoint_dir, kImported));
     return committed.error();

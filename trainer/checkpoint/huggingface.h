@@ -41,6 +41,8 @@ struct HfReport {
 // adapter_model.safetensors; with `merge` the whole model, W + alpha / rank * B A, computed in
 // fp32.
 //
+// With the tokenizer and the special tokens of the model that it began with (model_files.h).
+//
 // Writes the parameters of a step directory as `out`, which must not exist or be empty; it appears
 // complete or not at all. Every stored range is compared with its checksum. kDataLoss names the
 // damaged part; kAlreadyExists if `out` is not empty.

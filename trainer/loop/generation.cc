@@ -11,6 +11,7 @@
 #include "trainer/arch/lora.h"
 #include "trainer/arch/wide_matmul.h"
 #include "trainer/checkpoint/lora_base.h"
+#include "trainer/checkpoint/model_files.h"
 #include "trainer/metrics/evaluation_record.h"
 #include "trainer/plan/fit.h"
 #include "trainer/process/runtime.h"
@@ -252,6 +253,7 @@ Outcome Generation::load_state() {
   HP_TRY(check_one_base(environment));
   const Outcome loaded = run_.load_state(workload_, environment, comms_->world());
   if (!loaded.ok()) return directory_error(workload_, loaded.error());
+  keep_files_of_model();
   HP_TRY(make_snapshots());
   HP_TRY(refill());
   if (snapshots_) snapshots_->start();
@@ -295,6 +297,18 @@ Outcome Generation::refill() {
   }
   run_.log_phase("refill");
   return Ok{};
+}
+
+// What began with an imported model is exported with that model's tokenizer.
+void Generation::keep_files_of_model() const {
+  const std::string& from = workload_.resume_checkpoint;
+  const std::string& to = workload_.checkpoint_dir;
+  if (workload_.rank != 0 || from.empty() || from.starts_with(to + "/")) return;
+  const auto files = find_model_files(from);
+  if (!files.ok() || files->empty()) return;
+  const Outcome kept = keep_model_files(*files, to + "/" + kModelFilesDirectory);
+  if (kept.ok()) return;
+  log_warning("an export of this job will lack its model's tokenizer: " + kept.error().message);
 }
 
 Outcome Generation::begin_ledger() {

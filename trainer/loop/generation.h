@@ -86,6 +86,7 @@ class Generation {
   Outcome refill();
   Outcome make_snapshots();
   Outcome make_saver();
+  void keep_files_of_model() const;
   Outcome begin_ledger();
   Outcome complete_ledgers() const;
   bool owes_save() const;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "common/base/checksum.h"
 #include "common/base/file.h"
@@ -19,6 +20,7 @@
 #include "trainer/checkpoint/huggingface.h"
 #include "trainer/checkpoint/inspect.h"
 #include "trainer/checkpoint/loader.h"
+#include "trainer/checkpoint/model_files.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/checkpoint/stored_tensors.h"
 
@@ -256,6 +258,43 @@ TEST_F(HuggingFace, ImportedMomentsAreZeroAtAnyWorldSize) {
       }
     }
   }
+}
+
+// Tokenizer and special tokens are the model's: the import keeps them, and an export of it, or of a
+// checkpoint beside those kept, has them again.
+TEST_F(HuggingFace, TokenizerAndSpecialTokensSurvive) {
+  const std::string trained = save(dir_, 1);
+  ASSERT_TRUE(export_huggingface(trained, dir_ / "a", {}).ok());
+  nlohmann::json config = nlohmann::json::parse(read_file(dir_ / "a/config.json").value());
+  config["eos_token_id"] = {128001, 128009};
+  config["bos_token_id"] = 128000;
+  ASSERT_TRUE(write_file_atomic(dir_ / "a/config.json", config.dump()).ok());
+  const std::map<std::string, std::string> files = {
+      {"tokenizer.json", "{\"model\": 1}"},
+      {"tokenizer_config.json", "{}"},
+      {"generation_config.json", "{\"eos_token_id\": [128001, 128009]}"},
+      {"chat_template.jinja", "{{ messages }}"}};
+  for (const auto& [name, text] : files) {
+    ASSERT_TRUE(write_file_atomic(dir_ / "a" + "/" + name, text).ok());
+  }
+  ASSERT_TRUE(write_file_atomic(dir_ / "a/README.md", "a model").ok());
+  const auto imported = import_huggingface(dir_ / "a", dir_ / "in");
+  ASSERT_TRUE(imported.ok()) << imported.error().message;
+  const auto expect_all = [&](const std::string& out) {
+    for (const auto& [name, text] : files) EXPECT_EQ(read_file(out + "/" + name).value(), text);
+    const auto now = nlohmann::json::parse(read_file(out + "/config.json").value());
+    EXPECT_EQ(now["eos_token_id"], config["eos_token_id"]);
+    EXPECT_EQ(now["bos_token_id"], 128000);
+    EXPECT_FALSE(now.contains("pad_token_id"));
+    EXPECT_FALSE(is_accessible(out + "/README.md"));
+  };
+  ASSERT_TRUE(export_huggingface(imported->path, dir_ / "b", {}).ok());
+  expect_all(dir_ / "b");
+  // As a job keeps them that began with this import.
+  const std::string beside = trained.substr(0, trained.rfind('/')) + "/huggingface";
+  ASSERT_TRUE(keep_model_files(find_model_files(imported->path).value(), beside).ok());
+  ASSERT_TRUE(export_huggingface(trained, dir_ / "c", {}).ok());
+  expect_all(dir_ / "c");
 }
 
 TEST_F(HuggingFace, NothingIsOverwritten) {

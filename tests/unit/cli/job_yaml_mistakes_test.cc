@@ -342,8 +342,9 @@ TEST(JobYaml, NamesMistakesOfTraining) {
       {train("    model: {preset: tiny}\n    data: {path: x, seq_len: 8, tokenizer: bpe}\n"
              "    batch: {global: 1}\n    stepz: 1\n    precision: fp8\n"
              "    loss_scale: {initial: 48, hysteresis: 0}\n"),
-       "j.yaml:5:44: workload.train.data.tokenizer: expected byte, or the path of a SentencePiece "
-       "model or a tokenizer.json, found \"bpe\"\n"
+       "j.yaml:5:44: workload.train.data.tokenizer: expected byte, or the path of a "
+       "tokenizer.json, "
+       "vocab.json or tokenizer.model, found \"bpe\"\n"
        "j.yaml:7:5: workload.train: unknown key \"stepz\"; did you mean \"steps\"?\n"
        "j.yaml:8:16: workload.train.precision: expected one of bf16, fp16, fp32; found "
        "\"fp8\"\n"

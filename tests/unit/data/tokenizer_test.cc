@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -20,17 +21,21 @@
 #include "common/base/json.h"
 #include "common/base/rng.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/unit/data/tokenizer_helpers.h"
 #include "trainer/data/tokenize/bpe.h"
 #include "trainer/data/tokenize/splitter.h"
-#include "trainer/data/tokenize/tiktoken.h"
 
 namespace hpctl {
 namespace {
 
 using nlohmann::json;
+using test::encode;
+using test::encode_small;
+using test::Ids;
+using test::pieces;
+using test::refusal;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using Ids = std::vector<int32_t>;
 
 constexpr const char* kLlama3Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
@@ -38,13 +43,6 @@ constexpr const char* kLlama3Pattern =
 
 std::string fixture(const std::string& name) {
   return read_file(HPCTL_SOURCE "/tests/unit/data/" + name, 1 << 26).value();
-}
-
-Ids encode(const Tokenizer& tokenizer, const std::string& text) {
-  Ids ids;
-  const Outcome done = tokenizer.make_encoder()->encode(text, ids);
-  EXPECT_TRUE(done.ok()) << done.error().message;
-  return ids;
 }
 
 void expect_vectors(const std::string& tokenizer_text, const std::string& vectors) {
@@ -84,14 +82,6 @@ TEST(TokenizerJson, AnyFileAgainstAnyVectors) {
   expect_vectors(read_file(file, 1 << 28).value(), read_file(vectors, 1 << 28).value());
 }
 
-std::vector<std::string> pieces(const std::string& pattern, const std::string& text) {
-  const auto compiled = SplitPattern::compile(pattern);
-  EXPECT_TRUE(compiled.ok()) << compiled.error().message;
-  std::vector<std::string_view> found;
-  EXPECT_TRUE(Splitter(*compiled).split(text, found).ok());
-  return {found.begin(), found.end()};
-}
-
 TEST(Splitter, Gpt2Pattern) {
   const std::string p(kGpt2Pattern);
   EXPECT_THAT(pieces(p, "I've  12345 x!!\n\n y"),
@@ -115,43 +105,6 @@ TEST(Splitter, WhatLiesBetweenMatchesIsAPieceToo) {
   EXPECT_THAT(pieces("b+", "abbacb"), ElementsAre("a", "bb", "ac", "b"));
   EXPECT_THAT(pieces("x*", "aäb"), ElementsAre("a", "ä", "b")) << "empty matches cut";
   EXPECT_THAT(pieces("x*", "axxb"), ElementsAre("a", "xx", "b"));
-}
-
-// Patterns that PCRE2 reads otherwise, with the pieces that Oniguruma makes.
-TEST(Oniguruma, PatternsMeanWhatTheyMeanThere) {
-  EXPECT_THAT(pieces(R"(\h+)", "x12aFg \t"), ElementsAre("x", "12aF", "g \t"));
-  EXPECT_THAT(pieces(R"([\h_]+)", "x1_g"), ElementsAre("x", "1_", "g"));
-  EXPECT_THAT(pieces(R"(\v+)", "a\v\n\vb"), ElementsAre("a", "\v", "\n", "\v", "b"));
-  EXPECT_THAT(pieces(R"(\p{N}{,3}x)", "12345x{,3}"), ElementsAre("12", "345x", "{,3}"));
-  EXPECT_THAT(pieces(R"(\s+$)", "a \nb  \nc "), ElementsAre("a", " ", "\nb", "  ", "\nc", " "));
-  EXPECT_THAT(pieces(R"(^\s+)", " a\n b"), ElementsAre(" ", "a\n", " ", "b"));
-  EXPECT_THAT(pieces(R"((?m:b.+))", "ab\nc"), ElementsAre("a", "b\nc"));
-  EXPECT_THAT(pieces(R"([^[abc]]+|[abc])", "xyabz"), ElementsAre("xy", "a", "b", "z"));
-  EXPECT_THAT(pieces(R"([x[yz]1]+)", "axz1["), ElementsAre("a", "xz1", "["));
-  EXPECT_THAT(pieces(R"([\p{L}&&[^a]]+)", "bcab1"), ElementsAre("bc", "a", "b", "1"));
-  EXPECT_THAT(pieces(R"(\w+)", "a_\xcc\x81\xc2\xbd"), ElementsAre("a_\xcc\x81", "\xc2\xbd"))
-      << "marks, and no fractions";
-  // U+3001 is used with Han, and is not of that script.
-  EXPECT_THAT(pieces(R"(\p{Han}+)", "中、文"), ElementsAre("中", "、", "文"));
-  EXPECT_THAT(pieces(R"([\u4e00-\u9fa5]+)", "a中"), ElementsAre("a", "中"));
-  EXPECT_THAT(pieces(R"((?i)ab|c)", "ABxC"), ElementsAre("AB", "x", "C"));
-  EXPECT_THAT(pieces(R"([]a]+)", "a]b"), ElementsAre("a]", "b"));
-  // Kimi's: capital letters and small ones, none of Han.
-  EXPECT_THAT(
-      pieces(R"([\p{Han}]+|[\p{Lu}\p{Lo}&&[^\p{Han}]]*[\p{Ll}\p{Lo}&&[^\p{Han}]]+)", "Ab中文cd"),
-      ElementsAre("Ab", "中文", "cd"));
-}
-
-TEST(Oniguruma, WhatHasNoFormIsRefused) {
-  for (const std::string pattern :
-       {R"(\Qa.b\E)", R"((?i)straße)", R"((?i:fi))", R"(a(?i)b|c)", R"((?s:.))", R"(\bx)",
-        R"([\W])", R"([a&&b])", R"([^a&&[^b]])", R"([a[^b]])", R"([[:punct:]])", R"(a{2}+)",
-        R"(a{2}?)", R"((?~ab))", R"((*FAIL))", R"(\xC3)", R"(\pL)", R"([a-[b]])", R"([a)"}) {
-    const auto compiled = SplitPattern::compile(pattern);
-    ASSERT_FALSE(compiled.ok()) << pattern;
-    EXPECT_THAT(compiled.error().message, HasSubstr("which Oniguruma reads in its own way"))
-        << pattern;
-  }
 }
 
 TEST(Splitter, AWrongPatternIsNamed) {
@@ -247,12 +200,6 @@ json small_tokenizer() {
     "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
     "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "Ġ": 2, "ab": 3, "Ġa": 4, "bb": 5, "Ġab": 6},
               "merges": ["a b", "Ġ a", ["b", "b"], "Ġ ab"]}})");
-}
-
-Ids encode_small(const json& document, const std::string& text) {
-  const auto tokenizer = parse_tokenizer_json(document.dump(), "t.json");
-  EXPECT_TRUE(tokenizer.ok()) << tokenizer.error().message;
-  return tokenizer.ok() ? encode(**tokenizer, text) : Ids();
 }
 
 TEST(TokenizerJson, MergesByRankAndAddedTokensFirst) {
@@ -364,11 +311,6 @@ TEST(TokenizerJson, APrefixSpaceIsAddedWhereThereIsNone) {
   EXPECT_EQ(encode_small(document, " ab"), (Ids{6}));
 }
 
-std::string refusal(const json& document) {
-  const auto tokenizer = parse_tokenizer_json(document.dump(), "t.json");
-  return tokenizer.ok() ? "accepted" : tokenizer.error().message;
-}
-
 TEST(TokenizerJson, WhatIsNotUnderstoodIsRefused) {
   const auto changed = [](const std::string& pointer, const json& value) {
     json document = small_tokenizer();
@@ -478,141 +420,6 @@ TEST(LoadTokenizer, SaysWhatATokenizerIs) {
   std::ofstream(dir / "x.model") << "not a model";
   EXPECT_THAT(load_tokenizer(dir / "x.model").error().message,
               HasSubstr("is not a SentencePiece model"));
-}
-
-std::string base64(const std::string& bytes) {
-  constexpr const char* kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t bits = 0;
-    const size_t count = std::min<size_t>(3, bytes.size() - i);
-    for (size_t k = 0; k < 3; ++k) {
-      bits = bits << 8 | (k < count ? static_cast<uint8_t>(bytes[i + k]) : 0U);
-    }
-    for (size_t k = 0; k < 4; ++k) {
-      text += k <= count ? kDigits[bits >> (18 - 6 * k) & 63] : '=';
-    }
-  }
-  return text;
-}
-
-// The bytes, `words`, and others up to that number.
-std::string tiktoken_text(size_t tokens, const std::vector<std::string>& words) {
-  std::string text;
-  for (size_t rank = 0; rank < tokens; ++rank) {
-    std::string bytes = "~~" + std::to_string(rank);
-    if (rank < 256) bytes = std::string(1, static_cast<char>(rank));
-    if (rank >= 256 && rank < 256 + words.size()) bytes = words[rank - 256];
-    text += base64(bytes) + " " + std::to_string(rank) + "\n";
-  }
-  return text;
-}
-
-// The rank is that of the token that two make, whatever the two are.
-TEST(Tiktoken, MergesByTheRankOfTheResult) {
-  const TemporaryDirectory dir;
-  std::ofstream(dir / "tokenizer.model")
-      << tiktoken_text(50'256, {"bc", "ab", "abc", "cd", "xx", "xxx", " ab", "whole"});
-  const auto tokenizer = load_tokenizer(dir / "tokenizer.model");
-  ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
-  EXPECT_EQ(encode(**tokenizer, "abcd"), (Ids{258, 'd'}));
-  EXPECT_EQ(encode(**tokenizer, "xxxxx"), (Ids{260, 261}));
-  EXPECT_EQ(encode(**tokenizer, "ab ab whole<|endoftext|>"),
-            (Ids{257, 262, ' ', 'w', 'h', 'o', 'l', 'e', 50'256}));
-  EXPECT_EQ(encode(**tokenizer, "whole"), (Ids{263})) << "a piece that is a token";
-  EXPECT_EQ((*tokenizer)->vocabulary(), 50'257U);
-  EXPECT_EQ((*tokenizer)->end_of_document(), 50'256);
-  EXPECT_EQ((*tokenizer)->decode(Ids{257, 262, 50'256}).value(), "ab ab<|endoftext|>");
-}
-
-TEST(Tiktoken, TheNumberOfTokensTellsTheModel) {
-  const auto llama3 = parse_tiktoken(tiktoken_text(128'000, {"ab"}), "tokenizer.model");
-  ASSERT_TRUE(llama3.ok()) << llama3.error().message;
-  EXPECT_EQ((*llama3)->vocabulary(), 128'256U);
-  EXPECT_EQ((*llama3)->end_of_document(), 128'001);
-  EXPECT_EQ((*llama3)->added_token("<|eot_id|>"), 128'009);
-  EXPECT_EQ(encode(**llama3, "ab<|eot_id|>"), (Ids{256, 128'009}));
-  const auto qwen = parse_tiktoken(tiktoken_text(151'643, {"\xc3\xa9"}), "qwen.tiktoken");
-  ASSERT_TRUE(qwen.ok()) << qwen.error().message;
-  EXPECT_EQ(encode(**qwen, "e\xcc\x81<|im_end|>"), (Ids{256, 151'645})) << "in NFC";
-  EXPECT_THAT(parse_tiktoken(tiktoken_text(163'584, {}), "tiktoken.model").error().message,
-              HasSubstr("tiktoken.model cannot be used as a tokenizer: it is Kimi's"));
-  EXPECT_THAT(parse_tiktoken(tiktoken_text(300, {}), "x.model").error().message,
-              HasSubstr("of 300 tokens that is not known; known are r50k_base (50256), "));
-}
-
-TEST(Tiktoken, WhatIsWrongIsNamedByLine) {
-  const auto refused = [](const std::string& text) {
-    return parse_tiktoken(text, "t.model").error().message;
-  };
-  EXPECT_THAT(refused("YQ== 0\nYg==\n"), HasSubstr("line 2: expected a token in base64"));
-  EXPECT_THAT(refused("YQ== 0\n???? 1\n"), HasSubstr("line 2: expected a token in base64"));
-  EXPECT_THAT(refused("YQ== 0\nYg== -1\n"), HasSubstr("line 2: expected a token in base64"));
-  EXPECT_THAT(refused("YQ== 0\nYg== 0\n"),
-              HasSubstr("line 2: the token or its rank is there twice"));
-  EXPECT_THAT(refused("YQ== 0\nYQ== 1\n"),
-              HasSubstr("line 2: the token or its rank is there twice"));
-  EXPECT_THAT(refused("YQ== 0\nYg== 9\n"), HasSubstr("the highest is 9 of 2 tokens"));
-  EXPECT_THAT(refused("YQ== 0\nYg== 2000000000\n"), HasSubstr("line 2: a rank"));
-  EXPECT_TRUE(is_tiktoken("YQ== 0\r\n"));
-  EXPECT_FALSE(is_tiktoken("\n\x0e\n\x05<unk>"));
-  EXPECT_FALSE(is_tiktoken("some words"));
-}
-
-TEST(Splitter, O200kPattern) {
-  EXPECT_THAT(pieces(std::string(kO200kPattern), "HelloWorld I'VE 12345 a/b//\n"),
-              ElementsAre("Hello", "World", " I'VE", " ", "123", "45", " a", "/b", "//\n"));
-}
-
-class VocabAndMerges : public ::testing::Test {
- protected:
-  VocabAndMerges() {
-    put("vocab.json", R"({"a": 0, "b": 1, "Ġ": 2, "ab": 3, "Ġa": 4, "bb": 5, "Ġab": 6,
-                         "<|endoftext|>": 7, "1": 8, "11": 9, "Ã": 10, "©": 11})");
-    put("merges.txt", "#version: 0.2\na b\nĠ a\r\nb b\nĠ ab\n1 1\n");
-  }
-  void put(const std::string& name, const std::string& text) { std::ofstream(dir_ / name) << text; }
-  std::string hash_of(const std::string& name) {
-    std::string hash;
-    EXPECT_TRUE(load_tokenizer(dir_ / name, &hash).ok());
-    return hash;
-  }
-
-  TemporaryDirectory dir_;
-};
-
-TEST_F(VocabAndMerges, AreGpt2sTokenizer) {
-  const auto tokenizer = load_tokenizer(dir_ / "vocab.json");
-  ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
-  EXPECT_EQ(encode(**tokenizer, "ab ab abb 11<|endoftext|>"), (Ids{3, 6, 6, 1, 2, 9, 7}));
-  EXPECT_EQ((*tokenizer)->end_of_document(), 7);
-  // Either file stands for both, and the hash depends on both.
-  const std::string hash = hash_of("vocab.json");
-  EXPECT_EQ(hash_of("merges.txt"), hash);
-  put("merges.txt", "#version: 0.2\na b\n");
-  EXPECT_NE(hash_of("vocab.json"), hash);
-  put("gpt2-vocab.json", read_file(dir_ / "vocab.json").value());
-  EXPECT_THAT(load_tokenizer(dir_ / "gpt2-vocab.json").error().message,
-              HasSubstr("gpt2-merges.txt"));
-  put("gpt2-merges.txt", "a b\n");
-  EXPECT_TRUE(load_tokenizer(dir_ / "gpt2-vocab.json").ok());
-}
-
-TEST_F(VocabAndMerges, TheClassSaysHowTextIsCut) {
-  put("tokenizer_config.json", R"({"tokenizer_class": "Qwen2Tokenizer", "added_tokens_decoder": {
-      "12": {"content": "<|im_end|>", "lstrip": false, "special": true}}})");
-  put("added_tokens.json", R"({"<|im_end|>": 12, "<|extra|>": 13})");
-  const auto tokenizer = load_tokenizer(dir_ / "vocab.json");
-  ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
-  EXPECT_EQ(encode(**tokenizer, "11<|im_end|><|extra|>e\xcc\x81"), (Ids{8, 8, 12, 13, 10, 11}));
-  EXPECT_EQ((*tokenizer)->vocabulary(), 14U);
-  put("tokenizer_config.json", R"({"tokenizer_class": "BartTokenizer"})");
-  EXPECT_THAT(load_tokenizer(dir_ / "vocab.json").error().message,
-              HasSubstr("names the class \"BartTokenizer\", and how that cuts text is not known"));
-  put("tokenizer_config.json", "{\"tokenizer_class\":");
-  EXPECT_THAT(load_tokenizer(dir_ / "vocab.json").error().message,
-              HasSubstr("tokenizer_config.json beside "));
 }
 
 // Against SentencePiece's own programs.

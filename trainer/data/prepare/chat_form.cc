@@ -117,8 +117,9 @@ Outcome ChatForm::encode(const std::vector<ChatMessage>& messages, Encoder& enco
         text.append(words_->before_answer).append(content).append(words_->after_answer);
       };
       answer(message.content);
-      while (i + 1 < messages.size() && messages[i + 1].role == "tool")
+      while (i + 1 < messages.size() && messages[i + 1].role == "tool") {
         answer(messages[++i].content);
+      }
       HP_TRY(encoder.encode(text, out.ids));
       special(turn_end_);
       HP_TRY(encoder.encode(words_->after_turn, out.ids));

@@ -87,12 +87,16 @@ Outcome BpeEncoder::merge(std::string_view piece, std::vector<int32_t>& ids) {
     }
     ids.push_back(model_.bytes_[byte]);
   }
-  if (piece.size() <= kScanned) {
+  join(ids, first);
+  return Ok{};
+}
+
+void BpeEncoder::join(std::vector<int32_t>& ids, size_t first) {
+  if (ids.size() - first <= kScanned) {
     scan(ids, first);
   } else {
     merge_by_heap(ids, first);
   }
-  return Ok{};
 }
 
 // Merges ids[first, end), in place.

@@ -63,6 +63,8 @@ class BpeEncoder {
   explicit BpeEncoder(const BpeModel& model);
   // kInvalidArgument: the tokenizer has no token for one of the bytes.
   Outcome encode(std::string_view piece, std::vector<int32_t>& ids);
+  // Joins neighbours among ids[first, end), which are those of the single characters.
+  void join(std::vector<int32_t>& ids, size_t first);
 
  private:
   struct Cached {

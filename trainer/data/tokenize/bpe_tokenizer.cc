@@ -30,7 +30,8 @@ class BpeTokenizer : public Tokenizer {
     for (AddedToken& token : later) token.text = normal_form(token.text);
     first_ = AddedTokens(std::move(first));
     later_ = AddedTokens(std::move(later));
-    for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>"}) {
+    for (const char* name :
+         {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "[EOS]"}) {
       if (end_of_document_ < 0) end_of_document_ = added_token(name);
     }
     for (const auto& [bytes, id] : parts.tokens) texts_.emplace(id, bytes);

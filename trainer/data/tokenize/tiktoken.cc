@@ -26,7 +26,7 @@ struct Encoding {
   std::string_view name;
   int32_t tokens = 0;  // without the special ones
   uint64_t vocabulary = 0;
-  std::string_view pattern;  // "" = not known here
+  std::string_view pattern;
   bool is_composed = false;  // NFC
   std::span<const SpecialToken> special;
 };
@@ -37,7 +37,7 @@ constexpr SpecialToken kCl100k[] = {{"<|endoftext|>", 100'257},
                                     {"<|fim_middle|>", 100'259},
                                     {"<|fim_suffix|>", 100'260},
                                     {"<|endofprompt|>", 100'276}};
-// Releases name the others differently.
+// Of Llama 3 and Kimi, those that all releases have; they name the others differently.
 constexpr SpecialToken kLlama3[] = {{"<|begin_of_text|>", 128'000},
                                     {"<|end_of_text|>", 128'001},
                                     {"<|start_header_id|>", 128'006},
@@ -45,6 +45,7 @@ constexpr SpecialToken kLlama3[] = {{"<|begin_of_text|>", 128'000},
                                     {"<|eot_id|>", 128'009}};
 constexpr SpecialToken kQwen[] = {
     {"<|endoftext|>", 151'643}, {"<|im_start|>", 151'644}, {"<|im_end|>", 151'645}};
+constexpr SpecialToken kKimi[] = {{"[BOS]", 163'584}, {"[EOS]", 163'585}, {"[EOT]", 163'593}};
 constexpr SpecialToken kO200k[] = {{"<|endoftext|>", 199'999}, {"<|endofprompt|>", 200'018}};
 
 constexpr Encoding kEncodings[] = {
@@ -52,8 +53,7 @@ constexpr Encoding kEncodings[] = {
     {"cl100k_base", 100'256, 100'277, kCl100kPattern, false, kCl100k},
     {"Llama 3", 128'000, 128'256, kCl100kPattern, false, kLlama3},
     {"Qwen", 151'643, 151'851, kQwenPattern, true, kQwen},
-    // Its pattern takes one set of characters from another (&&), which PCRE2 has no form for.
-    {"Kimi", 163'584, 163'840, "", false, {}},
+    {"Kimi", 163'584, 163'840, kKimiPattern, false, kKimi},
     {"o200k_base", 199'998, 200'019, kO200kPattern, false, kO200k}};
 
 Error wrong_file(const std::string& path, const std::string& what) {
@@ -141,14 +141,7 @@ Outcome read_tokens(std::string_view text, const std::string& path, TokensByByte
 Result<Encoding> encoding_of(size_t tokens, const std::string& path) {
   std::string names;
   for (const Encoding& known : kEncodings) {
-    const bool is_it = static_cast<size_t>(known.tokens) == tokens;
-    if (is_it && !known.pattern.empty()) return known;
-    if (is_it) {
-      return wrong_file(path, "it is " + std::string(known.name) +
-                                  "'s, whose way to cut text is not known here; take the model's "
-                                  "tokenizer.json if there is one");
-    }
-    if (known.pattern.empty()) continue;
+    if (static_cast<size_t>(known.tokens) == tokens) return known;
     names += (names.empty() ? "" : ", ") + std::string(known.name) + " (" +
              std::to_string(known.tokens) + ")";
   }

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hugging Face's tokenizer.json, as far as byte-level BPE needs it:
+// Hugging Face's tokenizer.json, as far as BPE needs it. On bytes:
 //
 //   added_tokens    found in the text first, with lstrip, rstrip and single_word (added_tokens.h);
 //                   those that are `normalized` are found once the rest is in its normal form
 //   normalizer      null, NFC, NFD, NFKC, NFKD, or a Sequence of them, which may be empty
 //   pre_tokenizer   ByteLevel, or a Sequence of Split (Regex or String, Isolated), Digits and one
 //                   ByteLevel, last
-//   model           BPE: vocab, merges (as "a b" or ["a", "b"]), ignore_merges; dropout, unk_token,
-//                   byte_fallback and affixes are refused
+//   model           BPE: vocab, merges (as "a b" or ["a", "b"]), ignore_merges; dropout, unk_token
+//                   and affixes are refused
 //   post_processor  ignored: it adds tokens around a text for inference
+//
+// With byte_fallback it is BPE on characters (character_bpe.h): the normalizers Prepend, Replace of
+// a String and those above; no pre_tokenizer, Metaspace, or Split by a String (MergedWithPrevious).
 //
 // The file is untrusted: every id, piece and pattern is checked, and an unknown part is an error
 // with the file's name.
@@ -23,6 +26,7 @@
 #include "common/base/json_text.h"
 #include "common/base/printable.h"
 #include "trainer/data/tokenize/bpe_tokenizer.h"
+#include "trainer/data/tokenize/character_bpe.h"
 #include "trainer/data/tokenize/tokenizer.h"
 
 namespace hpctl {
@@ -82,7 +86,8 @@ Result<int32_t> id_of(const json& value) {
   return *id;
 }
 
-Outcome read_added(const json& document, BpeParts& parts) {
+template <typename Parts>
+Outcome read_added(const json& document, Parts& parts) {
   const auto list = document.find("added_tokens");
   if (list == document.end() || list->is_null()) return Ok{};
   for (const json& token : *list) {
@@ -202,7 +207,10 @@ class IdsInUse {
   std::unordered_map<int32_t, std::string> texts_;
 };
 
-Outcome read_vocabulary(const json& model, BpeParts& parts) {
+// Calls `take` with text and id of each token of vocab, and with whether it is an added one as
+// well.
+template <typename Parts, typename Take>
+Outcome read_vocabulary(const json& model, Parts& parts, const Take& take) {
   std::map<std::string, int32_t> added;
   IdsInUse ids;
   for (const AddedToken& token : parts.added) {
@@ -216,16 +224,25 @@ Outcome read_vocabulary(const json& model, BpeParts& parts) {
     HP_TRY_ASSIGN(const int32_t id, id_of(value));
     HP_TRY(ids.take(id, text));
     parts.vocabulary = std::max(parts.vocabulary, static_cast<uint64_t>(id) + 1);
-    if (const auto known = added.find(text); known != added.end()) {
-      if (known->second == id) continue;  // such a token need not spell bytes
+    const auto known = added.find(text);
+    if (known != added.end() && known->second != id) {
       return wrong("the token \"" + text + "\" is " + std::to_string(id) +
                    " in vocab, and an added token with the id " + std::to_string(known->second));
     }
-    HP_TRY_ASSIGN(std::string bytes, bytes_of(text));
-    if (!bytes.empty()) parts.tokens.emplace(std::move(bytes), id);
+    HP_TRY(take(text, id, known != added.end()));
   }
   if (parts.tokens.empty()) return wrong("an empty vocabulary");
   return Ok{};
+}
+
+Outcome read_bytes_vocabulary(const json& model, BpeParts& parts) {
+  return read_vocabulary(model, parts,
+                         [&](const std::string& text, int32_t id, bool is_added) -> Outcome {
+                           if (is_added) return Ok{};  // it need not spell bytes
+                           HP_TRY_ASSIGN(std::string bytes, bytes_of(text));
+                           if (!bytes.empty()) parts.tokens.emplace(std::move(bytes), id);
+                           return Ok{};
+                         });
 }
 
 Result<std::pair<std::string, std::string>> merge_of(const json& merge) {
@@ -240,15 +257,17 @@ Result<std::pair<std::string, std::string>> merge_of(const json& merge) {
   return std::pair(text.substr(0, space), text.substr(space + 1));
 }
 
-Outcome read_merges(const json& model, BpeParts& parts) {
+// `spelled`: the key of parts.tokens that stands for a token's text.
+template <typename Parts, typename Spelled>
+Outcome read_merges(const json& model, Parts& parts, const Spelled& spelled) {
   if (!model.at("merges").is_array()) {
     return wrong("merges is " + std::string(model.at("merges").type_name()) +
                  "; a list is needed, for without merges every byte would be a token");
   }
   for (const json& merge : model.at("merges")) {
     HP_TRY_ASSIGN(const auto texts, merge_of(merge));
-    HP_TRY_ASSIGN(const std::string left, bytes_of(texts.first));
-    HP_TRY_ASSIGN(const std::string right, bytes_of(texts.second));
+    HP_TRY_ASSIGN(const std::string left, spelled(texts.first));
+    HP_TRY_ASSIGN(const std::string right, spelled(texts.second));
     const auto end = parts.tokens.end();
     const auto a = parts.tokens.find(left);
     const auto b = parts.tokens.find(right);
@@ -262,30 +281,124 @@ Outcome read_merges(const json& model, BpeParts& parts) {
   return Ok{};
 }
 
-Outcome read_model(const json& document, BpeParts& parts) {
-  const json& model = document.at("model");
+Outcome check_model(const json& model, std::initializer_list<const char*> unknown) {
   // Files of old releases of the library leave the type out.
   if (model.value("type", "BPE") != "BPE") {
     return wrong("model " + json_text(model.at("type")) + " is not known; BPE is");
   }
-  for (const char* key : {"dropout", "unk_token", "byte_fallback", "continuing_subword_prefix",
-                          "end_of_word_suffix"}) {
+  for (const char* key : unknown) {
     if (is_set(model, key)) return wrong("model: " + std::string(key) + " is not known");
   }
-  parts.ignore_merges = model.value("ignore_merges", false);
-  HP_TRY(read_vocabulary(model, parts));
-  return read_merges(model, parts);
+  return Ok{};
 }
 
-Result<BpeParts> read_parts(const json& document) {
-  BpeParts parts;
-  if (!document.is_object()) return wrong("not an object");
-  using Reader = Outcome (*)(const json&, BpeParts&);
-  for (const auto& [key, read] :
-       std::initializer_list<std::pair<const char*, Reader>>{{"added_tokens", read_added},
-                                                             {"normalizer", read_normalizer},
-                                                             {"pre_tokenizer", read_pre_tokenizer},
-                                                             {"model", read_model}}) {
+Outcome read_model(const json& document, BpeParts& parts) {
+  const json& model = document.at("model");
+  HP_TRY(check_model(model, {"dropout", "unk_token", "byte_fallback", "continuing_subword_prefix",
+                             "end_of_word_suffix"}));
+  parts.ignore_merges = model.value("ignore_merges", false);
+  HP_TRY(read_bytes_vocabulary(model, parts));
+  return read_merges(model, parts, bytes_of);
+}
+
+// ---- BPE on characters -------------------------------------------------------------------------
+
+bool is_of_characters(const json& document) {
+  const auto model = document.find("model");
+  return model != document.end() && model->is_object() && is_set(*model, "byte_fallback");
+}
+
+Outcome add_text_step(const json& step, CharacterParts& parts) {
+  const auto type = step.at("type").get<std::string>();
+  if (type == "Sequence") {
+    for (const json& inner : step.at("normalizers")) HP_TRY(add_text_step(inner, parts));
+    return Ok{};
+  }
+  TextStep added;
+  added.form = form_of(type);
+  if (type == "Prepend") {
+    added.to = step.at("prepend").get<std::string>();
+  } else if (type == "Replace" && step.at("pattern").contains("String")) {
+    added.from = step.at("pattern").at("String").get<std::string>();
+    added.to = step.at("content").get<std::string>();
+    if (added.from.empty()) return wrong("normalizer Replace: an empty pattern");
+  } else if (!added.form) {
+    return wrong("normalizer \"" + type +
+                 "\" is not known with byte_fallback; Prepend, Replace of a String, NFC, NFD, NFKC "
+                 "and NFKD are");
+  }
+  parts.steps.push_back(std::move(added));
+  return Ok{};
+}
+
+Outcome read_text_steps(const json& document, CharacterParts& parts) {
+  return is_set(document, "normalizer") ? add_text_step(document.at("normalizer"), parts)
+                                        : Outcome(Ok{});
+}
+
+Outcome read_metaspace(const json& pre, CharacterParts& parts) {
+  const bool always = pre.value("add_prefix_space", true);
+  const std::string scheme = pre.value("prepend_scheme", always ? "always" : "never");
+  Metaspace metaspace;
+  metaspace.mark = pre.at("replacement").get<std::string>();
+  metaspace.splits = pre.value("split", true);
+  if (scheme == "first") metaspace.prepend = Metaspace::Prepend::kFirst;
+  if (scheme == "never") metaspace.prepend = Metaspace::Prepend::kNever;
+  const bool is_known = scheme == "always" || scheme == "first" || scheme == "never";
+  if (!is_known || metaspace.mark.empty()) return wrong("pre_tokenizer Metaspace: " + scheme);
+  parts.metaspace = std::move(metaspace);
+  return Ok{};
+}
+
+Outcome read_character_pre_tokenizer(const json& document, CharacterParts& parts) {
+  const json pre = document.value("pre_tokenizer", json());
+  if (pre.is_null()) return Ok{};
+  const auto type = pre.at("type").get<std::string>();
+  if (type == "Metaspace") return read_metaspace(pre, parts);
+  if (type == "Split" && pre.at("pattern").contains("String") &&
+      pre.at("behavior") == "MergedWithPrevious" && !is_set(pre, "invert")) {
+    parts.split_behind = pre.at("pattern").at("String").get<std::string>();
+    return Ok{};
+  }
+  return wrong("pre_tokenizer \"" + type +
+               "\" is not known with byte_fallback; Metaspace, and Split by a String merged with "
+               "what is before it, are");
+}
+
+Outcome read_byte_tokens(CharacterParts& parts) {
+  constexpr std::string_view kHex = "0123456789ABCDEF";
+  for (size_t b = 0; b < parts.bytes.size(); ++b) {
+    const std::string name = std::string("<0x") + kHex[b >> 4] + kHex[b & 15] + ">";
+    const auto found = parts.tokens.find(name);
+    if (found == parts.tokens.end()) return wrong("byte_fallback without the token " + name);
+    parts.bytes.at(b) = found->second;
+  }
+  return Ok{};
+}
+
+// No character is unknown, as each byte is a token: unk_token and fuse_unk change nothing.
+Outcome read_character_model(const json& document, CharacterParts& parts) {
+  const json& model = document.at("model");
+  HP_TRY(check_model(model, {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}));
+  parts.ignore_merges = model.value("ignore_merges", false);
+  HP_TRY(read_vocabulary(model, parts, [&](const std::string& text, int32_t id, bool) -> Outcome {
+    parts.tokens.emplace(text, id);
+    return Ok{};
+  }));
+  HP_TRY(read_byte_tokens(parts));
+  return read_merges(model, parts,
+                     [](const std::string& text) -> Result<std::string> { return text; });
+}
+
+template <typename Parts>
+using Reader = Outcome (*)(const json&, Parts&);
+
+// Each reads what is under one key.
+template <typename Parts>
+Result<Parts> read_parts(const json& document,
+                         std::initializer_list<std::pair<const char*, Reader<Parts>>> readers) {
+  Parts parts;
+  for (const auto& [key, read] : readers) {
     try {
       HP_TRY(read(document, parts));
     } catch (const json::exception& e) {
@@ -296,19 +409,36 @@ Result<BpeParts> read_parts(const json& document) {
   return parts;
 }
 
+Result<std::unique_ptr<Tokenizer>> tokenizer_of(const json& document) {
+  if (!document.is_object()) return wrong("not an object");
+  if (is_of_characters(document)) {
+    HP_TRY_ASSIGN(
+        CharacterParts parts,
+        read_parts<CharacterParts>(document, {{"added_tokens", read_added<CharacterParts>},
+                                              {"normalizer", read_text_steps},
+                                              {"pre_tokenizer", read_character_pre_tokenizer},
+                                              {"model", read_character_model}}));
+    return make_character_tokenizer(std::move(parts));
+  }
+  HP_TRY_ASSIGN(BpeParts parts,
+                read_parts<BpeParts>(document, {{"added_tokens", read_added<BpeParts>},
+                                                {"normalizer", read_normalizer},
+                                                {"pre_tokenizer", read_pre_tokenizer},
+                                                {"model", read_model}}));
+  return make_bpe_tokenizer(std::move(parts));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Tokenizer>> parse_tokenizer_json(const std::string& text,
                                                         const std::string& path) {
   HP_TRY_ASSIGN(const json document,
                 json_of_file(text, path, {.bytes = kMaxTokenizerBytes, .values = 32'000'000}));
-  Result<BpeParts> parts = read_parts(document);
-  if (!parts.ok()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 path + " cannot be used as a tokenizer: " +
-                     printable_line(parts.error().message, kShownBytes)};
-  }
-  return make_bpe_tokenizer(std::move(parts).value());
+  auto tokenizer = tokenizer_of(document);
+  if (tokenizer.ok()) return tokenizer;
+  return Error{ErrorCode::kInvalidArgument,
+               path + " cannot be used as a tokenizer: " +
+                   printable_line(tokenizer.error().message, kShownBytes)};
 }
 
 }  // namespace hpctl
