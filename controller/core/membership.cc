@@ -423,7 +423,7 @@ void vacate_quarantined(Transition& t, Job& job) {
       end_job(t, job, JobState::kFailed,
               node->key.name + " is quarantined (" + q.reason +
                   ") and nothing can take its place; hpctl nodes release " + node->key.name +
-                  ", or add nodes.spares");
+                  ", or add nodes.spares" + describe_steps_at_risk(job));
     }
     if (job.stage != PlanStage::kWaitNodes) return;
     if (!t.has_ranks(node->key)) continue;

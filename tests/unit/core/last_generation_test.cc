@@ -173,6 +173,25 @@ TEST_F(LastGeneration, IsNoneWithoutMemoryAndTheJobSaysSo) {
               HasSubstr("; no checkpoint is known to have the steps after step 10"));
 }
 
+// The spare that was to take the ranks of a broken node is lost, too. Such a job said nothing of
+// its steps.
+TEST_F(LastGeneration, IsNoneWithoutAPlaceForRanksAndTheJobSaysSo) {
+  JobSpec spec = small_job("other");
+  spec.spares = 1;
+  spec.recovery.on_node_loss = {"spare"};
+  const JobId other = shell.submit(spec);
+  shell.settle();
+  shell.progress(other, 12);
+  shell.feed(CheckpointCommitted{other, shell.job(other).generation, 10});
+  shell.feed(HardwareFaultFound{other, "n0", shell.node(other, "n0").boot_id, "Xid 79", "", true});
+  shell.feed(NodeLost{other, "n2", shell.node(other, "n2").boot_id, "its holder is gone"});
+  shell.settle_kind("StopWorkers");
+  EXPECT_EQ(shell.job(other).state, JobState::kFailed);
+  EXPECT_THAT(shell.job(other).reason, HasSubstr("nothing can take its place"));
+  EXPECT_THAT(shell.job(other).reason,
+              HasSubstr("; no checkpoint is known to have the steps after step 10"));
+}
+
 TEST_F(LastGeneration, IsLeftOutWhereTheNewestStepIsDurable) {
   shell.feed(CheckpointCommitted{id, job().generation, 17});
   shell.exit_worker(id, 0, 0, SIGKILL, 17);
