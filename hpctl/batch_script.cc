@@ -48,7 +48,7 @@ trap '[ -z "$controller" ] || kill -USR1 "$controller"' USR1
 if [ ! -d "$job_dir" ]; then
   say "the job's directory $job_dir is gone: it was deleted, or its file system is away;" \
     "submit the job again"
-  exit 93
+  leave 93
 fi
 
 # `hpctl submit` makes the same link; whoever comes first. An earlier job of this cluster with this

@@ -382,8 +382,10 @@ void Holder::greet() {
   if (!told_to_end_.empty() && !exit_code_) send(ToldToEnd{told_to_end_});
 }
 
-// The next agent, which is greeted with them, hears what is lost here.
+// The next agent, which is greeted with them, hears what is lost here. An agent that stands still
+// hears the newest once it goes on: its queue does not grow.
 void Holder::tell_log_matches() {
+  if (!agent_socket_ || agent_socket_->has_queued()) return;
   for (const auto& [pid, worker] : workers_.living()) {
     LogWatch* watch = worker->log->watch();
     const bool is_told = watch != nullptr && worker->part == WorkerPart::kMember &&

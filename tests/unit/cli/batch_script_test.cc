@@ -254,6 +254,10 @@ TEST_F(BatchScript, AFailureAfterAnExpeditedSubmissionIsNotRequeued) {
   std::filesystem::remove(settings_.programs + "/hpcontroller");
   EXPECT_EQ(run().exit_code, 2) << "refused before anything ran";
   EXPECT_THAT(log_text("scontrol"), HasSubstr("update JobId=7 Requeue=0\n"));
+  std::filesystem::remove(log("scontrol"));
+  std::filesystem::remove_all(settings_.directory.path);
+  EXPECT_EQ(run().exit_code, 93) << "nothing to start with";
+  EXPECT_THAT(log_text("scontrol"), HasSubstr("update JobId=7 Requeue=0\n"));
 }
 
 // A script that ends first ends the job, and Slurm requeues nothing.
