@@ -44,11 +44,21 @@ told=
 trap 'told=--told-to-end; [ -z "$controller" ] || kill -TERM "$controller"' TERM
 trap '[ -z "$controller" ] || kill -USR1 "$controller"' USR1
 
-# What is missing is not made again: job.json and the token were in it.
-if [ ! -d "$job_dir" ]; then
+# What is missing is not made again: job.json and the token were in it. A mount may come late, or be
+# away for a moment.
+is_gone() {
+  local tries=10
+  until [ -d "$job_dir" ]; do
+    tries=$((tries - 1))
+    [ "$tries" -gt 0 ] || return 0
+    sleep 1
+  done
+  return 1
+}
+if is_gone; then
   say "the job's directory $job_dir is gone: it was deleted, or its file system is away;" \
     "submit the job again"
-  exit 93
+  leave 93
 fi
 
 # `hpctl submit` makes the same link; whoever comes first. An earlier job of this cluster with this
@@ -135,7 +145,7 @@ for life in 1 2 3 4 5 6 7 8 9 10; do
   wait_for "$controller"
   status=$?
   controller=
-  [ -d "$job_dir" ] || break  # without it none can start
+  if is_gone; then break; fi  # without it none can start
   [ -z "$(verdict_of_job)" ] || break
   say "the controller ended with $status (life $life)"
   # 3: a successor on another node has taken over, the agents live as long as the job does.

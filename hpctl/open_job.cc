@@ -119,7 +119,7 @@ Result<RemoteJob> open_elsewhere(const std::string& word, const Error& not_here)
 bool OpenJob::has_files() const { return directory_answers(paths.jobs()); }
 
 std::string OpenJob::lost_directory() const {
-  return has_files() ? lost_job_directory(paths, id) : "";
+  return has_files() ? lost_job_directory(paths, id, view.state) : "";
 }
 
 std::string OpenJob::notice() const {

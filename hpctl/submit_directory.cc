@@ -134,6 +134,11 @@ std::string lost_job_directory(const HomePaths& paths, JobId job) {
   return own.ok() && !*own ? directory : "";
 }
 
+std::string lost_job_directory(const HomePaths& paths, JobId job, const std::string& state) {
+  if (state == "PENDING" && !is_slurm_job(paths, job)) return "";
+  return lost_job_directory(paths, job);
+}
+
 Refusal read_refusal(const HomePaths& paths, JobId job) {
   constexpr size_t kMaxBytes = 1U << 20;
   auto text = read_file(paths.job(job) + "/refusal", kMaxBytes);

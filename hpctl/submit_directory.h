@@ -46,6 +46,8 @@ std::vector<JobId> slurm_jobs(const HomePaths& paths);
 // home's jobs lacks it; "" if it is there, or if the home is not visible here. Precondition:
 // directory_answers(paths.jobs()).
 std::string lost_job_directory(const HomePaths& paths, JobId job);
+// The same of a job in this state: a local job that is PENDING may have none yet.
+std::string lost_job_directory(const HomePaths& paths, JobId job, const std::string& state);
 
 // Why the batch script did not start the job, from HPCTL_HOME/jobs/JOB/refusal: its exit status, 2
 // where the job cannot run as it was described, and the reason for people.

@@ -41,7 +41,9 @@ Result<WatchRound> ask_about(const std::optional<std::string>& job, bool everywh
   const bool has_files = !everywhere && directory_answers(paths.jobs());
   for (const ListedJob& row : fleet.jobs) {
     round.jobs.push_back(snapshot_of(row));
-    if (has_files) round.jobs.back().lost_directory = lost_job_directory(paths, row.summary.job);
+    if (!has_files) continue;
+    round.jobs.back().lost_directory =
+        lost_job_directory(paths, row.summary.job, row.summary.state);
   }
   return round;
 }

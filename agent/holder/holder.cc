@@ -364,8 +364,10 @@ void Holder::send(const ToAgent& message, int descriptor) {
   if (agent_socket_->has_queued()) loop_.change(agent_socket_->fd(), EPOLLIN | EPOLLOUT);
 }
 
+// The agent begins a new page for it, so the lines that match are told again behind it.
 void Holder::send_state(const Worker& worker) {
   const bool is_member = worker.part == WorkerPart::kMember;
+  if (LogWatch* watch = worker.log->watch()) watch->forget_taken();
   send(state_of(worker), is_member ? worker.progress.get() : -1);
 }
 
@@ -376,14 +378,13 @@ void Holder::greet() {
                    if (!worker->is_starting()) send_state(*worker);
                  }
                });
-  for (const auto& [pid, worker] : workers_.living()) {
-    if (LogWatch* watch = worker->log->watch()) watch->forget_taken();
-  }
   if (!told_to_end_.empty() && !exit_code_) send(ToldToEnd{told_to_end_});
 }
 
-// The next agent, which is greeted with them, hears what is lost here.
+// The next agent, which is greeted with them, hears what is lost here. An agent that stands still
+// hears the newest once it goes on: its queue does not grow.
 void Holder::tell_log_matches() {
+  if (!agent_socket_ || agent_socket_->has_queued()) return;
   for (const auto& [pid, worker] : workers_.living()) {
     LogWatch* watch = worker->log->watch();
     const bool is_told = watch != nullptr && worker->part == WorkerPart::kMember &&

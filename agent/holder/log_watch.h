@@ -3,8 +3,8 @@
 // what passes through the holder on its way to the log writer, never a file.
 //
 // The holder's only thread must show life, so the work is bounded: the beginning of each line, a
-// pattern that has just matched is not searched again, and so many bytes in a second. Output beyond
-// that counts as a match, since nothing is known of it.
+// pattern that has just matched is not searched again, and so many bytes and so much processor time
+// in a second. Output beyond that counts as a match, since nothing is known of it.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +20,8 @@ namespace hpctl {
 
 inline constexpr size_t kWatchedLineBytes = 4096;
 inline constexpr size_t kWatchedBytesPerSecond = size_t{4} << 20;
+// Of a pattern with many states RE2 keeps no table, and searches some hundred times slower.
+inline constexpr int64_t kWatchedNsPerSecond = 50'000'000;
 inline constexpr int64_t kWatchPauseMs = 200;  // of a pattern, after a match
 
 class LogWatch {
@@ -38,7 +40,11 @@ class LogWatch {
   void forget_taken() { has_news_ = true; }
 
  private:
+  // False: there was no time to search all of it.
+  bool search(std::string_view bytes, int64_t now_ms);
   void end_line(int64_t now_ms);
+  void skip(int64_t now_ms);
+  bool has_just_matched(size_t pattern, int64_t now_ms) const;
   void matched(size_t pattern, int64_t now_ms);
 
   const std::vector<LinePattern> patterns_;
@@ -46,7 +52,8 @@ class LogWatch {
   bool has_news_ = true;
   std::string line_;  // the one that has not ended, at most kWatchedLineBytes of it
   int64_t second_began_ms_ = 0;
-  size_t read_bytes_ = 0;  // within that second
+  size_t read_bytes_ = 0;    // within that second
+  int64_t searched_ns_ = 0;  // likewise
 };
 
 }  // namespace hpctl

@@ -13,7 +13,7 @@
 namespace hpctl {
 namespace {
 
-constexpr int64_t kFailNoteMs = 600'000;  // between two notes that saves fail
+constexpr int64_t kNotePauseMs = 600'000;  // between two notes of the same trouble
 
 constexpr int64_t kWaitsWorthTellingMs = 100;
 
@@ -366,11 +366,22 @@ std::vector<std::string> ProgressTable::hang_notes(Entry& entry, int64_t now_ms)
       printed.warning.clear();
     } else if (printed.warning.empty()) {
       printed.warning = find_overdue(entry, printed, now_ms);
-      if (!printed.warning.empty()) notes.push_back("may hang: " + printed.warning);
-    } else if (!core::is_overdue(lines_of(entry, printed, now_ms))) {
+      // A rule that is stricter than the program's pauses is broken in each of them.
+      const bool is_often = printed.noted_ms && now_ms - *printed.noted_ms < kNotePauseMs;
+      printed.is_noted = !printed.warning.empty() && !is_often;
+      if (printed.is_noted) {
+        printed.noted_ms = now_ms;
+        notes.push_back("may hang: " + printed.warning);
+      }
+    } else if (const core::PrintedLines lines = lines_of(entry, printed, now_ms);
+               core::is_overdue(lines)) {
+      printed.warning = core::describe_overdue(lines);
+    } else {
       printed.warning.clear();
-      notes.push_back("a rank has printed a line again that matches " +
-                      core::pattern_text(printed.rule));
+      if (printed.is_noted) {
+        notes.push_back("a rank has printed a line again that matches " +
+                        core::pattern_text(printed.rule));
+      }
     }
     if (entry.shown.hang_warning.empty()) entry.shown.hang_warning = printed.warning;
   }
@@ -482,7 +493,7 @@ std::vector<core::ControllerNoted> ProgressTable::take_notes(int64_t now_ms) {
     const bool fail = rank0->second.report.figures->saves_without_room > 0;
     if (fail == entry.told_fail) continue;
     // A disk at its limit takes every other checkpoint.
-    if (fail && entry.fail_note_ms && now_ms - *entry.fail_note_ms < kFailNoteMs) continue;
+    if (fail && entry.fail_note_ms && now_ms - *entry.fail_note_ms < kNotePauseMs) continue;
     entry.told_fail = fail;
     if (fail) entry.fail_note_ms = now_ms;
     const std::string step = std::to_string(rank0->second.report.step);

@@ -144,9 +144,11 @@ class ProgressTable {
   // One of recovery.hang_rules, and what is known of it in this generation.
   struct PrintedRule {
     HangRule rule;
-    int64_t first_ms = 0;               // core::first_limit_ms()
-    std::optional<int64_t> matched_ms;  // when a rank last printed a line that matches
-    std::string warning;                // that was told, and has not ended; "" = none
+    int64_t first_ms = 0;                  // core::first_limit_ms()
+    std::optional<int64_t> matched_ms;     // when a rank last printed a line that matches
+    std::string warning;                   // that has not ended; "" = none
+    bool is_noted = false;                 // it is in the history
+    std::optional<int64_t> noted_ms = {};  // when the newest was
   };
 
   struct Entry {

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdint>
+#include <ctime>
 #include <string>
 
 namespace hpctl {
@@ -97,6 +99,25 @@ TEST(LogWatch, AFloodOfOutputCountsAsAMatch) {
   EXPECT_THAT(watch.matched_ms(), ElementsAre(1'500));
   watch.read(piece, 2'500);
   EXPECT_THAT(watch.matched_ms(), ElementsAre(1'500)) << "another second";
+}
+
+// RE2 has a state for each of the last 500 bytes, more than its table holds: a line takes
+// milliseconds, and a second of such output would have kept the holder for many.
+TEST(LogWatch, APatternThatIsSlowToSearchIsGivenUpForTheSecond) {
+  LogWatch watch({pattern("[ab]*a[ab]{500}c")});
+  std::string line;
+  uint32_t random = 1;
+  while (line.size() + 1 < kWatchedLineBytes) {
+    random = random * 1'664'525U + 1'013'904'223U;
+    line += (random >> 31U) != 0 ? 'a' : 'b';
+  }
+  line += '\n';
+  const std::clock_t begun = std::clock();
+  size_t lines = 0;
+  for (; lines < 1'000 && watch.matched_ms()[0] == 0; ++lines) watch.read(line, 1'000);
+  EXPECT_LT(std::clock() - begun, 5 * CLOCKS_PER_SEC) << "for " << lines << " lines";
+  watch.read("cannot match\n", 2'000);
+  EXPECT_NE(watch.matched_ms()[0], 2'000) << "another second";
 }
 
 }  // namespace

@@ -207,14 +207,32 @@ TEST_F(BatchScript, EndsWithTheExitStatusWhereTheDirectoryIsGone) {
     std::filesystem::create_directories(settings_.directory.path);
     std::ofstream(settings_.directory.path + "/token") << "t\n";
     program("hpcontroller", "rm -rf \"$2\"; exit " + std::to_string(verdict));
+    program("sleep", "true");
     const CommandResult result = run();
     EXPECT_EQ(result.exit_code, verdict) << result.out << result.err;
     EXPECT_FALSE(is_accessible(settings_.directory.path));
   }
 }
 
+TEST_F(BatchScript, AwaitsADirectoryThatIsAwayForAMoment) {
+  const std::string away = directory_ / "away";
+  program("sleep", "[ \"$1\" != 1 ] || mv '" + away + "' \"$HPCTL_HOME/jobs/submit-k\"");
+  program("hpcontroller", ends(0));
+  std::filesystem::rename(settings_.directory.path, away);
+  const CommandResult late = run();
+  EXPECT_EQ(late.exit_code, 0) << late.out << late.err;
+  EXPECT_FALSE(is_accessible(away));
+  std::filesystem::remove(settings_.directory.path + "/verdict");
+  program("hpcontroller", "echo life >> " + log("lives") + "\n[ $(wc -l < " + log("lives") +
+                              ") -ge 2 ] || { mv \"$2\" '" + away + "'; exit 4; }\n" + ends(0));
+  const CommandResult back = run();
+  EXPECT_EQ(back.exit_code, 0) << back.out << back.err;
+  EXPECT_EQ(log_text("lives"), "life\nlife\n");
+}
+
 TEST_F(BatchScript, DoesNotMakeItsDirectoryAgain) {
   program("hpcontroller", ends(0));
+  program("sleep", "true");
   std::filesystem::remove_all(settings_.directory.path);
   const CommandResult result = run();
   EXPECT_EQ(result.exit_code, 93);
@@ -253,6 +271,10 @@ TEST_F(BatchScript, AFailureAfterAnExpeditedSubmissionIsNotRequeued) {
   std::filesystem::remove(log("scontrol"));
   std::filesystem::remove(settings_.programs + "/hpcontroller");
   EXPECT_EQ(run().exit_code, 2) << "refused before anything ran";
+  EXPECT_THAT(log_text("scontrol"), HasSubstr("update JobId=7 Requeue=0\n"));
+  std::filesystem::remove(log("scontrol"));
+  std::filesystem::remove_all(settings_.directory.path);
+  EXPECT_EQ(run().exit_code, 93) << "nothing to start with";
   EXPECT_THAT(log_text("scontrol"), HasSubstr("update JobId=7 Requeue=0\n"));
 }
 

@@ -66,6 +66,16 @@ TEST_F(WatchVerb, DeletedDirectoryIsTheSameWordsEverywhere) {
   EXPECT_EQ(run_hpctl({"watch", "other", "--once"}).status, kWatchNothing);
 }
 
+// Its controller is about to make it.
+TEST_F(WatchVerb, NewLocalJobMayHaveNoDirectoryYet) {
+  ASSERT_TRUE(make_directories(home_.paths().job(JobId{2})).ok());
+  controller_.jobs[0].set_state("PENDING");
+  const CommandRun all = run_hpctl({"watch", "--once"});
+  EXPECT_EQ(all.status, kWatchNothing) << all.out << all.err;
+  const CommandRun of_one = run_hpctl({"watch", "quick", "--once"});
+  EXPECT_EQ(of_one.status, kWatchNothing) << of_one.out << of_one.err;
+}
+
 // It listens at a socket on a local disk, so nothing of the directory is needed to find it.
 TEST_F(WatchVerb, ControllerOfASlurmJobIsFoundWithoutTheDirectory) {
   const JobId job{static_cast<uint64_t>(::getpid())};  // names a directory in /tmp

@@ -141,6 +141,33 @@ TEST_F(HangRules, AWarningBeginsEndsAndRestartsNothing) {
   EXPECT_EQ(table_.of(job_.id).hang_warning, "");
 }
 
+// The history grows for ever, and some rules are broken every minute.
+TEST_F(HangRules, AWarningThatComesOftenIsNotedSeldom) {
+  begin(HangAction::kWarn);
+  size_t noted = 0;
+  for (int64_t now_ms = 1'000; now_ms < 3'600'000; now_ms += 20'000) {
+    hear(0, now_ms);
+    noted += notes(now_ms).empty() ? 0 : 1;
+    EXPECT_EQ(table_.of(job_.id).hang_warning, "");
+    hear(15'000, now_ms + 15'000);
+    noted += notes(now_ms + 15'000).empty() ? 0 : 1;
+    EXPECT_NE(table_.of(job_.id).hang_warning, "") << "it is shown each time";
+  }
+  EXPECT_LE(noted, 14U) << "of 360";
+  EXPECT_GE(noted, 10U);
+}
+
+TEST_F(HangRules, AWarningTellsForHowLong) {
+  begin(HangAction::kWarn);
+  hear(0, 1'000);
+  hear(11'000, 12'000);
+  EXPECT_NE(notes(12'000), "");
+  hear(3'600'000, 3'601'000);
+  EXPECT_EQ(notes(3'601'000), "");
+  EXPECT_NE(table_.of(job_.id).hang_warning.find("for 3600 s"), std::string::npos)
+      << table_.of(job_.id).hang_warning;
+}
+
 TEST_F(HangRules, AWarningEndsWithItsGeneration) {
   begin(HangAction::kWarn);
   hear(0, 1'000);

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "common/base/file.h"
 #include "common/worker/workload.h"
 #include "controller/agents/agent_report.h"
 #include "controller/engine/checkpoint_dir_actions.h"
@@ -27,6 +28,7 @@ class WorkerOrder : public ::testing::Test {
     job.spec.nodes = 2;
     job.spec.workers_per_node = 2;
     job.spec.checkpoint.dir = directory_.path() + "/checkpoints";
+    EXPECT_TRUE(make_directories(paths_.job(kJob)).ok());
     for (const char* name : {"n0", "n1", "n2"}) {
       const core::NodeKey key{kJob, name};
       state_.nodes[key].key = key;
