@@ -23,40 +23,45 @@ struct Case {
 };
 
 std::vector<Case> cases() {
-  return {
-      // One EIO of the search started the job from the seed.
-      {{.steps = 2,
-        .lost_node = true,
-        .kinds = {MoveKind::kStorage},
-        .mutant = Mutant::kErrorIsAbsence}},
-      // One node whose mount was missing condemned every checkpoint.
-      {{.steps = 2,
-        .readers = true,
-        .lost_node = true,
-        .kinds = {MoveKind::kFalseClaim},
-        .mutant = Mutant::kOneReader}},
-      // A second job trained on from the first one's weights.
-      {{.steps = 2, .lost_node = true, .kinds = {MoveKind::kTakeDir}, .mutant = Mutant::kAnyOwner}},
-      // A commit that came after its generation was over counted.
+  std::vector<Case> all;
+  // One EIO of the search started the job from the seed.
+  all.push_back({{.steps = 2,
+                  .lost_node = true,
+                  .kinds = {MoveKind::kStorage},
+                  .mutant = Mutant::kErrorIsAbsence}});
+  // One node whose mount was missing condemned every checkpoint.
+  all.push_back({{.steps = 2,
+                  .readers = true,
+                  .lost_node = true,
+                  .kinds = {MoveKind::kFalseClaim},
+                  .mutant = Mutant::kOneReader}});
+  // A second job trained on from the first one's weights.
+  all.push_back({{.steps = 2,
+                  .lost_node = true,
+                  .kinds = {MoveKind::kTakeDir},
+                  .mutant = Mutant::kAnyOwner}});
+  // A commit that came after its generation was over counted.
+  all.push_back(
       {{.spares = 1, .steps = 3, .faults = 2, .mutant = Mutant::kAnyHistory},
        "seal0 seal1 give-up0 receive1 receive2 take1 take1 take2 look-up answer look-up answer "
-       "look-up answer receive1 receive2 take1 take2 commit1.2 kill1"},
-      // Such a commit deleted the checkpoint that the controller had chosen.
-      {{.spares = 1, .steps = 2, .kinds = {MoveKind::kGiveUp}, .mutant = Mutant::kRanksDelete}},
-      // A damaged checkpoint was what remained.
-      {{.steps = 2, .kinds = {MoveKind::kDamage}, .mutant = Mutant::kUnverified}},
-      // Copies went on the controller's own reading.
-      {{.steps = 3,
-        .mirror = true,
-        .readers = true,
-        .faults = 0,
-        .mutant = Mutant::kMirrorUnverified}},
-      // A record that nothing had begun with cost what the workers had in memory.
-      {{.steps = 2,
-        .faults = 2,
-        .kinds = {MoveKind::kKill, MoveKind::kHurry},
-        .mutant = Mutant::kWithdrawnCounts}},
-  };
+       "look-up answer receive1 receive2 take1 take2 commit1.2 kill1"});
+  // Such a commit deleted the checkpoint that the controller had chosen.
+  all.push_back(
+      {{.spares = 1, .steps = 2, .kinds = {MoveKind::kGiveUp}, .mutant = Mutant::kRanksDelete}});
+  // A damaged checkpoint was what remained.
+  all.push_back({{.steps = 2, .kinds = {MoveKind::kDamage}, .mutant = Mutant::kUnverified}});
+  // Copies went on the controller's own reading.
+  all.push_back({{.steps = 3,
+                  .mirror = true,
+                  .readers = true,
+                  .faults = 0,
+                  .mutant = Mutant::kMirrorUnverified}});
+  // A record that nothing had begun with cost what the workers had in memory.
+  all.push_back({{.steps = 2,
+                  .faults = 2,
+                  .kinds = {MoveKind::kKill, MoveKind::kHurry},
+                  .mutant = Mutant::kWithdrawnCounts}});
+  return all;
 }
 
 std::vector<Move> moves_of(const std::string& text) {

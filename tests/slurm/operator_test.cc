@@ -39,7 +39,7 @@ class SilentSlurmctld {
     const auto pid = read_file(std::string(cluster == nullptr ? "" : cluster) + "/slurmctld.pid");
     EXPECT_TRUE(pid.ok());
     if (pid.ok()) pid_ = std::stoi(*pid);
-    if (pid_ > 0) EXPECT_EQ(::kill(pid_, SIGSTOP), 0);
+    EXPECT_TRUE(pid_ > 0 && ::kill(pid_, SIGSTOP) == 0);
   }
   ~SilentSlurmctld() {
     if (pid_ > 0) ::kill(pid_, SIGCONT);
