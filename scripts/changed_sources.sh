@@ -8,9 +8,10 @@
 #     --alone          print the sources and headers that may no longer compile alone
 #                      (scripts/may_break.py)
 #     --code           leave out files of which only comments or layout changed
-# Without --since the base is $HPCTL_BASE, or else the last commit for which scripts/test.sh passed
-# on this machine, if HEAD descends from it, or else the newest commit older than a day. A shallow
-# clone and a history of less than a day have no such base: every file counts as changed.
+# Without --since the base is $HPCTL_BASE, or else the last commit whose sources scripts/test.sh
+# found in order on this machine, if HEAD descends from it, or else the newest commit older than a
+# day. A shallow clone and a history of less than a day have no such base: every file counts as
+# changed.
 # Examples:
 #   scripts/changed_sources.sh
 #   scripts/changed_sources.sh --since origin/main --alone
