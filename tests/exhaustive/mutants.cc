@@ -22,45 +22,51 @@ struct Case {
   std::string moves = {};
 };
 
+// For the caller to fill.
+Scope& add_scope(std::vector<Case>& cases, Mutant mutant, int64_t steps) {
+  Scope& scope = cases.emplace_back().scope;
+  scope.mutant = mutant;
+  scope.steps = steps;
+  return scope;
+}
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   // One EIO of the search started the job from the seed.
-  all.push_back({{.steps = 2,
-                  .lost_node = true,
-                  .kinds = {MoveKind::kStorage},
-                  .mutant = Mutant::kErrorIsAbsence}});
+  Scope& unreadable = add_scope(all, Mutant::kErrorIsAbsence, 2);
+  unreadable.lost_node = true;
+  unreadable.kinds = {MoveKind::kStorage};
   // One node whose mount was missing condemned every checkpoint.
-  all.push_back({{.steps = 2,
-                  .readers = true,
-                  .lost_node = true,
-                  .kinds = {MoveKind::kFalseClaim},
-                  .mutant = Mutant::kOneReader}});
+  Scope& claimed = add_scope(all, Mutant::kOneReader, 2);
+  claimed.readers = true;
+  claimed.lost_node = true;
+  claimed.kinds = {MoveKind::kFalseClaim};
   // A second job trained on from the first one's weights.
-  all.push_back({{.steps = 2,
-                  .lost_node = true,
-                  .kinds = {MoveKind::kTakeDir},
-                  .mutant = Mutant::kAnyOwner}});
+  Scope& taken = add_scope(all, Mutant::kAnyOwner, 2);
+  taken.lost_node = true;
+  taken.kinds = {MoveKind::kTakeDir};
   // A commit that came after its generation was over counted.
-  all.push_back(
-      {{.spares = 1, .steps = 3, .faults = 2, .mutant = Mutant::kAnyHistory},
-       "seal0 seal1 give-up0 receive1 receive2 take1 take1 take2 look-up answer look-up answer "
-       "look-up answer receive1 receive2 take1 take2 commit1.2 kill1"});
+  Scope& late = add_scope(all, Mutant::kAnyHistory, 3);
+  late.spares = 1;
+  late.faults = 2;
+  all.back().moves =
+      "seal0 seal1 give-up0 receive1 receive2 take1 take1 take2 look-up answer look-up answer "
+      "look-up answer receive1 receive2 take1 take2 commit1.2 kill1";
   // Such a commit deleted the checkpoint that the controller had chosen.
-  all.push_back(
-      {{.spares = 1, .steps = 2, .kinds = {MoveKind::kGiveUp}, .mutant = Mutant::kRanksDelete}});
+  Scope& deleted = add_scope(all, Mutant::kRanksDelete, 2);
+  deleted.spares = 1;
+  deleted.kinds = {MoveKind::kGiveUp};
   // A damaged checkpoint was what remained.
-  all.push_back({{.steps = 2, .kinds = {MoveKind::kDamage}, .mutant = Mutant::kUnverified}});
+  add_scope(all, Mutant::kUnverified, 2).kinds = {MoveKind::kDamage};
   // Copies went on the controller's own reading.
-  all.push_back({{.steps = 3,
-                  .mirror = true,
-                  .readers = true,
-                  .faults = 0,
-                  .mutant = Mutant::kMirrorUnverified}});
+  Scope& mirrored = add_scope(all, Mutant::kMirrorUnverified, 3);
+  mirrored.mirror = true;
+  mirrored.readers = true;
+  mirrored.faults = 0;
   // A record that nothing had begun with cost what the workers had in memory.
-  all.push_back({{.steps = 2,
-                  .faults = 2,
-                  .kinds = {MoveKind::kKill, MoveKind::kHurry},
-                  .mutant = Mutant::kWithdrawnCounts}});
+  Scope& withdrawn = add_scope(all, Mutant::kWithdrawnCounts, 2);
+  withdrawn.faults = 2;
+  withdrawn.kinds = {MoveKind::kKill, MoveKind::kHurry};
   return all;
 }
 
