@@ -138,7 +138,8 @@ add_custom_target(tests)
 add_custom_target(landing_tests)
 
 # hp_test(NAME SOURCES x_test.cc ... LIBS ... [LABELS ...] [TIMEOUT seconds] [ENVIRONMENT ...]
-#         [ONE_THREAD y_test.cc ...] [TORCH] [PROCESSORS n] [CASES [SERIAL] [ALWAYS case ...] [EXTENDED case ...]])
+#         [ONE_THREAD y_test.cc ...] [TORCH] [PROCESSORS n]
+#         [CASES [SERIAL] [ALWAYS case ...] [EXTENDED case ...]])
 #
 # A GoogleTest program, one entry of ctest. ONE_THREAD names sources whose tests have one thread;
 # the thread sanitizer's preset leaves them out. TORCH: its sources include LibTorch. TIMEOUT is

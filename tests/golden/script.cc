@@ -10,6 +10,7 @@
 #include "controller/core/codec.h"
 #include "controller/core/explain.h"
 #include "controller/core/failure_detector.h"
+#include "tests/golden/former_job.h"
 #include "tests/golden/submit_words.h"
 #include "tests/golden/words.h"
 #include "tests/unit/core/fake_shell.h"
@@ -434,39 +435,13 @@ class Script {
   // job is requeued, from what the requeue carries.
   void successor(const Words& words) {
     const bool requeued = job().stage == PlanStage::kRequeue;
-    GenerationRecord newest;
-    newest.generation = job().generation.value;
-    newest.start_step = job().start_step;
-    newest.checkpoint = job().checkpoint;
-    newest.parent = job().memory_of.value;
-    newest.from_memory = newest.parent != 0;
-    newest.restarts_used = job().restarts;
-    newest.created_wall_ms = shell_.now_ms;
+    const GenerationRecord newest = make_record(shell_, job());
     std::set<std::string> names(words.begin() + 1, words.end());
-    for (const auto& [key, slot] : shell_.state.slots) {
-      if (slot.node.empty()) continue;
-      newest.members.push_back({key.rank.value, slot.node, ""});
-    }
     for (const auto& [key, row] : shell_.state.nodes) {
       if (words.size() == 1) names.insert(key.name);
-      const Quarantine& q = row.quarantine;
-      if (q.by.empty() && row.rebooted_wall_ms == 0) continue;
-      newest.quarantined.push_back({key.name, row.instance_id, q.by, q.reason, q.hardware,
-                                    q.since_wall_ms, q.until_wall_ms, row.recovery_wall_ms,
-                                    q.reboot, row.rebooted_wall_ms});
     }
-    // As the status file has them.
-    const Job& former = job();
-    const bool interrupted = former.recovering_since_ms != 0;
-    const int64_t counted_ms = interrupted ? shell_.now_ms : former.stepped_ms;
-    const JobTotals totals{former.submitted_wall_ms,
-                           former.restarts,
-                           lost_ms(former, shell_.now_ms),
-                           std::max(former.furthest_step, former.regain_step),
-                           interrupted,
-                           counted_ms == 0 ? 0 : FakeShell::wall_ms(counted_ms),
-                           time_spent(former, shell_.now_ms)};
-    const uint64_t committed_step = former.committed_step;
+    const JobTotals totals = make_totals(shell_, job());
+    const uint64_t committed_step = job().committed_step;
     FakeShell next;
     next.now_ms = shell_.now_ms;
     next.newest_record = shell_.newest_record;
