@@ -173,8 +173,13 @@ Result<Fleet> list_home() {
   if (!has_files) fleet.notes.push_back(describe_verdict(paths.jobs()));
   for (JobSummary& job : jobs) {
     const int64_t silent_ms = has_files ? record_age_ms(paths, job.job) : 0;
-    fleet.jobs.push_back(listed(std::move(job)));
-    fleet.jobs.back().silent_ms = silent_ms;
+    ListedJob row = listed(std::move(job));
+    row.silent_ms = silent_ms;
+    // Of another state the reason says it.
+    const bool runs = has_files && row.summary.state == "RUNNING";
+    const std::string lost = runs ? lost_job_directory(paths, row.summary.job) : "";
+    if (!lost.empty()) row.doubt = "its directory " + lost + " is gone";
+    fleet.jobs.push_back(std::move(row));
   }
   return fleet;
 }
