@@ -150,7 +150,7 @@ TEST_F(InterruptedExchange, WhatAKilledImportLeftIsRemovedByTheNextOne) {
   leave("in/step-0.g0");
   ASSERT_TRUE(import_huggingface(dir_ / "model", dir_ / "in").ok());
   EXPECT_THAT(list_directory(dir_ / "in/step-0.g0").value(),
-              ElementsAre("manifest.json", testing::HasSubstr("safetensors")));
+              ElementsAre("huggingface", "manifest.json", testing::HasSubstr("safetensors")));
 }
 
 }  // namespace

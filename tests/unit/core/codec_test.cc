@@ -203,7 +203,9 @@ TEST(Codec, ASlotIsReadLikeTheOtherRows) {
 
 TEST(Codec, EveryEventSurvives) {
   const auto events = every_event();
-  ASSERT_EQ(events.size(), std::variant_size_v<EventBody>);
+  std::set<size_t> kinds;
+  for (const EventBody& body : events) kinds.insert(body.index());
+  ASSERT_EQ(kinds.size(), std::variant_size_v<EventBody>);
   for (const EventBody& body : events) {
     const Event event{Seq{8}, 1234, 5678, body};
     const std::string text = encode(event);
