@@ -5,6 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+#include <variant>
+
 #include "tests/unit/core/fake_shell.h"
 
 namespace hpctl::core {
