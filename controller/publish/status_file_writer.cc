@@ -75,16 +75,29 @@ void StatusFileWriter::complain(JobId job, const Outcome& outcome) {
               ": its status files are not up to date: " + outcome.error().message);
 }
 
+// The status is told again every few seconds; the rest is told once.
+void StatusFileWriter::owe(JobId job, Pending pending) {
+  pending.status.reset();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  owed_[job] = std::move(pending);
+}
+
 void StatusFileWriter::write(JobId job) {
   Pending pending;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     pending = std::move(pending_.extract(job).mapped());
+    if (auto owed = owed_.extract(job); !owed.empty()) {
+      append(owed.mapped().events, pending.events);
+      pending.events = std::move(owed.mapped().events);
+      if (!pending.spec_json) pending.spec_json = std::move(owed.mapped().spec_json);
+    }
   }
   if (!is_ours_()) return;
   HP_FAILPOINT("controller.status_files.before");
   if (const Outcome there = directories_.check(job); !there.ok()) {
     if (there.error().code != ErrorCode::kNotFound) complain(job, there);  // else it is told
+    owe(job, std::move(pending));
     return;
   }
   if (pending.spec_json) {

@@ -3,8 +3,8 @@
 // slow or shared disks: a lane (engine/task_lanes.h) for each directory, so a hung one does not
 // block the files of other jobs. Best effort: a failed write is reported once per job in the log
 // and dropped. Only the newest status waits; events wait in order, at most kStatusFileBacklog per
-// directory. Data of a controller with a successor are dropped: its files are the successor's. So
-// are data for a job whose directory is gone (job_directories.h).
+// directory. Data of a controller with a successor are dropped: its files are the successor's.
+// While a job's directory is gone (job_directories.h), its events wait until it is back.
 #pragma once
 
 #include <map>
@@ -50,6 +50,7 @@ class StatusFileWriter {
 
   Pending& pending_of(JobId job);  // under mutex_
   void add_shared(JobId job, const std::string& directory, const std::vector<EventView>& events);
+  void owe(JobId job, Pending pending);
   void write(JobId job);
   void write_shared(const std::string& directory);
   void complain(JobId job, const Outcome& outcome);
@@ -60,6 +61,7 @@ class StatusFileWriter {
   std::mutex mutex_;
   // Each has a task in its lane that takes it.
   std::map<JobId, Pending> pending_;             // for the job's directory
+  std::map<JobId, Pending> owed_;                // while that directory is gone
   std::map<std::string, PendingShared> shared_;  // for a checkpoint directory
   std::set<JobId> complained_;
   TaskLanes lanes_;  // last: its threads use all the above
