@@ -31,13 +31,33 @@ bool is_state_accused(const Job& job) {
   return job.bad_step.stopped_seq != Seq{} && job.bad_step.generation == job.memory_of;
 }
 
-bool may_save_memory(const Job& job) {
-  return job.spec.train && job.in_host_memory && job.furthest_step > job.committed_step &&
-         !ends_for_good(job) && !saves_and_leaves(job);
+namespace {
+
+bool has_steps_to_save(const Job& job) {
+  return job.spec.train && job.furthest_step > job.committed_step && !ends_for_good(job) &&
+         !saves_and_leaves(job);
 }
 
+// The first worker that ends tells whether its state is in host memory. A hang comes before that.
+bool is_memory_unknown(Transition& t, const Job& job) {
+  if (job.restarts > 0) return false;
+  for (const Node* node : t.nodes(job.id)) {
+    if (t.has_ranks(node->key) && node->state != NodeState::kUp) return false;
+    for (const Slot* slot : t.slots(*node)) {
+      if (slot->state == SlotState::kExited) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+bool may_save_memory(const Job& job) { return job.in_host_memory && has_steps_to_save(job); }
+
 void fail_for_good(Transition& t, Job& job, const std::string& reason) {
-  if (may_save_memory(job)) return begin_ending(t, job, JobState::kFailed, reason);
+  if (may_save_memory(job) || (has_steps_to_save(job) && is_memory_unknown(t, job))) {
+    return begin_ending(t, job, JobState::kFailed, reason);
+  }
   end_job(t, job, JobState::kFailed, reason + describe_steps_at_risk(job));
 }
 
