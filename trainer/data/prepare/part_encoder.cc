@@ -148,7 +148,7 @@ ReadKeys keys_of(const LineForm& form) {
 bool says_something(const json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end()) return false;
-  return found->is_string() ? *found != "" : !found->empty();
+  return found->is_string() ? !found->get_ref<const std::string&>().empty() : !found->empty();
 }
 
 template <size_t kCount>

@@ -24,11 +24,11 @@ struct SpecialToken {
 
 struct Encoding {
   std::string_view name;
-  int32_t tokens = 0;  // without the special ones
   uint64_t vocabulary = 0;
   std::string_view pattern;
-  bool is_composed = false;  // NFC
   std::span<const SpecialToken> special;
+  int32_t tokens = 0;        // without the special ones
+  bool is_composed = false;  // NFC
 };
 
 constexpr SpecialToken kR50k[] = {{"<|endoftext|>", 50'256}};
@@ -49,12 +49,12 @@ constexpr SpecialToken kKimi[] = {{"[BOS]", 163'584}, {"[EOS]", 163'585}, {"[EOT
 constexpr SpecialToken kO200k[] = {{"<|endoftext|>", 199'999}, {"<|endofprompt|>", 200'018}};
 
 constexpr Encoding kEncodings[] = {
-    {"r50k_base", 50'256, 50'257, kGpt2Pattern, false, kR50k},
-    {"cl100k_base", 100'256, 100'277, kCl100kPattern, false, kCl100k},
-    {"Llama 3", 128'000, 128'256, kCl100kPattern, false, kLlama3},
-    {"Qwen", 151'643, 151'851, kQwenPattern, true, kQwen},
-    {"Kimi", 163'584, 163'840, kKimiPattern, false, kKimi},
-    {"o200k_base", 199'998, 200'019, kO200kPattern, false, kO200k}};
+    {"r50k_base", 50'257, kGpt2Pattern, kR50k, 50'256, false},
+    {"cl100k_base", 100'277, kCl100kPattern, kCl100k, 100'256, false},
+    {"Llama 3", 128'256, kCl100kPattern, kLlama3, 128'000, false},
+    {"Qwen", 151'851, kQwenPattern, kQwen, 151'643, true},
+    {"Kimi", 163'840, kKimiPattern, kKimi, 163'584, false},
+    {"o200k_base", 200'019, kO200kPattern, kO200k, 199'998, false}};
 
 Error wrong_file(const std::string& path, const std::string& what) {
   return Error{ErrorCode::kInvalidArgument, path + " cannot be used as a tokenizer: " + what};
