@@ -169,8 +169,7 @@ TEST_P(SavedAtItsEnd, ResumesWithTheSameBits) {
   EXPECT_THAT(reason, HasSubstr(GetParam().words));
   const uint64_t saved = saved_step_in(job.checkpoints());
   // The rank that ended may not have applied the step that rank 0 wrote down.
-  ASSERT_GE(saved + 1, job.last_step())
-      << reason << job.history() << broken_promise("checkpoint");
+  ASSERT_GE(saved + 1, job.last_step()) << reason << job.history() << broken_promise("checkpoint");
   EXPECT_THAT(reason, HasSubstr("the last step is saved as step-" + std::to_string(saved) + ".g"));
   const std::string digest = job.digest_of_resumed();
   job.cluster().stop_and_expect_no_leftovers(seconds(60));
