@@ -39,8 +39,8 @@ controller=
 agents=
 status=
 told=
-# The time limit comes near, or somebody signals the job: the controller ends it in order, also one
-# that is yet to start, or the next one where this one was too young for a signal.
+# The time limit is near, or a signal was sent to the job: the controller ends it in order. If none
+# can take the signal yet, the next controller does.
 trap 'told=--told-to-end; [ -z "$controller" ] || kill -TERM "$controller"' TERM
 trap '[ -z "$controller" ] || kill -USR1 "$controller"' USR1
 

@@ -5,12 +5,11 @@
 //
 // A rank waits in one place, collective n of group g. It waits there for the members of g that have
 // not begun n. If all have, it waits for those that have not completed n and wait nowhere: memory
-// that ranks share is read only while they call us. Whoever is waited for and waits somewhere
-// itself is not the cause, so its place is looked at in turn. At the end of every such path is one
-// of three:
+// that ranks share is read only while they call us. A rank that waits somewhere itself is not the
+// cause, so the place where it waits comes next. Every such path ends in one of three ways:
 //
 //   a rank that waits nowhere                   it is a culprit
-//   a place that waits for nobody we know of    no one: the network, or a rank without a report
+//   a place that waits for no known rank        no one: the network, or a rank without a report
 //   a place that was on the path already        a cycle, which no rank can leave
 //
 // A cycle means that ranks call their collectives in different orders. That is a defect of the

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A value for each job, as long as somebody may want to see it: every job that runs has one, and of
-// the jobs that have ended, the kMostEnded that ended or were looked at last. Not for more than one
-// thread.
+// A value for each job that runs, and for the kMostEnded ended jobs that ended or were looked at
+// last. Not for more than one thread.
 #pragma once
 
 #include <algorithm>

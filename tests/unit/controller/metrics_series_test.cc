@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the status page makes of metrics.jsonl: steps that a recovery repeats, half a last line,
-// spikes in long jobs, and the history of a job as segments and marks.
+// The status page reads metrics.jsonl: steps that a recovery repeats, an incomplete last line, and
+// spikes in long jobs. The timeline shows a job's history as segments and marks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A record whose order was withdrawn is nobody's generation: the job goes on from what its workers
-// have in memory, as if the record were not there, and takes the next number.
+// A record whose order was withdrawn has no generation. The job takes the next number and goes on
+// from the memory of its workers, as if the record did not exist.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

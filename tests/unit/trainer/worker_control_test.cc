@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole workers that are told over their control socket to leave a generation and to join the next,
-// or see by themselves that a peer is gone, in whose place a standby comes: the processes stay, and
-// the bits of the result are those of a job that nobody disturbed.
+// Whole workers leave one generation and join the next without a new process: by an order over the
+// control socket, or because a peer is gone and a standby replaces it. The result has the same bits
+// as without any fault.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
