@@ -108,7 +108,7 @@ constexpr TrainKey kKeys[] = {
      .limits = {0, 1}, .initial = "of the preset",
      .meaning = "Standard deviation of the initial matrices, embeddings included; those that write "
      "to the residual stream get less with depth. Presets with tied embeddings have 0.02, so the "
-     "first loss is near ln(vocab). 0, the default: 0.02, but for all architectures except gpt 1 "
+     "first loss is near ln(vocab). 0, the default: 0.02. Architectures other than gpt then have 1 "
      "for the embedding, and 1 / sqrt(dim) for the output projection and a tied embedding."},
     {.path = "workload.train.model.max_positions", .field = HP_FIELD(model.max_positions),
      .limits = {0, 1 << 24}, .initial = "of the preset",

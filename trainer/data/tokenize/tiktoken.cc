@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/data/tokenize/tiktoken.h"
 
+#include <openssl/evp.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -62,22 +64,17 @@ Error wrong_file(const std::string& path, const std::string& what) {
 
 // nullopt: not base64.
 std::optional<std::string> decoded_base64(std::string_view text) {
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   if (text.empty() || text.size() % 4 != 0) return std::nullopt;
-  for (int i = 0; i < 2 && text.ends_with('='); ++i) text.remove_suffix(1);
-  std::string bytes;
-  uint32_t bits = 0;
-  int held = 0;
-  for (const char c : text) {
-    const size_t digit = kDigits.find(c);
-    if (digit == std::string_view::npos) return std::nullopt;
-    bits = bits << 6 | static_cast<uint32_t>(digit);
-    held += 6;
-    if (held < 8) continue;
-    held -= 8;
-    bytes += static_cast<char>(bits >> held & 0xff);
-  }
+  const size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
+  // OpenSSL takes padding for zeros, wherever it is, and leaves out space at both ends.
+  const std::string_view digits = text.substr(0, text.size() - padding);
+  if (digits.find_first_of("= \t\r\n") != std::string_view::npos) return std::nullopt;
+  std::string bytes(text.size() / 4 * 3, '\0');
+  const int decoded = EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data()),
+                                      reinterpret_cast<const unsigned char*>(text.data()),
+                                      static_cast<int>(text.size()));
+  if (decoded < 0) return std::nullopt;
+  bytes.resize(static_cast<size_t>(decoded) - padding);
   return bytes;
 }
 
