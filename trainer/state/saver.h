@@ -16,6 +16,9 @@
 //        otherwise all ranks stop with the reason
 //   clearing, rank 0 reported: --> idle, or all ranks stop where storage failed for too long
 //
+// A commit may fail after its manifest got its name, in the sync of the directory. Clearing then
+// syncs again, and the checkpoint counts: a second save of that step would find it committed.
+//
 // A save that becomes due during another begins when that one is done. A job that was told to end
 // may lack the time for both: then the ranks give up the older one (hurried_save.h), which goes
 // through clearing and counts as no failure.
@@ -138,8 +141,11 @@ class Saver {
   Outcome await_thread_for(std::chrono::milliseconds at_most);
   Error aborted() const;
   Outcome conclude_commit();
+  void note_committed();
   Outcome end_failed(const std::map<int32_t, Error>& failures);
   bool is_of_storage(const Error& failure) const;
+  bool is_doubtful() const;
+  bool make_manifest_durable() const;
   void begin_clearing(const Error& why);
   Outcome conclude_clearing();
   Result<bool> wait_for_storage(SinceStop since_stop);
@@ -161,6 +167,7 @@ class Saver {
   double usual_part_s_ = 0;        // likewise, of the last checkpoint; 0 = there was none
   bool gives_up_ = false;          // the save under way, for the newest step
   uint64_t committed_step_ = 0;
+  uint64_t doubtful_step_ = 0;  // the commit of this step failed; 0 = of none
   uint64_t failed_saves_ = 0;
   uint64_t failed_in_a_row_ = 0;
   uint64_t out_of_space_ = 0;

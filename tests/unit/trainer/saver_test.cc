@@ -5,9 +5,13 @@
 #include "trainer/state/saver.h"
 #include "trainer/state/checkpoint_directory.h"
 
+#include <errno.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <optional>
 #include <vector>
@@ -16,6 +20,20 @@
 #include "tests/unit/trainer/comm_world.h"
 #include "tests/unit/trainer/stepped_state.h"
 #include "trainer/process/fault_injector.h"
+
+namespace {
+std::atomic<int> g_failing_syncs{0};
+}  // namespace
+
+// In place of the C library's: so many syncs of a directory with a manifest fail.
+extern "C" int fsync(int fd) {
+  if (::faccessat(fd, "manifest.json", F_OK, 0) == 0 && g_failing_syncs > 0) {
+    --g_failing_syncs;
+    errno = EIO;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_fsync, fd));
+}
 
 namespace hpctl {
 namespace {
@@ -123,6 +141,35 @@ TEST(Saver, StopGivesUpOlderSaveForNewestStep) {
       stop_in_second_save(world, saving_workload(options, Strategy::kFull, StateType::kFp32));
     });
   });
+}
+
+void expect_last_save_counts(int failing_syncs) {
+  test::on_every_rank(2, [=](const CommunicatorOptions& options) {
+    const auto comm = make_communicator(options);
+    test::take_part(*comm, [&](Communicator& world) {
+      const Workload workload = saving_workload(options, Strategy::kFull, StateType::kFp32);
+      ASSERT_TRUE(prepare_checkpoint_directory(workload).ok());
+      TrainingState state = make_state(workload);
+      Steps steps(state);
+      steps.take();
+      Saver saver(workload, state, world);
+      if (options.rank == 0) g_failing_syncs = failing_syncs;
+      const auto finished = saver.finish([]() -> std::optional<double> { return {}; }, [] {});
+      ASSERT_TRUE(finished.ok()) << finished.error().message;
+      EXPECT_TRUE(*finished);
+      EXPECT_EQ(saver.committed_step(), 1U);
+      EXPECT_FALSE(saver.is_failing());
+      EXPECT_EQ(saver.failed_in_a_row(), 0U);
+    });
+  });
+  EXPECT_EQ(g_failing_syncs, 0);
+}
+
+// The sync after the rename of the last manifest failed with EIO. Each further attempt found the
+// checkpoint committed, and the job ended, or waited for limits.storage and failed.
+TEST(Saver, CommitWhoseSyncFailedCountsOnceSynced) {
+  expect_last_save_counts(1);
+  expect_last_save_counts(2);  // the second attempt finds the manifest
 }
 
 CommunicatorOptions one_of(int world_size) {
