@@ -69,13 +69,66 @@ endif()
 # library or program 24 at a time: several times as quick from nothing, slower after a change to one
 # file. The preset dev compiles each file alone, and scripts/check_alone.sh finds missing includes.
 option(HPCTL_UNITY "Compile the sources of a library or program in batches" OFF)
-set(hp_unity UNITY_BUILD ${HPCTL_UNITY} UNITY_BUILD_BATCH_SIZE 24)
+
+# hp_batch(TARGET): compiles TARGET's sources in batches if HPCTL_UNITY is on. A source that has
+# compiler options of its own, or SKIP_UNITY_BUILD_INCLUSION, stays alone. The batches of CMake name
+# absolute paths; these name paths from the repository's root, so that ccache finds the objects of
+# another checkout. They are written when the directory has been read, with all its properties.
+function(hp_batch target)
+  if(HPCTL_UNITY)
+    cmake_language(EVAL CODE "cmake_language(DEFER CALL hp_write_batches ${target})")
+  endif()
+endfunction()
+
+function(hp_write_batches target)
+  get_target_property(sources ${target} SOURCES)
+  set(compiled)
+  set(batch)
+  set(number 0)
+  foreach(source IN LISTS sources)
+    set(alone OFF)
+    foreach(property SKIP_UNITY_BUILD_INCLUSION COMPILE_OPTIONS GENERATED)
+      get_source_file_property(value ${source} ${property})
+      if(value)
+        set(alone ON)
+      endif()
+    endforeach()
+    if(alone OR NOT source MATCHES "[.]cc$")
+      list(APPEND compiled ${source})
+    else()
+      list(APPEND batch ${source})
+    endif()
+    list(LENGTH batch length)
+    if(length EQUAL 24)
+      hp_write_batch()
+    endif()
+  endforeach()
+  if(batch)
+    hp_write_batch()
+  endif()
+  set_property(TARGET ${target} PROPERTY SOURCES ${compiled})
+endfunction()
+
+# Writes the caller's batch, and goes on to the next.
+macro(hp_write_batch)
+  set(text "")
+  foreach(source IN LISTS batch)
+    file(REAL_PATH ${source} source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    file(RELATIVE_PATH source ${CMAKE_SOURCE_DIR} ${source})
+    string(APPEND text "#include \"${source}\"\n")
+  endforeach()
+  set(file ${CMAKE_CURRENT_BINARY_DIR}/batches/${target}/batch_${number}.cc)
+  file(CONFIGURE OUTPUT ${file} CONTENT "${text}" @ONLY)
+  list(APPEND compiled ${file})
+  math(EXPR number "${number} + 1")
+  set(batch)
+endmacro()
 
 # The preset asan has -Og: the optimiser takes half of a compilation. The trainer's own loops have
 # their own flags in every preset (trainer/CMakeLists.txt).
 
 # The thread sanitizer's preset builds what its tests need, and no more.
-set(hp_on_demand)
+set(hp_on_demand EXCLUDE_FROM_ALL FALSE)
 if(HPCTL_SANITIZE MATCHES thread)
   set(hp_on_demand EXCLUDE_FROM_ALL TRUE)
 endif()
@@ -85,7 +138,8 @@ function(hp_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE hp_options PUBLIC ${ARG_LIBS})
-  set_target_properties(${name} PROPERTIES ${hp_unity} ${hp_on_demand})
+  set_target_properties(${name} PROPERTIES ${hp_on_demand})
+  hp_batch(${name})
 endfunction()
 
 # hp_program(NAME SOURCES main.cc ... LIBS ...): lands in build/PRESET/bin
@@ -93,7 +147,8 @@ function(hp_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE hp_options ${ARG_LIBS})
-  set_target_properties(${name} PROPERTIES ${hp_unity} ${hp_on_demand})
+  set_target_properties(${name} PROPERTIES ${hp_on_demand})
+  hp_batch(${name})
 endfunction()
 
 # A test's own code runs once: there the optimiser gains little, and costs a third of the
@@ -159,8 +214,8 @@ function(hp_test name)
     list(APPEND ARG_SOURCES ${ARG_ONE_THREAD})
   endif()
   add_executable(${name} ${ARG_SOURCES})
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests
-                        ${hp_unity})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  hp_batch(${name})
   target_link_libraries(${name} PRIVATE hp_options ${ARG_LIBS} GTest::gmock GTest::gtest_main)
   target_compile_options(${name} PRIVATE ${hp_test_optimisation} -pthread)
   if(ARG_TORCH AND TARGET hp_torch_test_headers)

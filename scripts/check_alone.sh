@@ -25,7 +25,7 @@ trap 'rm -rf "$scratch"' EXIT
 # The sources that are alone in their batch, or in none. Those with precompiled headers count only
 # if these are gtest's and the source includes gtest itself, so that they hide nothing from it.
 built_alone() {
-  local build=build/release file with object unity source
+  local build=build/release file with object batch source
   [ -f $build/compile_commands.json ] || return 0
   # Targets that are not built have no object.
   ninja -C $build -n landing_tests 2>/dev/null | grep -q 'no work to do' || return 0
@@ -34,10 +34,10 @@ built_alone() {
     $build/compile_commands.json | while IFS=$'\t' read -r file with object; do
     [ -f "$object" ] || continue
     source=$file
-    if [[ $file == */unity_*.cxx ]]; then
-      unity=$(sed -n 's/^#include "\(.*\)"$/\1/p' "$file")
-      [ "$(grep -c . <<<"$unity")" -eq 1 ] || continue
-      source=$unity
+    if [[ $file == */batches/*/batch_*.cc ]]; then
+      batch=$(sed -n 's/^#include "\(.*\)"$/\1/p' "$file")
+      [ "$(grep -c . <<<"$batch")" -eq 1 ] || continue
+      source=$batch
     fi
     source=${source#"$PWD/"}
     case $with in

@@ -92,7 +92,7 @@ fi
 # Batch N of those that are read is $scratch/N.cc, and its command is in compile_commands.json.
 number=0
 while IFS=$'\t' read -r directory batch command; do
-  chosen=$(sed -n "s|^#include \"$PWD/\(.*\)\"|\1|p" "$batch" |
+  chosen=$(sed -n "s|^#include \"\(.*\)\"|\1|p" "$batch" |
     grep -Fx -f "$scratch/files") || continue
   number=$((number + 1))
   # shellcheck disable=SC2001
@@ -100,7 +100,7 @@ while IFS=$'\t' read -r directory batch command; do
   echo "$chosen" >>"$scratch/batched"
   jq -n --arg directory "$directory" --arg file "$scratch/$number.cc" \
     --arg command "${command//"$batch"/"$scratch/$number.cc"}" '$ARGS.named'
-done < <(jq -r --arg batches "/CMakeFiles/${libraries}[.]dir/Unity/" '.[] |
+done < <(jq -r --arg batches "/batches/${libraries}/" '.[] |
   select(.file | test($batches)) | [.directory, .file, .command] | @tsv' \
   build/release/compile_commands.json) | jq -s . >"$scratch/compile_commands.json"
 

@@ -231,10 +231,12 @@ check_has "what clang-tidy reads is not compiled twice" "1 sources and 1 headers
   "$(outcome scripts/check_alone.sh --rest)"
 undo
 echo 'int solo;' >agent/solo.cc
-echo 'add_library(solo STATIC agent/solo.cc)
+echo 'set(solo agent/solo.cc)
 if(CMAKE_BINARY_DIR MATCHES release)
-  set_target_properties(solo PROPERTIES UNITY_BUILD ON)
+  set(solo ${CMAKE_BINARY_DIR}/batches/solo/batch_0.cc)
+  file(CONFIGURE OUTPUT ${solo} CONTENT "#include \"agent/solo.cc\"\n" @ONLY)
 endif()
+add_library(solo STATIC ${solo})
 add_custom_target(landing_tests DEPENDS small solo)' >>CMakeLists.txt
 commit "1 hour ago"
 (cmake --preset release && ninja -C build/release landing_tests) >/dev/null

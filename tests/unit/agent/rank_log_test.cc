@@ -23,6 +23,8 @@ const std::string kTraceback = "Traceback (most recent call last):\n";
 class RankLogTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(writer_.start().ok()); }
+  // The process writes into the directory until it has ended.
+  void TearDown() override { writer_.finish(kLongMs); }
 
   test::TemporaryHome home_;
   LogWriter writer_;
