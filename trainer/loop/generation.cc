@@ -304,6 +304,7 @@ void Generation::keep_files_of_model() const {
   const std::string& from = workload_.resume_checkpoint;
   const std::string& to = workload_.checkpoint_dir;
   if (workload_.rank != 0 || from.empty() || from.starts_with(to + "/")) return;
+  if (!check_claimed(workload_).ok()) return;  // a mount point must stay empty
   const auto files = find_model_files(from);
   if (!files.ok() || files->empty()) return;
   const Outcome kept = keep_model_files(*files, to + "/" + kModelFilesDirectory);

@@ -85,6 +85,7 @@ Outcome Saver::at_boundary(const SaveNews& sum, bool due) {
 }
 
 Result<bool> Saver::finish(SinceStop since_stop, const std::function<void()>& on_failure) {
+  is_finishing_ = true;
   HP_TRY(wait_or_give_up(since_stop));
   while (begun_step_ != state_.step()) {
     begin();
@@ -466,9 +467,16 @@ void Saver::begin_clearing(const Error& why) {
   if (!is_rank0()) return;
   const std::chrono::milliseconds limit{workload_.storage_limit_ms};
   const bool too_long = Clock::now() - *failing_since_ >= limit;
-  run([this, why, too_long, doubtful = is_doubtful()]() -> Result<std::string> {
-    if (doubtful && make_manifest_durable()) return std::string(kIsDurable);
-    remove_partial_save();
+  run([this, why, too_long, doubtful = is_doubtful(),
+       is_last = is_finishing_]() -> Result<std::string> {
+    if (is_of_another_job(workload_)) {
+      // Nothing of it may be touched. Without a step left to train, the controller decides.
+      if (is_last) return Error{ErrorCode::kStorage, why.message};
+    } else if (doubtful && make_manifest_durable()) {
+      return std::string(kIsDurable);
+    } else {
+      remove_partial_save();
+    }
     if (too_long) {
       return Error{ErrorCode::kResourceExhausted, why.message + " (limits.storage is over)"};
     }

@@ -34,6 +34,9 @@
 // reported to the controller (out_of_space()), which deletes older checkpoints; no worker deletes
 // one.
 //
+// If the directory belongs to another job by now, saves are owed, too. At the end of training that
+// ends the process, and the controller, which looks for itself, ends the job or begins again.
+//
 // A missing or forbidden directory is a mistake in the job file until the directory has worked once
 // for this job; from then on it is failing storage. An exception while a save is written (a failed
 // GPU shows there, too) is a fault of its rank: that one ends with its reason, the others as its
@@ -166,6 +169,7 @@ class Saver {
   std::atomic<double> part_s_{0};  // how long that took; 0 = it is not durable yet
   double usual_part_s_ = 0;        // likewise, of the last checkpoint; 0 = there was none
   bool gives_up_ = false;          // the save under way, for the newest step
+  bool is_finishing_ = false;      // no step is left to train
   uint64_t committed_step_ = 0;
   uint64_t doubtful_step_ = 0;  // the commit of this step failed; 0 = of none
   uint64_t failed_saves_ = 0;
