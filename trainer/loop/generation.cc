@@ -54,7 +54,7 @@ Outcome Generation::start() {
   HP_TRY(check_memory());
   progress_.enter(WorkerPhase::kLoading);
   // The last generation reads no data: they may be what ended the job.
-  if (!workload_.is_last) HP_TRY(run_.open_data());
+  if (!workload_.is_last) HP_TRY(run_.open_data(workload_));
   HP_TRY(meet_peers());
   if (!workload_.is_last) HP_TRY(agree_on_data());
   HP_TRY(load_state());
