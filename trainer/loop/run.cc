@@ -85,7 +85,7 @@ Outcome Run::load_frozen(const Workload& workload, const Mesh& mesh) {
   frozen_.reset();
   auto loaded = FrozenWeights::load(train_, mesh, workload.rank, device_);
   if (!loaded.ok()) return may_pass(directory_error(workload, loaded.error()));
-  frozen_.emplace(*std::move(loaded));
+  frozen_.emplace(std::move(loaded).value());
   frozen_model_ = {.blocks = frozen_->blocks(), .shards = frozen_->shards()};
   log_phase("base");
   return Ok{};
