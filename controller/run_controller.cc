@@ -17,6 +17,7 @@
 #include "common/job/job_files.h"
 #include "common/job/start_failure.h"
 #include "common/process/log_writer.h"
+#include "common/worker/worker_abi.h"
 #include "controller/controller.h"
 #include "controller/leadership/batch_proxy.h"
 #include "controller/leadership/directory_watch.h"
@@ -56,6 +57,13 @@ int explain_failure(const Error& error, Starter& starter, int fault) {
   return error.code == ErrorCode::kAlreadyExists ? kExitAnotherRuns : fault;
 }
 
+// Another attempt may find storage that can be read and written. The batch script makes it, after a
+// pause.
+bool is_of_storage(const Error& error) {
+  return error.code == ErrorCode::kStorage || error.code == ErrorCode::kPermissionDenied ||
+         error.code == ErrorCode::kResourceExhausted;
+}
+
 // For a job's controller: a user without a controller finds the reason in the job's directory.
 int explain_failure_of_job(const Error& error, Starter& starter, const ControllerOptions& options) {
   if (error.code != ErrorCode::kAlreadyExists) {
@@ -63,7 +71,8 @@ int explain_failure_of_job(const Error& error, Starter& starter, const Controlle
     if (!noted.ok()) log_warning(noted.error().message);
   }
   const bool is_usage = error.code == ErrorCode::kInvalidArgument;
-  return explain_failure(error, starter, is_usage ? kExitUsage : kExitFault);
+  const int otherwise = is_of_storage(error) ? kExitStorage : kExitFault;
+  return explain_failure(error, starter, is_usage ? kExitUsage : otherwise);
 }
 
 // With the exit code, whatever hangs. The log says what was left behind.

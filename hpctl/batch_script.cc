@@ -5,6 +5,7 @@
 
 #include "common/base/quantity.h"
 #include "common/job/container_options.h"
+#include "common/job/limits.h"
 #include "common/job/srun_environment.h"
 
 namespace hpctl {
@@ -44,14 +45,38 @@ told=
 trap 'told=--told-to-end; [ -z "$controller" ] || kill -TERM "$controller"' TERM
 trap '[ -z "$controller" ] || kill -USR1 "$controller"' USR1
 
+# await_storage WORDS: a pause before the next attempt. Fails after storage_limit seconds of pauses,
+# and where the job was told to end.
+pause=1
+waited=0
+await_storage() {
+  [ "$waited" -lt "$storage_limit" ] && [ -z "$told" ] || return 1
+  say "waiting for storage: $*; trying again in $pause s"
+  sleep "$pause" &
+  wait $!  # a signal ends it
+  waited=$((waited + pause))
+  pause=$((pause < 15 ? 2 * pause : 30))
+}
+
+# Whether the directory that the job's lies in lists it no more. One that cannot be listed proves
+# nothing.
+is_deleted() {
+  local names
+  names=$(ls -A "${job_dir%/*}" 2>/dev/null) && ! grep -qxF "${job_dir##*/}" <<<"$names"
+}
 # What is missing is not made again: job.json and the token were in it. A mount may come late, or be
-# away for a moment.
+# away for a while. It is not waited for where the controller's exit status is the verdict.
 is_gone() {
   local tries=10
   until [ -d "$job_dir" ]; do
     tries=$((tries - 1))
-    [ "$tries" -gt 0 ] || return 0
-    sleep 1
+    if [ "$tries" -gt 0 ]; then
+      sleep 1
+      continue
+    fi
+    is_deleted && return 0
+    case $status in 0 | 1 | 93) return 0 ;; esac
+    await_storage "$job_dir cannot be seen" || return 0
   done
   return 1
 }
@@ -64,14 +89,18 @@ fi
 # `hpctl submit` makes the same link; whoever comes first. An earlier job of this cluster with this
 # id is one that Slurm has forgotten (hpctl/submit_directory.h).
 link=$HPCTL_HOME/jobs/$job
-ln -sT "$key" "$link" 2>/dev/null
-if [ "$(readlink "$link")" != "$key" ] && cmp -s "$link/cluster" "$job_dir/cluster"; then
-  ln -sfT "$key" "$job_dir/link" && mv -T "$job_dir/link" "$link"
-fi
+make_link() {
+  ln -sT "$key" "$link" 2>/dev/null
+  if [ "$(readlink "$link")" != "$key" ] && cmp -s "$link/cluster" "$job_dir/cluster"; then
+    ln -sfT "$key" "$job_dir/link" && mv -T "$job_dir/link" "$link"
+  fi
+  readlink "$link" >/dev/null || [ -e "$link" ]
+}
+until make_link; do
+  await_storage "$link cannot be made" || break
+done
 [ "$(readlink "$link")" = "$key" ] ||
   refuse 93 "$HPCTL_HOME/jobs/$job belongs to another job; submit again with another HPCTL_HOME"
-[ -x "$programs/hpcontroller" ] || refuse 2 "node ${SLURMD_NODENAME:-$(hostname)} has no" \
-  "$programs/hpcontroller; install hpctl on a file system that all nodes see"
 nodes=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | paste -sd,)
 [ -n "$nodes" ] || refuse 93 "scontrol cannot expand the node list $SLURM_JOB_NODELIST"
 say "job $job, start $((${SLURM_RESTART_COUNT:-0} + 1)), on $nodes"
@@ -87,12 +116,21 @@ on_all_nodes() {
 }
 
 # Before anything is trained: what this node writes must be seen by all others. The name is new each
-# time, so that no node remembers that it was not there.
-nonce=$RANDOM$RANDOM$RANDOM$RANDOM
-nonce_file=$checkpoint_dir/.hpctl-shared-$job-$nonce
-mkdir -p "$checkpoint_dir" && echo "$nonce" >"$nonce_file" ||
-  refuse 2 "node $SLURMD_NODENAME cannot write the checkpoint directory $checkpoint_dir"
-blind=$(on_all_nodes /bin/sh -c 'cannot() { echo "node $SLURMD_NODENAME cannot $*"; exit 0; }
+# time, so that no node remembers that it was not there. Fails with `problem`. The directory of a job
+# that has begun is not made: its file system may be away.
+begun=
+[ ! -d "$job_dir/controllers" ] || begun=1
+nodes_see_storage() {
+  local node=${SLURMD_NODENAME:-$(hostname)} blind
+  local nonce=$RANDOM$RANDOM$RANDOM$RANDOM
+  local nonce_file=$checkpoint_dir/.hpctl-shared-$job-$nonce
+  problem="node $node has no $programs/hpcontroller"
+  problem="$problem; install hpctl on a file system that all nodes see"
+  [ -x "$programs/hpcontroller" ] || return 1
+  problem="node $node cannot write the checkpoint directory $checkpoint_dir"
+  [ -n "$begun" ] || mkdir -p "$checkpoint_dir" || return 1
+  echo "$nonce" >"$nonce_file" || return 1
+  blind=$(on_all_nodes /bin/sh -c 'cannot() { echo "node $SLURMD_NODENAME cannot $*"; exit 0; }
   [ -x "$0" ] || cannot "run $0 (hpctl must be on a file system that all nodes see)"
   [ -r "$1/token" ] || cannot "read $1 (HPCTL_HOME must be on a file system that all nodes see)"
   tries=25
@@ -102,8 +140,19 @@ blind=$(on_all_nodes /bin/sh -c 'cannot() { echo "node $SLURMD_NODENAME cannot $
       "(checkpoint.dir must be on a file system that all nodes share)"
     sleep 0.2
   done' "$programs/hpagent" "$job_dir" "$nonce_file" "$nonce" "$checkpoint_dir")
-rm -f "$nonce_file"
-[ -z "$blind" ] || refuse 2 "$(echo "$blind" | sort | paste -sd';' | sed 's/;/; /g')"
+  rm -f "$nonce_file"
+  problem=$(echo "$blind" | sort | paste -sd';' | sed 's/;/; /g')
+  [ -z "$blind" ]
+}
+until nodes_see_storage; do
+  [ -n "$begun" ] || refuse 2 "$problem"
+  [ -z "$told" ] || break  # the controller ends the job in order
+  echo "the batch script waits for storage: $problem" >"$job_dir/start-failure"
+  await_storage "$problem" || [ -n "$told" ] || refuse 2 "$problem"
+done
+rm -f "$job_dir/start-failure"
+pause=1
+waited=0
 
 # One srun for the agents of all nodes; the controller brings single ones back later.
 start_agents() {
@@ -135,7 +184,8 @@ verdict_of_job() {
   if [ "$start" = "${SLURM_RESTART_COUNT:-0}" ] || [ "$verdict" != 1 ]; then echo "$verdict"; fi
 }
 
-for life in 1 2 3 4 5 6 7 8 9 10; do
+life=1
+while [ "$life" -le 10 ]; do
   passed=$told
   "$programs/hpcontroller" --job-dir "$job_dir" --job "$job" --nodes "$nodes" \
     ${HPCTL_CLUSTER:+--at "$HPCTL_CLUSTER"} $passed &
@@ -147,7 +197,15 @@ for life in 1 2 3 4 5 6 7 8 9 10; do
   controller=
   if is_gone; then break; fi  # without it none can start
   [ -z "$(verdict_of_job)" ] || break
+  # 96: it could not start, for storage.
+  if [ "$status" -eq 96 ]; then
+    await_storage "$(cat "$job_dir/start-failure" 2>/dev/null)" && continue
+    [ -n "$told" ] || break
+  fi
+  pause=1
+  waited=0
   say "the controller ended with $status (life $life)"
+  life=$((life + 1))
   # 3: a successor on another node has taken over, the agents live as long as the job does.
   # 5: Slurm requeues the job and ends everything here, see below.
   if [ "$status" -eq 3 ] || [ "$status" -eq 5 ]; then break; fi
@@ -277,6 +335,9 @@ std::string batch_script(const SlurmSubmission& submission, const JobSpec& spec,
   text += "job_dir=" + shell_quoted(settings.directory.path) + "\n";
   text += "programs=" + shell_quoted(settings.programs) + "\n";
   text += "checkpoint_dir=" + shell_quoted(checkpoint_directory(spec, settings)) + "\n";
+  const bool imports = !spec.slurm.container.image.empty();
+  text += "# Seconds; limits.storage.\nstorage_limit=" +
+          std::to_string(resolve(spec.limits, cluster_limits(imports)).storage_ms / 1000) + "\n";
   text += "container=(";
   const char* separator = "";
   for (const std::string& option : container_options(spec, settings.programs, settings.home)) {

@@ -289,14 +289,23 @@ Outcome undo_claim(const std::string& checkpoint_dir, const JobIdentity& self,
   return sync_directory(checkpoint_dir);
 }
 
-Outcome check_is_there(const std::string& checkpoint_dir) {
-  HP_TRY_ASSIGN(const bool is_owned, entry_exists(owner_path(checkpoint_dir)));
-  if (is_owned) return Ok{};
-  return Error{ErrorCode::kStorage,
-               checkpoint_dir +
-                   " has no owner.json, though this job has claimed it; mount or restore it, on "
-                   "every node of the job",
-               ENOENT};
+Outcome check_is_there(const std::string& checkpoint_dir, const std::string& uuid) {
+  const std::string path = owner_path(checkpoint_dir);
+  HP_TRY_ASSIGN(const auto text, read_file_if_there(path, kMaxOwnerBytes));
+  if (!text) {
+    return Error{ErrorCode::kStorage,
+                 checkpoint_dir +
+                     " has no owner.json, though this job has claimed it; mount or restore it, on "
+                     "every node of the job",
+                 ENOENT};
+  }
+  if (uuid.empty()) return Ok{};
+  const auto owner = parse_owner(path, *text);
+  if (!owner.ok()) return Error{ErrorCode::kStorage, owner.error().message};
+  if (owner->owner.uuid == uuid) return Ok{};
+  return Error{ErrorCode::kFailedPrecondition,
+               checkpoint_dir + " belongs to " + describe(owner->owner) +
+                   " by now; if that is another directory than before, mount or link the right one"};
 }
 
 Outcome check_ownership(const std::string& checkpoint_dir, const JobIdentity& self) {

@@ -122,7 +122,8 @@ Result<GenerationRecord> read_generation(const std::string& checkpoint_dir, uint
   const std::string path = record_path(checkpoint_dir, generation);
   HP_TRY_ASSIGN(const std::string text, read_file(path, kMaxLineageBytes));
   auto record = generation_record_from_json(text);
-  if (!record.ok()) return Error{record.error().code, path + ": " + record.error().message};
+  // A record is created whole and never changed. If it is damaged, the storage is.
+  if (!record.ok()) return Error{ErrorCode::kStorage, path + ": " + record.error().message};
   if (record->generation != generation) {
     return Error{ErrorCode::kDataLoss,
                  path + " names generation " + std::to_string(record->generation)};

@@ -25,6 +25,7 @@ std::string to_json_text(const Workload& workload) {
   document["storage_limit_ms"] = workload.storage_limit_ms;
   document["last_checkpoint_ms"] = workload.last_checkpoint_ms;
   document["claimed"] = workload.claimed;
+  if (!workload.owner.empty()) document["owner"] = workload.owner;
   if (workload.from_memory) {
     document["from_memory"] = true;
     document["refilled"] = workload.refilled;
@@ -46,6 +47,7 @@ Result<Workload> workload_from_json(const std::string& text) {
     workload.storage_limit_ms = document.value("storage_limit_ms", workload.storage_limit_ms);
     workload.last_checkpoint_ms = document.value("last_checkpoint_ms", workload.last_checkpoint_ms);
     workload.claimed = document.value("claimed", false);
+    workload.owner = document.value("owner", "");
     workload.from_memory = document.value("from_memory", false);
     workload.refilled = document.value("refilled", std::vector<int32_t>{});
     workload.former_parts = document.value("former_parts", 0);

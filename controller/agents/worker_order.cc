@@ -58,6 +58,7 @@ Workload make_workload(const core::StartWorkers& action, const core::Job& job,
   workload.start_step = action.start_step;
   workload.checkpoint_dir = job.spec.checkpoint.dir;
   workload.claimed = true;
+  workload.owner = job.submit_key;
   workload.is_last = action.last;
   if (action.suspect) {
     workload.checkpoint_dir += "/suspect";

@@ -7,11 +7,13 @@
 namespace hpctl {
 namespace {
 
-// Silent storage, and a silent owner, may answer the next attempt.
-core::ActionFailed claim_failed(ActionId action, JobId job, const Error& error) {
-  const bool permanent =
-      error.code == ErrorCode::kFailedPrecondition || error.code == ErrorCode::kDataLoss;
-  return {action, job, "", error.message, permanent};
+// Silent storage, and a silent owner, may answer the next attempt. An owner.json that one reader
+// finds damaged ends no job that has trained.
+core::ActionFailed claim_failed(ActionId action, const core::Job& job, const Error& error) {
+  const bool has_begun = job.generation != Generation{};
+  const bool permanent = error.code == ErrorCode::kFailedPrecondition ||
+                         (error.code == ErrorCode::kDataLoss && !has_begun);
+  return {action, job.id, "", error.message, permanent};
 }
 
 std::string describe(const std::string& directory, const DirectoryClaim& claim) {
@@ -62,13 +64,13 @@ ClaimOutcome claim_for(ActionId action, const core::Job& job, const ControllerMo
   if (has_begun) {
     self.job = job.id.value;  // by which older records know it
     if (const auto ours = check_begun(job, self); !ours.ok()) {
-      return {claim_failed(action, job.id, ours.error()), ""};
+      return {claim_failed(action, job, ours.error()), ""};
     }
   }
   const auto claim = claim_directory(directory, self, [&](const JobIdentity& owner) {
     return ask_owner(owner, directory, mode.users_home());
   });
-  if (!claim.ok()) return {claim_failed(action, job.id, claim.error()), ""};
+  if (!claim.ok()) return {claim_failed(action, job, claim.error()), ""};
   return {std::nullopt, has_begun ? "" : describe(directory, *claim)};
 }
 

@@ -3,9 +3,12 @@
 # A job goes on, and survives faults, while hpctl is upgraded under it by install.sh, twice: what
 # it was started with stays as long as it runs, and what is started for it later is of the same
 # release.
-# Usage: … BUILD_DIRECTORY
+# Usage: … BUILD_DIRECTORY [OLD_BIN]
+# OLD_BIN has hpctl, hpcontroller and hpagent of an older release, which may know no owners of
+# checkpoint directories: then they are the first release (tests/upgrade/run.sh).
 set -euo pipefail
 build=$(realpath "$1")
+old=${2:+$(realpath "$2")}
 repo=$(realpath "$(dirname "$0")/../..")
 # shellcheck source=tests/support/checks.sh
 . "$repo/tests/support/checks.sh"
@@ -23,10 +26,17 @@ leave() {
 }
 trap leave EXIT
 
-# Three releases: programs are the same, what comes with them is not.
+# Three releases: programs are the same, unless there are older ones. What comes with them is not.
 mkdir -p "$root/opt" "$work/made"
-(cd "$repo" && scripts/bundle.sh "$(basename "$build")" "$work/1.tar.gz" hpctl hpcontroller hpagent)
+(cd "$build/../.." &&
+  scripts/bundle.sh "$(basename "$build")" "$work/1.tar.gz" hpctl hpcontroller hpagent)
 tar -C "$work/made" -xzf "$work/1.tar.gz"
+if [ -n "$old" ]; then
+  mkdir "$work/older"
+  cp -a "$work/made/hpctl" "$work/older/"
+  cp "$old"/{hpctl,hpcontroller,hpagent} "$work/older/hpctl/libexec/"
+  tar -C "$work/older" -cf - hpctl | gzip -1 >"$work/1.tar.gz"
+fi
 for release in 2 3; do
   echo "$release" >"$work/made/hpctl/share/hpctl/release"
   tar -C "$work/made" -cf - hpctl | gzip -1 >"$work/$release.tar.gz"
@@ -65,17 +75,18 @@ workload:
 checkpoint: {dir: $work/checkpoints}
 YAML
 }
-owner() { jq -r ".$1" "$work/checkpoints/owner.json"; }
+owner() { [ ! -e "$work/checkpoints/owner.json" ] || jq -r ".$1" "$work/checkpoints/owner.json"; }
 job_yaml upgraded "until [ -e $work/go ]; do sleep 0.1; done" >"$work/job.yaml"
 job_yaml next true >"$work/next.yaml"
 hpctl submit "$work/job.yaml" --local >/dev/null
 await "the job runs" is_generation 1
-uuid=$(owner uuid)
+owned="$(owner name) $(owner uuid)"
+[ -n "$old" ] || check "the job owns its directory" "upgraded" "$(owner name)"
 check_has "the second release" "exit 0" "$(upgrade 2)"
 check_has "the third" "$root/opt/$first stays: jobs run on it" "$(upgrade 3)"
 check "what is called now is the third" 3 "$(cat "$root/opt/hpctl/share/hpctl/release")"
 check_has "it gives the job's checkpoint directory to no other job" \
-  'belongs to job "upgraded"' "$(outcome hpctl submit "$work/next.yaml" --local)"
+  '"upgraded"' "$(outcome hpctl submit "$work/next.yaml" --local)"
 
 agent=$(status '.nodes[0].agent_pid')
 kill -KILL "$agent"
@@ -84,12 +95,12 @@ check "it is of the job's release" "$root/opt/$first/libexec/hpagent" \
   "$(readlink "/proc/$(status '.nodes[0].agent_pid')/exe")"
 kill -KILL "$(status '.workers[0].pid')"
 await "the worker is replaced" is_generation 2
-check "the directory is still the job's" "upgraded $uuid" "$(owner name) $(owner uuid)"
+check "the directory is still the job's" "$owned" "$(owner name) $(owner uuid)"
 touch "$work/go"
 check_has "the job finishes" "exit 0" "$(outcome hpctl wait upgraded)"
 
 # As a release without owners has left it: the newest record names a job that has ended.
-rm "$work/checkpoints/owner.json"
+rm -f "$work/checkpoints/owner.json"
 for record in "$work"/checkpoints/generations/*.json; do
   jq 'del(.job_uuid)' "$record" >"$record.new" && mv "$record.new" "$record"
 done

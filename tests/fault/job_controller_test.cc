@@ -11,6 +11,7 @@
 #include "common/base/file.h"
 #include "common/job/job_files.h"
 #include "common/job/start_failure.h"
+#include "common/worker/worker_abi.h"
 #include "controller/leadership/job_mode.h"
 #include "tests/fault/job_cluster.h"
 #include "tests/fault/live_controller.h"
@@ -222,6 +223,20 @@ TEST(JobController, AStartThatFailsLeavesItsReasonInTheJobsDirectory) {
   const pid_t second = cluster.start_all();
   EXPECT_EQ(cluster.wait_for(second, kPatienceMs), kVerdictFinished) << cluster.logs();
   EXPECT_EQ(read_start_failure(cluster.job_dir()), "");
+}
+
+// The batch script waits after this exit status, for as long as limits.storage.
+TEST(JobController, StartThatStorageHoldsUpSaysSo) {
+  test::JobCluster cluster(job_of({"/bin/true"}));
+  const std::string record = cluster.checkpoints() + "/generations/1.json";
+  ASSERT_TRUE(make_directories(cluster.checkpoints() + "/generations").ok());
+  ASSERT_TRUE(write_file_atomic(record, "").ok());
+  const pid_t first = cluster.start_controller("n0");
+  EXPECT_EQ(cluster.wait_for(first, kPatienceMs), kExitStorage) << cluster.logs();
+  EXPECT_NE(read_start_failure(cluster.job_dir()).find(record), std::string::npos);
+  ASSERT_EQ(::unlink(record.c_str()), 0);
+  const pid_t second = cluster.start_all();
+  EXPECT_EQ(cluster.wait_for(second, kPatienceMs), kVerdictFinished) << cluster.logs();
 }
 
 }  // namespace

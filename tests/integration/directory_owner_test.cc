@@ -217,6 +217,20 @@ TEST_F(SharedDirectory, TakenDirectoryEndsFormerOwner) {
   EXPECT_EQ(read_lineage(dir_)->size(), 2U);
 }
 
+// A crash of its server left it empty. One read ended the job for good.
+TEST_F(SharedDirectory, DamagedOwnerFileIsWaitedFor) {
+  const JobId job = start_first();
+  const std::string path = dir_ + "/owner.json";
+  const std::string text = read_file(path).value();
+  ASSERT_TRUE(write_file_atomic(path, "").ok());
+  ASSERT_TRUE(end_process(worker_pid(first_.status(job), 0)));
+  ASSERT_TRUE(wait_until(
+      dir_, [&] { return told(first_, job).find("owner.json is damaged") != std::string::npos; },
+      kLong));
+  ASSERT_TRUE(write_file_atomic(path, text).ok());
+  EXPECT_TRUE(is_running(first_, job, 2)) << told(first_, job);
+}
+
 TEST_F(SharedDirectory, OlderDirectoryBelongsToNewestRecord) {
   const JobId job = start_first();
   make_older();

@@ -3,16 +3,19 @@
 # Two releases, one of which is older, run one job together: whatever may be of another release
 # during an upgrade is (docs/install.md, decision 1802). Faults meanwhile, and the job ends exact.
 #
-#   tests/upgrade/run.sh OLD_REF [PRESET]     a commit of this repository; release
+#   tests/upgrade/run.sh [OLD_REF [PRESET]]
 #
-# Builds the older release's hpctl, hpcontroller and hpagent once, in build/upgrade/COMMIT. Workers
-# are of the newer release on both sides: ranks of one generation are always of one release.
+# OLD_REF is a commit of this repository: by default its newest tag, else what the file `before`
+# names. PRESET is `release` by default. NEW_BIN, in the environment, is a directory with the newer
+# programs; without it they are built. Builds the older release's hpctl, hpcontroller and hpagent
+# once, in build/upgrade/COMMIT. Workers are of the newer release on both sides: ranks of one
+# generation are always of one release.
 # Needs munge for the cluster controller. No test of ctest: a second build costs minutes.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-[ $# -ge 1 ] || { sed -n '3,10s/^# \?//p' "$0" >&2; exit 2; }
-commit=$(git rev-parse --verify --quiet "$1^{commit}") || {
-  echo "error: $1 is no commit of this clone; of a shallow one: git fetch --unshallow" >&2
+old=${1:-$(git describe --tags --abbrev=0 2>/dev/null || cat tests/upgrade/before)}
+commit=$(git rev-parse --verify --quiet "$old^{commit}") || {
+  echo "error: $old is no commit of this clone; of a shallow one: git fetch --unshallow" >&2
   exit 2
 }
 preset=${2:-release}
@@ -24,14 +27,17 @@ if [ ! -e "$source/CMakeLists.txt" ]; then
   git archive "$commit" | tar -x -C "$source"
 fi
 if [ ! -e "$source/build/$preset/built" ]; then
-  (cd "$source" && cmake --preset "$preset" -DHPCTL_TRAINER=OFF -DHPCTL_UNITY=ON >configure.log &&
+  # Optimised as little as a quick build wants.
+  (cd "$source" && cmake --preset "$preset" -DHPCTL_TRAINER=OFF -DHPCTL_UNITY=ON \
+    -DCMAKE_CXX_FLAGS_RELEASE="-O1 -g0" >configure.log &&
     cmake --build "build/$preset" --target "${programs[@]}" >build.log) || {
     echo "error: $commit does not build here; see $source/configure.log and build.log" >&2
     exit 1
   }
   touch "$source/build/$preset/built"
 fi
-scripts/build.sh "$preset" "${programs[@]}" hptrain >/dev/null
+new_bin=${NEW_BIN:-build/$preset/bin}
+[ -n "${NEW_BIN:-}" ] || scripts/build.sh "$preset" "${programs[@]}" hptrain >/dev/null
 
 . tests/support/checks.sh
 work=$(mktemp -d "${TMPDIR:-/tmp}/hpctl-releases.XXXXXX")
@@ -50,11 +56,10 @@ trap leave EXIT
 mkdir -p "$work"/{old,new,home/jobs}
 for program in "${programs[@]}"; do
   cp "$source/build/$preset/bin/$program" "$work/old/"
-  cp "build/$preset/bin/$program" "$work/new/"
+  cp "$new_bin/$program" "$work/new/"
 done
 for release in old new; do
-  cp "build/$preset/bin/"{hptrain,libhptrain_engine.so,environment.json,instances.json} \
-    "$work/$release/"
+  cp "$new_bin/"{hptrain,libhptrain_engine.so,environment.json,instances.json} "$work/$release/"
 done
 echo "old: $(git log -1 --format='%h %ad %s' --date=iso "$commit")"
 echo "new: $(git log -1 --format='%h %ad %s' --date=iso)"
@@ -183,4 +188,8 @@ end_processes
 
 # --- cluster controllers -------------------------------------------------------------------------
 . tests/upgrade/cluster.sh
+
+# --- an upgrade by install.sh ---------------------------------------------------------------------
+echo "== tests/deploy/upgrade_test.sh, with the older release as the first"
+tests/deploy/upgrade_test.sh "$(dirname "$new_bin")" "$work/old" || failures=$((failures + 1))
 finish_checks

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <utility>
 
 #include "common/base/check.h"
@@ -68,9 +69,11 @@ Result<Corpus> Corpus::open(const std::string& path) {
     corpus.tokens_ += file.size + 1;
   }
   if (corpus.files_.empty()) {
-    return with_remedy(Error{ErrorCode::kInvalidArgument, "no text in " + path +
-                                                              ": it has no file, or only empty "
-                                                              "or hidden ones"});
+    const std::string what =
+        "no text in " + path + ": it has no file, or only empty or hidden ones";
+    // A directory may be the mount point of a file system that is away.
+    if (S_ISDIR(st.st_mode)) return with_remedy(Error{ErrorCode::kNotFound, what, ENOENT});
+    return with_remedy(Error{ErrorCode::kInvalidArgument, what});
   }
   corpus.tokens_ -= 1;  // separators stand between files only
   HP_TRY(corpus.compute_fingerprint());

@@ -54,7 +54,7 @@ Outcome Generation::start() {
   HP_TRY(check_memory());
   progress_.enter(WorkerPhase::kLoading);
   // The last generation reads no data: they may be what ended the job.
-  if (!workload_.is_last) HP_TRY(run_.open_data());
+  if (!workload_.is_last) HP_TRY(run_.open_data(workload_));
   HP_TRY(meet_peers());
   if (!workload_.is_last) HP_TRY(agree_on_data());
   HP_TRY(load_state());
@@ -304,6 +304,7 @@ void Generation::keep_files_of_model() const {
   const std::string& from = workload_.resume_checkpoint;
   const std::string& to = workload_.checkpoint_dir;
   if (workload_.rank != 0 || from.empty() || from.starts_with(to + "/")) return;
+  if (!check_claimed(workload_).ok()) return;  // a mount point must stay empty
   const auto files = find_model_files(from);
   if (!files.ok() || files->empty()) return;
   const Outcome kept = keep_model_files(*files, to + "/" + kModelFilesDirectory);

@@ -10,6 +10,7 @@
 #include "trainer/arch/gpu_attention.h"
 #include "trainer/plan/flops.h"
 #include "trainer/plan/gpu_models.h"
+#include "trainer/state/checkpoint_directory.h"
 #include "trainer/state/may_pass.h"
 
 namespace hpctl {
@@ -56,10 +57,10 @@ Outcome Run::begin_generation(const Workload& workload) {
                    "with; start new workers"};
 }
 
-Outcome Run::open_data() {
+Outcome Run::open_data(const Workload& workload) {
   if (reader_) return Ok{};
   const Outcome read = read_data();
-  if (!read.ok()) return may_pass(read.error());
+  if (!read.ok()) return may_pass(directory_error(workload, read.error()));
   if (const std::string packing = reader_->packing(); !packing.empty())
     log_info("data: " + packing);
   feed_.emplace(*reader_, at::Device(device_.name()).is_cuda() ? &page_locked : nullptr);
@@ -82,8 +83,9 @@ Outcome Run::load_frozen(const Workload& workload, const Mesh& mesh) {
   const int32_t index = mesh.coordinate(workload.rank, kShardDims);
   if (frozen_ && frozen_->is_part(index, mesh.degree(kShardDims))) return Ok{};
   frozen_.reset();
-  HP_TRY_ASSIGN(FrozenWeights loaded, FrozenWeights::load(train_, mesh, workload.rank, device_));
-  frozen_.emplace(std::move(loaded));
+  auto loaded = FrozenWeights::load(train_, mesh, workload.rank, device_);
+  if (!loaded.ok()) return may_pass(directory_error(workload, loaded.error()));
+  frozen_.emplace(std::move(loaded).value());
   frozen_model_ = {.blocks = frozen_->blocks(), .shards = frozen_->shards()};
   log_phase("base");
   return Ok{};

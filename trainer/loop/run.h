@@ -37,7 +37,7 @@ class Run {
   // history that ends. kInvalidArgument when the workload is not of this job.
   Outcome begin_generation(const Workload& workload);
   // Opens the job's data; once. A read error may be transient.
-  Outcome open_data();
+  Outcome open_data(const Workload& workload);
   // The forward pass, once. kInvalidArgument: it cannot be had as workload.train.gpu wants it.
   Outcome load_model();
   // The state that this generation starts from. With Workload::from_memory it is a sealed one of

@@ -42,8 +42,19 @@ Error directory_error(const Workload& workload, Error error) {
   return has_worked(workload) ? storage_error(std::move(error)) : error;
 }
 
+// Only the controller judges that the job has lost its directory: this node may have the wrong
+// mount.
 Outcome check_claimed(const Workload& workload) {
-  return workload.claimed ? check_is_there(workload.checkpoint_dir) : Outcome(Ok{});
+  if (!workload.claimed) return Ok{};
+  Outcome there = check_is_there(workload.checkpoint_dir, workload.owner);
+  if (there.ok() || there.error().code != ErrorCode::kFailedPrecondition) return there;
+  return Error{ErrorCode::kStorage, there.error().message};
+}
+
+bool is_of_another_job(const Workload& workload) {
+  if (!workload.claimed) return false;
+  const Outcome there = check_is_there(workload.checkpoint_dir, workload.owner);
+  return !there.ok() && there.error().code == ErrorCode::kFailedPrecondition;
 }
 
 Outcome prepare_checkpoint_directory(const Workload& workload) {

@@ -18,12 +18,17 @@ bool starts_without_directory(const Workload& workload);
 // An error of a file in a correct directory: missing, forbidden and full become kStorage.
 Error storage_error(Error error);
 
-// An error of reading or writing in the checkpoint directory.
+// An error of reading or writing in the checkpoint directory, or of reading the data or the base of
+// adapters, which a job that has worked has read before.
 Error directory_error(const Workload& workload, Error error);
 
 // kStorage where the directory that the controller has claimed is not the one that is there, but
-// perhaps the mount point of a file system that is away. Before anything is written.
+// perhaps the mount point of a file system that is away, or another job's directory. Before
+// anything is written.
 Outcome check_claimed(const Workload& workload);
+
+// Whether this process finds another job's owner.json there.
+bool is_of_another_job(const Workload& workload);
 
 // Creates it, unless it was claimed. kFailedPrecondition, with the remedy, where no checkpoint can
 // ever be saved there.

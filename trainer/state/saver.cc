@@ -33,6 +33,9 @@ constexpr std::chrono::milliseconds kLook{100};
 // the processes.
 constexpr double kShareOfWriting = 7.0 / 8;
 
+// What rank 0's thread says after a failed commit whose manifest is durable all the same.
+constexpr const char* kIsDurable = "durable";
+
 // An exception only shows that this process, or its device, cannot go on. LibTorch writes its
 // origin into further lines.
 Error fault(const std::string& what) {
@@ -82,6 +85,7 @@ Outcome Saver::at_boundary(const SaveNews& sum, bool due) {
 }
 
 Result<bool> Saver::finish(SinceStop since_stop, const std::function<void()>& on_failure) {
+  is_finishing_ = true;
   HP_TRY(wait_or_give_up(since_stop));
   while (begun_step_ != state_.step()) {
     begin();
@@ -157,6 +161,7 @@ Outcome Saver::settle() {
 void Saver::forget_after(uint64_t step) {
   if (begun_step_ > step) begun_step_ = 0;
   if (committed_step_ > step) committed_step_ = 0;
+  if (doubtful_step_ > step) doubtful_step_ = 0;
 }
 
 // Until nothing is under way on any rank.
@@ -385,15 +390,21 @@ Outcome Saver::conclude_commit() {
                 comm_.all_gather_text(is_rank0() ? encode_outcome(*outcome_) : ""));
   thread_done_ = false;
   if (const auto committed = decode_outcome(texts[0]); !committed.ok()) {
+    doubtful_step_ = manifest_.ref().step;
     return end_failed({{0, committed.error()}});
   }
   turn_ = Turn::kIdle;
-  committed_step_ = begun_step_;
+  note_committed();
+  return Ok{};
+}
+
+void Saver::note_committed() {
+  begun_step_ = committed_step_ = manifest_.ref().step;
+  doubtful_step_ = 0;
   failing_since_.reset();
   failed_in_a_row_ = 0;
   out_of_space_ = 0;
   if (is_rank0()) log_info("checkpoint " + manifest_.ref().name() + " is durable");
-  return Ok{};
 }
 
 // Whether the same processes may succeed later.
@@ -406,11 +417,17 @@ bool Saver::is_of_storage(const Error& failure) const {
       return true;
     case ErrorCode::kNotFound:
     case ErrorCode::kPermissionDenied:
-    case ErrorCode::kAlreadyExists:
       return worked;
+    case ErrorCode::kAlreadyExists:
+      return worked || is_doubtful();
     default:
       return false;
   }
+}
+
+// Whether an earlier attempt to commit the same checkpoint failed. Its manifest may be there.
+bool Saver::is_doubtful() const {
+  return doubtful_step_ != 0 && doubtful_step_ == manifest_.ref().step;
 }
 
 // `failures` by rank, the same on all ranks. Where storage fails and nothing worse has happened,
@@ -450,8 +467,16 @@ void Saver::begin_clearing(const Error& why) {
   if (!is_rank0()) return;
   const std::chrono::milliseconds limit{workload_.storage_limit_ms};
   const bool too_long = Clock::now() - *failing_since_ >= limit;
-  run([this, why, too_long]() -> Result<std::string> {
-    remove_partial_save();
+  run([this, why, too_long, doubtful = is_doubtful(),
+       is_last = is_finishing_]() -> Result<std::string> {
+    if (is_of_another_job(workload_)) {
+      // Nothing of it may be touched. Without a step left to train, the controller decides.
+      if (is_last) return Error{ErrorCode::kStorage, why.message};
+    } else if (doubtful && make_manifest_durable()) {
+      return std::string(kIsDurable);
+    } else {
+      remove_partial_save();
+    }
     if (too_long) {
       return Error{ErrorCode::kResourceExhausted, why.message + " (limits.storage is over)"};
     }
@@ -470,6 +495,15 @@ void Saver::begin_clearing_what_was_given_up() {
   });
 }
 
+// After a failed commit: whether the checkpoint has its manifest, and is durable now.
+bool Saver::make_manifest_durable() const {
+  const std::string& directory = workload_.checkpoint_dir;
+  const std::string step_dir = directory + "/" + manifest_.ref().name();
+  const auto committed = has_manifest(step_dir);
+  return committed.ok() && *committed && sync_directory(step_dir).ok() &&
+         sync_directory(directory).ok();
+}
+
 void Saver::remove_partial_save() const {
   const Outcome removed = abandon_checkpoint(workload_.checkpoint_dir, manifest_.ref());
   if (!removed.ok()) log_warning("a partial save stays: " + removed.error().message);
@@ -481,7 +515,11 @@ Outcome Saver::conclude_clearing() {
                 comm_.all_gather_text(is_rank0() ? encode_outcome(*outcome_) : ""));
   thread_done_ = false;
   turn_ = Turn::kIdle;
-  HP_TRY(decode_outcome(texts[0]));
+  HP_TRY_ASSIGN(const std::string cleared, decode_outcome(texts[0]));
+  if (cleared == kIsDurable) {
+    note_committed();
+    return Ok{};
+  }
   pending_ = false;
   if (failure_.empty()) return Ok{};
   if (is_rank0()) {

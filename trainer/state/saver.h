@@ -16,6 +16,9 @@
 //        otherwise all ranks stop with the reason
 //   clearing, rank 0 reported: --> idle, or all ranks stop where storage failed for too long
 //
+// A commit may fail after its manifest got its name, in the sync of the directory. Clearing then
+// syncs again, and the checkpoint counts: a second save of that step would find it committed.
+//
 // A save that becomes due during another begins when that one is done. A job that was told to end
 // may lack the time for both: then the ranks give up the older one (hurried_save.h), which goes
 // through clearing and counts as no failure.
@@ -30,6 +33,9 @@
 // pauses, at the next step boundary after each; limits.storage bounds how long. A full disk is
 // reported to the controller (out_of_space()), which deletes older checkpoints; no worker deletes
 // one.
+//
+// If the directory belongs to another job by now, saves are owed, too. At the end of training that
+// ends the process, and the controller, which looks for itself, ends the job or begins again.
 //
 // A missing or forbidden directory is a mistake in the job file until the directory has worked once
 // for this job; from then on it is failing storage. An exception while a save is written (a failed
@@ -138,8 +144,11 @@ class Saver {
   Outcome await_thread_for(std::chrono::milliseconds at_most);
   Error aborted() const;
   Outcome conclude_commit();
+  void note_committed();
   Outcome end_failed(const std::map<int32_t, Error>& failures);
   bool is_of_storage(const Error& failure) const;
+  bool is_doubtful() const;
+  bool make_manifest_durable() const;
   void begin_clearing(const Error& why);
   Outcome conclude_clearing();
   Result<bool> wait_for_storage(SinceStop since_stop);
@@ -160,7 +169,9 @@ class Saver {
   std::atomic<double> part_s_{0};  // how long that took; 0 = it is not durable yet
   double usual_part_s_ = 0;        // likewise, of the last checkpoint; 0 = there was none
   bool gives_up_ = false;          // the save under way, for the newest step
+  bool is_finishing_ = false;      // no step is left to train
   uint64_t committed_step_ = 0;
+  uint64_t doubtful_step_ = 0;  // the commit of this step failed; 0 = of none
   uint64_t failed_saves_ = 0;
   uint64_t failed_in_a_row_ = 0;
   uint64_t out_of_space_ = 0;

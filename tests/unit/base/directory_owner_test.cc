@@ -75,10 +75,23 @@ TEST_F(DirectoryOwnership, OwnedDirectoryThatIsGoneIsStorageThatIsAway) {
   ASSERT_TRUE(claim_directory(dir_, job_of("a"), alive_).ok());
   ASSERT_TRUE(remove_tree(dir_).ok());
   EXPECT_EQ(check_ownership(dir_, job_of("a")).error().code, ErrorCode::kStorage);
-  EXPECT_EQ(check_is_there(dir_).error().code, ErrorCode::kStorage);
+  EXPECT_EQ(check_is_there(dir_, "a").error().code, ErrorCode::kStorage);
   ASSERT_TRUE(make_directories(dir_).ok());
   EXPECT_EQ(check_ownership(dir_, job_of("a")).error().code, ErrorCode::kStorage);
-  EXPECT_EQ(check_is_there(dir_).error().code, ErrorCode::kStorage);
+  EXPECT_EQ(check_is_there(dir_, "a").error().code, ErrorCode::kStorage);
+}
+
+// A symlink or a mount led to another job's directory, and the save went there.
+TEST_F(DirectoryOwnership, DirectoryOfAnotherJobIsNotTheClaimedOne) {
+  ASSERT_TRUE(claim_directory(dir_, job_of("a"), alive_).ok());
+  EXPECT_TRUE(check_is_there(dir_, "a").ok());
+  EXPECT_TRUE(check_is_there(dir_, "").ok()) << "the order of an older controller";
+  const auto other = check_is_there(dir_, "b");
+  ASSERT_FALSE(other.ok());
+  EXPECT_EQ(other.error().code, ErrorCode::kFailedPrecondition);
+  EXPECT_THAT(other.error().message, HasSubstr("belongs to job \"job-a\" of alice"));
+  ASSERT_TRUE(write_file_atomic(dir_ + "/owner.json", "").ok());
+  EXPECT_EQ(check_is_there(dir_, "a").error().code, ErrorCode::kStorage);
 }
 
 TEST_F(DirectoryOwnership, SymlinkIsNoSecondDirectory) {

@@ -167,6 +167,62 @@ TEST_F(BatchScript, GivesUpAControllerThatNeverWorks) {
               HasSubstr("every controller ended without a verdict, the last with status 4"));
 }
 
+// EIO of the checkpoint directory at a requeue: ten controllers ended within a second, and the job
+// was FAILED for good.
+TEST_F(BatchScript, StorageThatHoldsUpTheStartIsWaitedFor) {
+  program("sleep", "true");
+  program("hpcontroller", "echo life >> " + log("lives") + "\n[ $(wc -l < " + log("lives") +
+                              ") -ge 13 ] || { echo 'n1: EIO' > " +
+                              "\"$2/start-failure\"; exit 96; }\n" + ends(0));
+  const CommandResult result = run();
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("waiting for storage: n1: EIO; trying again in 16 s"));
+}
+
+TEST_F(BatchScript, StorageIsWaitedForNoLongerThanItsLimit) {
+  spec_.limits.storage_ms = 5'000;
+  program("sleep", "true");
+  program("hpcontroller", "echo life >> " + log("lives") + "; exit 96");
+  EXPECT_EQ(run().exit_code, 1);
+  EXPECT_EQ(log_text("lives"), "life\nlife\nlife\nlife\n") << "1 + 2 + 4 s";
+}
+
+// Its mount came late on the node of a requeued job: the job was refused, and its mount point made.
+TEST_F(BatchScript, RequeuedJobWaitsForItsCheckpointDirectory) {
+  std::filesystem::create_directories(settings_.directory.path + "/controllers");
+  spec_.checkpoint.dir = directory_ / "ckpt";
+  program("sleep", "[ \"$1\" != 2 ] || { mkdir '" + spec_.checkpoint.dir +
+                       "'; cp \"$HPCTL_HOME/jobs/submit-k/start-failure\" " + log("shown") + "; }");
+  program("hpcontroller", ends(0));
+  const CommandResult result = run({"SLURM_RESTART_COUNT=1"});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("waiting for storage: node n1 cannot write the checkpoint "
+                                    "directory " +
+                                    spec_.checkpoint.dir + "; trying again in 2 s"));
+  EXPECT_THAT(log_text("shown"), HasSubstr("waits for storage: node n1 cannot write")) << "status";
+  EXPECT_FALSE(is_accessible(settings_.directory.path + "/start-failure"));
+}
+
+// The whole home was away for more than 10 s, and the job ended with 93.
+TEST_F(BatchScript, HomeThatCannotBeListedIsWaitedFor) {
+  const std::string jobs = settings_.home + "/jobs";
+  program("sleep", "[ \"$1\" != 4 ] || mv '" + (directory_ / "away") + "' \"$HPCTL_HOME/jobs\"");
+  program("hpcontroller", ends(0));
+  std::filesystem::rename(jobs, directory_ / "away");
+  const CommandResult result = run();
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("submit-k cannot be seen; trying again in 4 s"));
+}
+
+TEST_F(BatchScript, LinkThatStorageRefusesIsMadeLater) {
+  program("sleep", "true");
+  program("ln", "[ -e " + log("ln") + " ] && exec /bin/ln \"$@\"\ntouch " + log("ln") + "; exit 1");
+  program("hpcontroller", ends(0));
+  const CommandResult result = run();
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("jobs/7 cannot be made"));
+}
+
 TEST_F(BatchScript, WaitsForASuccessorOnAnotherNode) {
   // The agents' step ends when the job does, and the successor has left the verdict.
   program("hpagent", "sleep 0.2; echo 0 0 > \"$3/verdict\"");

@@ -278,6 +278,7 @@ TEST_F(WorkerOrder, TheLastGenerationOfAnAccusedStateSavesApart) {
   core::Job& job = state_.jobs[kJob];
   job.spec.train.emplace();
   job.spec.checkpoint.dir = "/ckpt";
+  job.submit_key = "uuid";
   job.limits.last_checkpoint_ms = 40'000;
   OrderMaker maker(paths_, ports_);
   for (const bool suspect : {false, true}) {
@@ -290,6 +291,7 @@ TEST_F(WorkerOrder, TheLastGenerationOfAnAccusedStateSavesApart) {
     EXPECT_TRUE(workload->is_last);
     EXPECT_EQ(workload->checkpoint_dir, suspect ? "/ckpt/suspect" : "/ckpt");
     EXPECT_EQ(workload->claimed, !suspect);
+    EXPECT_EQ(workload->owner, "uuid");
     EXPECT_EQ(workload->last_checkpoint_ms, 40'000);
   }
 }

@@ -5,17 +5,36 @@
 #include "trainer/state/saver.h"
 #include "trainer/state/checkpoint_directory.h"
 
+#include <errno.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <optional>
 #include <vector>
 
 #include "common/base/file.h"
+#include "common/job/directory_owner.h"
 #include "tests/unit/trainer/comm_world.h"
 #include "tests/unit/trainer/stepped_state.h"
 #include "trainer/process/fault_injector.h"
+
+namespace {
+std::atomic<int> g_failing_syncs{0};
+}  // namespace
+
+// In place of the C library's: so many syncs of a directory with a manifest fail.
+extern "C" int fsync(int fd) {
+  if (::faccessat(fd, "manifest.json", F_OK, 0) == 0 && g_failing_syncs > 0) {
+    --g_failing_syncs;
+    errno = EIO;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_fsync, fd));
+}
 
 namespace hpctl {
 namespace {
@@ -121,6 +140,79 @@ TEST(Saver, StopGivesUpOlderSaveForNewestStep) {
     const auto comm = make_communicator(options);
     test::take_part(*comm, [&](Communicator& world) {
       stop_in_second_save(world, saving_workload(options, Strategy::kFull, StateType::kFp32));
+    });
+  });
+}
+
+void expect_last_save_counts(int failing_syncs) {
+  test::on_every_rank(2, [=](const CommunicatorOptions& options) {
+    const auto comm = make_communicator(options);
+    test::take_part(*comm, [&](Communicator& world) {
+      const Workload workload = saving_workload(options, Strategy::kFull, StateType::kFp32);
+      ASSERT_TRUE(prepare_checkpoint_directory(workload).ok());
+      TrainingState state = make_state(workload);
+      Steps steps(state);
+      steps.take();
+      Saver saver(workload, state, world);
+      if (options.rank == 0) g_failing_syncs = failing_syncs;
+      const auto finished = saver.finish([]() -> std::optional<double> { return {}; }, [] {});
+      ASSERT_TRUE(finished.ok()) << finished.error().message;
+      EXPECT_TRUE(*finished);
+      EXPECT_EQ(saver.committed_step(), 1U);
+      EXPECT_FALSE(saver.is_failing());
+      EXPECT_EQ(saver.failed_in_a_row(), 0U);
+    });
+  });
+  EXPECT_EQ(g_failing_syncs, 0);
+}
+
+// The sync after the rename of the last manifest failed with EIO. Each further attempt found the
+// checkpoint committed, and the job ended, or waited for limits.storage and failed.
+TEST(Saver, CommitWhoseSyncFailedCountsOnceSynced) {
+  expect_last_save_counts(1);
+  expect_last_save_counts(2);  // the second attempt finds the manifest
+}
+
+void expect_no_save_in_directory_of_another(Communicator& world, Workload workload) {
+  const std::string link = workload.checkpoint_dir + "-link";
+  for (const char* which : {"own", "other"}) {
+    const std::string directory = workload.checkpoint_dir + "-" + which;
+    ASSERT_TRUE(make_directories(directory).ok());
+    JobIdentity job;
+    job.uuid = which;
+    const DirectoryOwner owner{job, {}, false};
+    ASSERT_TRUE(write_file_atomic(directory + "/owner.json", to_json_text(owner)).ok());
+  }
+  ASSERT_EQ(::symlink((workload.checkpoint_dir + "-own").c_str(), link.c_str()), 0);
+  const std::string other = workload.checkpoint_dir + "-other";
+  workload.checkpoint_dir = link;
+  workload.claimed = true;
+  workload.owner = "own";
+  ASSERT_TRUE(prepare_checkpoint_directory(workload).ok());
+  TrainingState state = make_state(workload);
+  Steps steps(state);
+  steps.take();
+  Saver saver(workload, state, world);
+  ASSERT_EQ(::unlink(link.c_str()), 0);
+  ASSERT_EQ(::symlink(other.c_str(), link.c_str()), 0);
+  ASSERT_TRUE(saver.at_boundary({}, true).ok());
+  ASSERT_TRUE(saver.settle().ok()) << "training goes on";
+  EXPECT_TRUE(saver.is_failing());
+  const auto finished = saver.finish([]() -> std::optional<double> { return {}; }, [] {});
+  ASSERT_FALSE(finished.ok()) << "the controller judges at the end";
+  EXPECT_EQ(finished.error().code, ErrorCode::kStorage);
+  EXPECT_NE(finished.error().message.find("belongs to"), std::string::npos);
+  EXPECT_EQ(list_directory(other).value(), std::vector<std::string>{"owner.json"});
+}
+
+// The link of checkpoint.dir was changed while the job ran, and its next save went into another
+// job's directory.
+TEST(Saver, DirectoryOfAnotherJobGetsNoSave) {
+  test::on_every_rank(1, [](const CommunicatorOptions& options) {
+    const auto comm = make_communicator(options);
+    test::take_part(*comm, [&](Communicator& world) {
+      expect_no_save_in_directory_of_another(
+          world, saving_workload(options, Strategy::kFull, StateType::kFp32));
     });
   });
 }

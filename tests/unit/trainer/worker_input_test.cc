@@ -77,6 +77,22 @@ TEST(Worker, AbsentDataMayComeBack) {
   EXPECT_THAT(job.workers[0]->message(), HasSubstr("nothing"));
 }
 
+// The mount of the data was away for 30 s at a recovery, and the job was FAILED after three tries;
+// at once if its mount point was there, and empty.
+TEST(Worker, DataOfAJobThatHasTrainedAreWaitedFor) {
+  Job job(1);
+  std::filesystem::copy(calm_job().workload.checkpoint_dir, job.workload.checkpoint_dir,
+                        std::filesystem::copy_options::recursive);
+  job.workload.train.data.path = job / "away";
+  job.resume("step-3.g1", 3);
+  EXPECT_THAT(job.run(), Each(kExitStorage)) << job.messages();
+  EXPECT_EQ(job.workers[0]->page().fault_error.load(), ENOENT);
+  std::filesystem::create_directory(job / "away");
+  ++job.workload.generation;
+  EXPECT_THAT(job.run(), Each(kExitStorage)) << job.messages();
+  EXPECT_THAT(job.messages(), HasSubstr("no text in"));
+}
+
 TEST(Worker, DataThatDifferBetweenRanksAreRefusedByAll) {
   for (const bool one_node : {false, true}) {
     Job job(2);
