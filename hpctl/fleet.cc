@@ -59,6 +59,14 @@ ListedJob listed(const v1::ClusterJob& job, uid_t owner) {
 using Key = std::pair<std::string, JobId>;  // uid and job
 Key key_of(const ListedJob& job) { return {job.summary.owner, job.summary.job}; }
 
+// Of a job that only its record tells of. A live controller writes the record every few seconds.
+std::string doubt_about_record(const JobSummary& job, int64_t age_ms) {
+  const bool has_controller = job.state == "RUNNING" || job.state == "RECOVERING" ||
+                              job.state == "STARTING" || job.state == "STOPPING";
+  if (!has_controller || age_ms < static_cast<int64_t>(kSilentMs)) return "";
+  return "its controller has written nothing for " + short_duration(age_ms);
+}
+
 template <typename T>
 ordered_json or_null(const std::optional<T>& value) {
   return value ? ordered_json(*value) : ordered_json(nullptr);
@@ -168,7 +176,8 @@ int64_t record_age_ms(const HomePaths& paths, JobId job) {
 
 Result<Fleet> list_home() {
   HP_TRY_ASSIGN(const HomePaths paths, home_from_environment());
-  HP_TRY_ASSIGN(std::vector<JobSummary> jobs, open_source(paths)->list_jobs());
+  const auto source = open_source(paths);
+  HP_TRY_ASSIGN(std::vector<JobSummary> jobs, source->list_jobs());
   Fleet fleet;
   const bool has_files = directory_answers(paths.jobs());
   if (!has_files) fleet.notes.push_back(describe_verdict(paths.jobs()));
@@ -183,7 +192,11 @@ Result<Fleet> list_home() {
     // Of another state the reason says it.
     const bool runs = has_files && row.summary.state == "RUNNING";
     const std::string lost = runs ? lost_job_directory(paths, row.summary.job) : "";
-    if (!lost.empty()) row.doubt = "its directory " + lost + " is gone";
+    if (!lost.empty()) {
+      row.doubt = "its directory " + lost + " is gone";
+    } else if (has_files && (!source->is_live() || is_slurm_job(paths, row.summary.job))) {
+      row.doubt = doubt_about_record(row.summary, silent_ms);
+    }
     fleet.jobs.push_back(std::move(row));
   }
   return fleet;

@@ -110,10 +110,8 @@ void print_summary(const Terminal& terminal, const OpenJob& opened, const std::s
   if (const auto age_ms = elapsed_ms(job.submitted_at, end)) {
     print_field(terminal, "submitted",
                 format_wall_seconds(job.submitted_at) + ", " +
-                    (job.ended_at.is_known()  ? "ran for "
-                     : job.state == "PENDING" ? "pending for "
-                                              : "running for ") +
-                    format_duration(*age_ms));
+                    (job.ended_at.is_known() ? "ended after " + format_duration(*age_ms)
+                                             : format_duration(*age_ms) + " ago"));
   }
   if (!job.owner.empty()) print_field(terminal, "owner", owner_text(job.owner));
   if (!job.reason.empty()) print_field(terminal, "because", with_job_paths(job.reason, job.job));

@@ -199,12 +199,12 @@ void JobWatch::add_storage(const JobSnapshot& snapshot) {
                          repair);
     found.since = now_.before(margins.storage_ms);
     if (margins.storage_ms >= kStorageAwayForLongMs) found.severity = Severity::kCritical;
-  } else if (margins.failed_saves >= kFailedSaves) {
-    add(snapshot, FindingKind::kStorageAway,
-        "storage takes no checkpoints: " + std::to_string(margins.failed_saves) +
-            " saves in a row failed; what it computes lives in memory only",
-        repair)
-        .severity = Severity::kCritical;
+  } else if (margins.failed_saves >= kFailedSavesWarn) {
+    Finding& found = add(snapshot, FindingKind::kStorageAway,
+                         "storage takes no checkpoints: " + std::to_string(margins.failed_saves) +
+                             " saves in a row failed; what it computes lives in memory only",
+                         repair);
+    if (margins.failed_saves >= kFailedSavesCritical) found.severity = Severity::kCritical;
   }
 }
 

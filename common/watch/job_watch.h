@@ -32,7 +32,9 @@ inline constexpr int64_t kOrphanMs = 60'000;
 inline constexpr int64_t kMirrorLagsMs = 1'800'000;        // warn: a copy has been due
 inline constexpr int64_t kStorageAwayMs = 60'000;          // warn
 inline constexpr int64_t kStorageAwayForLongMs = 900'000;  // critical
-inline constexpr uint64_t kFailedSaves = 5;  // in a row, which takes a minute at least
+// Failed saves in a row. One alone may be a passing error.
+inline constexpr uint64_t kFailedSavesWarn = 2;
+inline constexpr uint64_t kFailedSavesCritical = 5;  // which takes a minute at least
 inline constexpr double kGoodputFell = 0.90;
 inline constexpr double kGoodputIsBack = 0.92;  // until then it has fallen
 inline constexpr size_t kMostNodesTold = 20;    // findings of one kind about nodes of one job

@@ -234,11 +234,16 @@ TEST(JobWatch, MirrorThatLags) {
   EXPECT_EQ(found[0].since, kNow.before(kMirrorLagsMs));
 }
 
+// With a full disk `status` said "training normally" for the first minute.
 TEST(JobWatch, SavesThatFail) {
   JobSnapshot job = healthy();
-  job.summary.margins->failed_saves = kFailedSaves - 1;
-  EXPECT_THAT(look(job), IsEmpty()) << "they are tried again within a minute";
-  job.summary.margins->failed_saves = kFailedSaves;
+  job.summary.margins->failed_saves = kFailedSavesWarn - 1;
+  EXPECT_THAT(look(job), IsEmpty()) << "it is tried again within seconds";
+  job.summary.margins->failed_saves = kFailedSavesWarn;
+  EXPECT_THAT(words(look(job)), ElementsAre("warn storage_away"));
+  job.summary.margins->failed_saves = kFailedSavesCritical - 1;
+  EXPECT_THAT(words(look(job)), ElementsAre("warn storage_away"));
+  job.summary.margins->failed_saves = kFailedSavesCritical;
   const auto found = look(job);
   ASSERT_THAT(words(found), ElementsAre("critical storage_away"));
   EXPECT_THAT(found[0].what, HasSubstr("5 saves in a row failed"));
