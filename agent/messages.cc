@@ -137,10 +137,10 @@ v1::WorkerProgress to_message(const StartedWorker& worker, const ProgressSample&
   message.set_loss(sample.loss);
   message.set_grad_norm(sample.grad_norm);
   message.set_tokens(sample.tokens);
-  message.set_step_ns(sample.step_ns);
+  message.set_step_ns(ns_of(sample.step_took));
   message.set_checkpoint_step(sample.checkpoint_step);
-  message.set_start_unix_ns(sample.start_unix_ns);
-  message.set_first_step_unix_ns(sample.first_step_unix_ns);
+  message.set_start_unix_ns(unix_ns_of(sample.started));
+  message.set_first_step_unix_ns(unix_ns_of(sample.first_step));
   for (const GroupSample& from : sample.groups) {
     v1::GroupProgress& group = *message.add_groups();
     group.set_kind(from.kind);

@@ -167,7 +167,7 @@ void Controller::recall(const core::State& state) {
     if (job.generation != Generation{}) job_directories_->was_made(id);
     shown_[id].notices.recall(job, clock_.wall_ms());
     if (const auto view = read_status(paths_, id); view.ok()) {
-      const bool is_final = job.ended_wall_ms != 0 && view->ended_wall_ms == job.ended_wall_ms;
+      const bool is_final = job.ended_wall_ms != 0 && view->ended_at.unix_ms() == job.ended_wall_ms;
       progress_.remember(id, view->loss, view->tokens_per_second,
                          is_final ? std::optional(view->spent) : std::nullopt);
       shown_[id].losses.go_on_from(view->losses);

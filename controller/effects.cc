@@ -299,9 +299,9 @@ void Controller::show(const core::State& state, JobId id) {
   shown.generation = job.generation;
   const std::vector<LemonScore> lemons = history_->scores();
   note_lemons(view, lemons);
-  JobSnapshot snapshot = snapshot_of(view, wall_ms);
+  JobSnapshot snapshot = snapshot_of(view, WallTime(wall_ms));
   snapshot.lost_directory = job_directories_->lost(id);
-  const std::vector<Finding> found = shown.watch.look(snapshot, wall_ms);
+  const std::vector<Finding> found = shown.watch.look(snapshot, WallTime(wall_ms));
   notify(job, shown.notices.take(found, job, view.step, wall_ms));
   if (page_answers_) page_answers_->sample(view, progress, found, lemons, wall_ms);
   if (metrics_) metrics_->job(view);

@@ -76,8 +76,8 @@ JobView to_view(const v1::JobStatus& s) {
   view.checkpoint_dir = s.checkpoint_dir();
   view.mirror = {s.mirror().dir(), s.mirror().step(), s.mirror().behind_ms(), s.mirror().problem()};
   view.job_uuid = s.job_uuid();
-  view.submitted_wall_ms = s.submitted_wall_ms();
-  view.ended_wall_ms = s.ended_wall_ms();
+  view.submitted_at = WallTime(s.submitted_wall_ms());
+  view.ended_at = WallTime(s.ended_wall_ms());
   view.lost_ms = s.lost_ms();
   view.spent = to_time_spent(s.spent());
   view.faults = s.faults();

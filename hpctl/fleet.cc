@@ -17,6 +17,7 @@
 #include "common/rpc/job_summary_wire.h"
 #include "hpctl/directory_answer.h"
 #include "hpctl/job_source.h"
+#include "hpctl/slurm_answers.h"
 #include "hpctl/submit_directory.h"
 
 namespace hpctl {
@@ -58,6 +59,14 @@ ListedJob listed(const v1::ClusterJob& job, uid_t owner) {
 using Key = std::pair<std::string, JobId>;  // uid and job
 Key key_of(const ListedJob& job) { return {job.summary.owner, job.summary.job}; }
 
+// Of a job that only its record tells of. A live controller writes the record every few seconds.
+std::string doubt_about_record(const JobSummary& job, int64_t age_ms) {
+  const bool has_controller = job.state == "RUNNING" || job.state == "RECOVERING" ||
+                              job.state == "STARTING" || job.state == "STOPPING";
+  if (!has_controller || age_ms < static_cast<int64_t>(kSilentMs)) return "";
+  return "its controller has written nothing for " + short_duration(age_ms);
+}
+
 template <typename T>
 ordered_json or_null(const std::optional<T>& value) {
   return value ? ordered_json(*value) : ordered_json(nullptr);
@@ -68,7 +77,7 @@ ordered_json if_positive(T value) {
   return value > 0 ? ordered_json(value) : ordered_json(nullptr);
 }
 
-ordered_json to_json(const ListedJob& job, int64_t now_ms) {
+ordered_json to_json(const ListedJob& job, WallTime now) {
   const JobSummary& s = job.summary;
   ordered_json row = {{"job", s.job.value}, {"name", s.name}, {"state", s.state}};
   row["user"] = job.user.empty() ? ordered_json(nullptr) : ordered_json(job.user);
@@ -97,9 +106,9 @@ ordered_json to_json(const ListedJob& job, int64_t now_ms) {
   row["faults"] = s.faults;
   row["goodput"] = or_null(goodput_of(s));
   row["lost_ms"] = s.spent.lost_ms();
-  row["age_ms"] = or_null(elapsed_ms(s.submitted_wall_ms, now_ms));
-  row["submitted_wall_ms"] = if_positive(s.submitted_wall_ms);
-  row["ended_wall_ms"] = if_positive(s.ended_wall_ms);
+  row["age_ms"] = or_null(elapsed_ms(s.submitted_at, now));
+  row["submitted_wall_ms"] = if_positive(s.submitted_at.unix_ms());
+  row["ended_wall_ms"] = if_positive(s.ended_at.unix_ms());
   row["reason"] = s.reason;
   row["last_fault"] = s.last_fault;
   return row;
@@ -116,9 +125,9 @@ Result<std::string> cluster_to_ask() {
                "without -A it is about HPCTL_HOME"};
 }
 
-std::string fleet_json(const Fleet& fleet, bool everywhere, int64_t now_ms) {
+std::string fleet_json(const Fleet& fleet, bool everywhere, WallTime now) {
   ordered_json document = {{"jobs", ordered_json::array()}};
-  for (const ListedJob& job : fleet.jobs) document["jobs"].push_back(to_json(job, now_ms));
+  for (const ListedJob& job : fleet.jobs) document["jobs"].push_back(to_json(job, now));
   if (everywhere) {
     document["all_users"] = fleet.all_users;
     document["notes"] = fleet.notes;
@@ -167,10 +176,15 @@ int64_t record_age_ms(const HomePaths& paths, JobId job) {
 
 Result<Fleet> list_home() {
   HP_TRY_ASSIGN(const HomePaths paths, home_from_environment());
-  HP_TRY_ASSIGN(std::vector<JobSummary> jobs, open_source(paths)->list_jobs());
+  const auto source = open_source(paths);
+  HP_TRY_ASSIGN(std::vector<JobSummary> jobs, source->list_jobs());
   Fleet fleet;
   const bool has_files = directory_answers(paths.jobs());
   if (!has_files) fleet.notes.push_back(describe_verdict(paths.jobs()));
+  if (const std::string silent = SlurmAnswers::of_process().silence(); !silent.empty()) {
+    fleet.notes.push_back("Slurm does not answer; its jobs are shown as they were recorded last: " +
+                          silent);
+  }
   for (JobSummary& job : jobs) {
     const int64_t silent_ms = has_files ? record_age_ms(paths, job.job) : 0;
     ListedJob row = listed(std::move(job));
@@ -178,7 +192,11 @@ Result<Fleet> list_home() {
     // Of another state the reason says it.
     const bool runs = has_files && row.summary.state == "RUNNING";
     const std::string lost = runs ? lost_job_directory(paths, row.summary.job) : "";
-    if (!lost.empty()) row.doubt = "its directory " + lost + " is gone";
+    if (!lost.empty()) {
+      row.doubt = "its directory " + lost + " is gone";
+    } else if (has_files && (!source->is_live() || is_slurm_job(paths, row.summary.job))) {
+      row.doubt = doubt_about_record(row.summary, silent_ms);
+    }
     fleet.jobs.push_back(std::move(row));
   }
   return fleet;
@@ -204,14 +222,14 @@ Result<Fleet> list_everywhere() {
   }
   HP_TRY_ASSIGN(const HomePaths paths, home_from_environment());
   fleet.notes.insert(fleet.notes.end(), home->notes.begin(), home->notes.end());
-  const bool has_files = home->notes.empty();
+  const bool has_files = directory_answers(paths.jobs());
   for (ListedJob& job : home->jobs) {
     const auto known = std::find_if(fleet.jobs.begin(), fleet.jobs.end(), [&](const auto& other) {
       return key_of(other) == key_of(job);
     });
     if (known == fleet.jobs.end() || !has_files || !is_slurm_job(paths, job.summary.job)) {
       fleet.jobs.push_back(std::move(job));
-    } else if (known->summary.ended_wall_ms > 0) {
+    } else if (known->summary.ended_at.is_known()) {
       *known = std::move(job);  // it may wait in the queue again
     }
   }

@@ -26,8 +26,8 @@ Result<Fleet> list_home();
 // And those at the cluster controllers. kUnavailable where there is none, or none answers.
 Result<Fleet> list_everywhere();
 
-// {"jobs": [...]} of `hpctl ps --json`; `everywhere` as -A. `now_ms`: wall clock. Pure.
-std::string fleet_json(const Fleet& fleet, bool everywhere, int64_t now_ms);
+// {"jobs": [...]} of `hpctl ps --json`; `everywhere` as -A. Pure.
+std::string fleet_json(const Fleet& fleet, bool everywhere, WallTime now);
 
 // The answers of cluster controllers, joined. If two of them have a job, the one with the newer
 // answer of its controller counts. `self`: the caller's uid, whose jobs a service of an older

@@ -73,6 +73,10 @@ class HomeJobs final : public JobSource {
   }
   Result<Explanation> why(JobId job) override { return source_of(job).why(job); }
   bool is_live() const override { return local_->is_live(); }
+  std::string notice(const JobView& job) const override {
+    const auto slurm = slurm_.find(JobId{job.job});
+    return (slurm == slurm_.end() ? *local_ : *slurm->second).notice(job);
+  }
 
  private:
   JobSource& source_of(JobId job) {

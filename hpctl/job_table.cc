@@ -69,7 +69,7 @@ struct Column {
   const char* header;
   int importance;   // the lowest is left out first
   bool needs_told;  // "-" where nothing but name and state is known
-  std::string (*cell)(const ListedJob& job, int64_t now_ms);
+  std::string (*cell)(const ListedJob& job, WallTime now);
   // To sort by; NaN = not known. nullptr = by the cell's text.
   double (*value)(const JobSummary& job);
 };
@@ -80,32 +80,32 @@ double positive_or_nan(double value) { return value > 0 ? value : NAN; }
 const std::vector<Column>& all_columns() {
   static const std::vector<Column> columns = {
       {"job", "JOB", 100, false,
-       [](const ListedJob& j, int64_t) { return to_string(j.summary.job); },
+       [](const ListedJob& j, WallTime) { return to_string(j.summary.job); },
        [](const JobSummary& s) { return static_cast<double>(s.job.value); }},
-      {"name", "NAME", 98, false, [](const ListedJob& j, int64_t) { return j.summary.name; },
+      {"name", "NAME", 98, false, [](const ListedJob& j, WallTime) { return j.summary.name; },
        nullptr},
       {"user", "USER", 85, false,
-       [](const ListedJob& j, int64_t) { return j.user.empty() ? kUnknown : j.user; }, nullptr},
+       [](const ListedJob& j, WallTime) { return j.user.empty() ? kUnknown : j.user; }, nullptr},
       {"state", "STATE", 99, false,
-       [](const ListedJob& j, int64_t) {
+       [](const ListedJob& j, WallTime) {
          return j.summary.state.empty() ? kUnknown : j.summary.state;
        },
        nullptr},
       {"nodes", "NODES", 65, true,
-       [](const ListedJob& j, int64_t) {
+       [](const ListedJob& j, WallTime) {
          return j.summary.nodes.empty() ? kUnknown : std::to_string(j.summary.nodes.size());
        },
        [](const JobSummary& s) { return positive_or_nan(static_cast<double>(s.nodes.size())); }},
-      {"step", "STEP", 90, true, [](const ListedJob& j, int64_t) { return step_text(j.summary); },
+      {"step", "STEP", 90, true, [](const ListedJob& j, WallTime) { return step_text(j.summary); },
        [](const JobSummary& s) { return positive_or_nan(static_cast<double>(s.step)); }},
       {"rate", "TOK/S", 60, true,
-       [](const ListedJob& j, int64_t) {
+       [](const ListedJob& j, WallTime) {
          const double rate = j.summary.tokens_per_second;
          return rate > 0 ? short_number(rate) : kUnknown;
        },
        [](const JobSummary& s) { return positive_or_nan(s.tokens_per_second); }},
       {"eta", "ETA", 75, true,
-       [](const ListedJob& j, int64_t) {
+       [](const ListedJob& j, WallTime) {
          const auto eta = eta_ms(j.summary);
          return eta ? short_duration(*eta) : kUnknown;
        },
@@ -114,20 +114,20 @@ const std::vector<Column>& all_columns() {
          return eta ? static_cast<double>(*eta) : NAN;
        }},
       {"restarts", "RESTARTS", 70, true,
-       [](const ListedJob& j, int64_t) { return std::to_string(j.summary.restarts); },
+       [](const ListedJob& j, WallTime) { return std::to_string(j.summary.restarts); },
        [](const JobSummary& s) { return static_cast<double>(s.restarts); }},
       {"goodput", "GOODPUT", 80, true,
-       [](const ListedJob& j, int64_t) { return percent_text(goodput_of(j.summary)); },
+       [](const ListedJob& j, WallTime) { return percent_text(goodput_of(j.summary)); },
        [](const JobSummary& s) { return or_nan(goodput_of(s)); }},
       {"age", "AGE", 50, true,
-       [](const ListedJob& j, int64_t now_ms) {
-         const auto age_ms = elapsed_ms(j.summary.submitted_wall_ms, now_ms);
+       [](const ListedJob& j, WallTime now) {
+         const auto age_ms = elapsed_ms(j.summary.submitted_at, now);
          return age_ms ? short_duration(*age_ms) : kUnknown;
        },
        [](const JobSummary& s) {
-         return -positive_or_nan(static_cast<double>(s.submitted_wall_ms));
+         return -positive_or_nan(static_cast<double>(s.submitted_at.unix_ms()));
        }},
-      {"", "REASON", 97, false, [](const ListedJob& j, int64_t) { return reason_text(j); },
+      {"", "REASON", 97, false, [](const ListedJob& j, WallTime) { return reason_text(j); },
        nullptr}};
   return columns;
 }
@@ -139,9 +139,9 @@ const Column* find_column(const std::string& key) {
   return nullptr;
 }
 
-std::string cell_of(const Column& column, const ListedJob& job, int64_t now_ms) {
+std::string cell_of(const Column& column, const ListedJob& job, WallTime now) {
   if (column.needs_told && !job.summary.is_told()) return kUnknown;
-  return printable(column.cell(job, now_ms));
+  return printable(column.cell(job, now));
 }
 
 bool is(const Column& column, const char* header) {
@@ -259,8 +259,8 @@ void sort_jobs(std::vector<ListedJob>& jobs, const JobOrder& order) {
   std::sort(jobs.begin(), jobs.end(), by_job);
   std::stable_sort(jobs.begin(), jobs.end(), [&](const ListedJob& a, const ListedJob& b) {
     if (column->value == nullptr) {
-      const std::string left = column->cell(a, 0);
-      const std::string right = column->cell(b, 0);
+      const std::string left = column->cell(a, WallTime());
+      const std::string right = column->cell(b, WallTime());
       return order.descending ? right < left : left < right;
     }
     const double left = value(a);
@@ -270,7 +270,7 @@ void sort_jobs(std::vector<ListedJob>& jobs, const JobOrder& order) {
   });
 }
 
-JobTable job_rows(const std::vector<ListedJob>& jobs, std::optional<size_t> width, int64_t now_ms) {
+JobTable job_rows(const std::vector<ListedJob>& jobs, std::optional<size_t> width, WallTime now) {
   const std::vector<Column>& all = all_columns();
   std::vector<std::vector<std::string>> cells(jobs.size());
   std::vector<size_t> columns_of(all.size());
@@ -284,7 +284,7 @@ JobTable job_rows(const std::vector<ListedJob>& jobs, std::optional<size_t> widt
                         : is(all[c], "USER") ? kUserColumns
                                              : SIZE_MAX;
     for (size_t j = 0; j < jobs.size(); ++j) {
-      cells[j].push_back(shorten(cell_of(all[c], jobs[j], now_ms), most));
+      cells[j].push_back(shorten(cell_of(all[c], jobs[j], now), most));
       widths[c] = std::max(widths[c], columns(cells[j].back()));
     }
   }

@@ -55,9 +55,8 @@ struct JobTable {
 
 // For a terminal of `width` columns, two of which are between cells: columns are left out, the
 // least important first, until what is left fits; the last one may then be cut by who prints it.
-// SIZE_MAX: all columns, whole, as for a pipe. nullopt: NODELIST with them (-w). `now_ms`: wall
-// clock.
-JobTable job_rows(const std::vector<ListedJob>& jobs, std::optional<size_t> width, int64_t now_ms);
+// SIZE_MAX: all columns, whole, as for a pipe. nullopt: NODELIST with them (-w).
+JobTable job_rows(const std::vector<ListedJob>& jobs, std::optional<size_t> width, WallTime now);
 
 // "45s", "12m", "3h20m", "2d03h", "128d": at most 6 columns for 270 years.
 std::string short_duration(int64_t ms);

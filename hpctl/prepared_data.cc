@@ -58,8 +58,8 @@ bool ended_long_ago(const std::string& job_dir, int64_t now_s) {
   const auto text = read_file(job_dir + "/status.json");
   if (!text.ok()) return false;
   const auto view = job_view_from_json(*text);
-  return view.ok() && has_ended(view->state) && view->ended_wall_ms > 0 &&
-         view->ended_wall_ms / 1000 <= now_s - kUnusedDataSeconds;
+  return view.ok() && has_ended(view->state) && view->ended_at.is_known() &&
+         view->ended_at.unix_ms() / 1000 <= now_s - kUnusedDataSeconds;
 }
 
 // The paths that the home's jobs train on; nullopt = of one it is not known.

@@ -99,7 +99,7 @@ void print_end(const Terminal& terminal, const JobView& job, const std::string& 
   std::ostream& out = terminal.out;
   out << "job " << id << " " << printable(job.name) << " "
       << paint(terminal, colour_of_state(job.state), job.state);
-  if (const auto age_ms = elapsed_ms(job.submitted_wall_ms, job.ended_wall_ms)) {
+  if (const auto age_ms = elapsed_ms(job.submitted_at, job.ended_at)) {
     out << " after " << format_duration(*age_ms);
   }
   if (job.total_steps > 0 && job.state == "FINISHED") {

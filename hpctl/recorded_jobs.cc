@@ -21,7 +21,7 @@ Result<std::vector<JobSummary>> RecordedJobs::list_jobs() {
     if (is_slurm_job(paths_, id)) continue;
     const auto view = read_status(paths_, id);
     // One damaged record must not hide the other jobs.
-    jobs.push_back(view.ok() ? summarize(*view, SystemClock().wall_ms()) : unknown_job(id, "?"));
+    jobs.push_back(view.ok() ? summarize(*view, SystemClock().wall()) : unknown_job(id, "?"));
   }
   return jobs;
 }

@@ -57,7 +57,8 @@ void forget_processes(JobView& view) {
 void doubt(JobView& view) {
   if (view.state != "RUNNING") return;
   view.state = "RECOVERING";
-  view.reason = "the controller on " + view.controller_node +
+  const std::string& node = view.controller_node;
+  view.reason = (node.empty() ? "its controller" : "the controller on " + node) +
                 " does not answer; the agents of the job start another, which finds out what runs";
   view.tokens_per_second = 0;
   view.mfu = 0;
@@ -75,7 +76,7 @@ JobView with_slurm_state(JobView view, const SlurmJob& job) {
     forget_processes(view);
     view.state = state_at_end(job);
     if (view.state != "FINISHED") view.reason = why_ended(job);
-    view.ended_wall_ms = job.end_time_s * 1000;
+    view.ended_at = WallTime(job.end_time_s * 1000);
   } else if (job.state == "SUSPENDED") {
     view.state = "SUSPENDED";
     view.reason = "suspended in Slurm; scontrol resume " + to_string(job.id) + " lets it go on";
@@ -156,7 +157,10 @@ Result<JobView> SlurmRecord::last_known(JobId job) {
     view.state = "FAILED";
     return view;
   }
-  if (!recorded.ok()) return slurm.error();
+  // No controller of the job has written a record, so it was in the queue when last heard of.
+  if (!recorded.ok()) {
+    view.reason = "it was submitted; Slurm does not answer, so whether it has started is not known";
+  }
   return view;
 }
 
@@ -182,7 +186,7 @@ Result<std::vector<JobSummary>> SlurmRecord::list_jobs() {
   for (const JobId id : slurm_jobs(paths_)) {
     const auto view = last_known(id);  // its controller was not asked
     if (view.ok()) {
-      jobs.push_back(summarize(*view, SystemClock().wall_ms()));
+      jobs.push_back(summarize(*view, SystemClock().wall()));
       continue;
     }
     // Neither Slurm's silence nor one damaged record hides the others.

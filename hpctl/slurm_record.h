@@ -23,7 +23,8 @@ class SlurmRecord final : public JobSource {
 
   // The Slurm jobs of this home.
   Result<std::vector<JobSummary>> list_jobs() override;
-  // kUnavailable when nothing is recorded yet and no slurmctld answers.
+  // While Slurm does not answer, what was recorded last: of a job without a controller's record,
+  // that it was submitted.
   Result<JobView> get_job(JobId job) override;
   Result<std::vector<EventView>> events(JobId job, uint64_t after_seq) override;
   Result<Explanation> why(JobId job) override;

@@ -14,6 +14,6 @@ namespace hpctl {
 // "training normally, validation loss 2.3456 at step 500, ETA 1h20m". `is_live`: a controller
 // answers, so the view is the present. `lost_directory`: of the job, where it is gone.
 std::string state_in_words(const JobView& job, const std::optional<Validation>& validation,
-                           bool is_live, int64_t now_ms, const std::string& lost_directory = "");
+                           bool is_live, WallTime now, const std::string& lost_directory = "");
 
 }  // namespace hpctl

@@ -174,7 +174,8 @@ JobView linked_view(const HomePaths& paths, JobId job) {
   view.owner = std::to_string(::geteuid());
   struct stat st {};
   if (::lstat(paths.job(job).c_str(), &st) == 0) {
-    view.submitted_wall_ms = int64_t{st.st_mtim.tv_sec} * 1000;
+    view.owner = std::to_string(st.st_uid);  // root may be looking
+    view.submitted_at = WallTime(int64_t{st.st_mtim.tv_sec} * 1000);
   }
   return view;
 }

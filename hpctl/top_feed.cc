@@ -56,12 +56,14 @@ std::vector<std::string> explain(OpenJob& job) {
 // One job, with the history that was read before.
 class JobHistory {
  public:
-  explicit JobHistory(TopSubject subject) : subject_(std::move(subject)) {}
+  explicit JobHistory(TopSubject subject) : subject_(std::move(subject)), word_(subject_.job) {}
   const TopSubject& subject() const { return subject_; }
 
   Answer ask() {
-    auto job = open_job(subject_.job);
+    auto job = open_job(word_);
     if (!job.ok()) return trouble(job.error().message);
+    // By its name it would be looked up in the list each second, and Slurm asked about every job.
+    word_ = to_string(job->id);
     auto events = job->source->events(job->id, events_.empty() ? 0 : events_.back().seq);
     if (!events.ok()) return trouble(events.error().message);
     events_.insert(events_.end(), events->begin(), events->end());
@@ -84,6 +86,7 @@ class JobHistory {
 
  private:
   const TopSubject subject_;
+  std::string word_;  // the id, once it is known
   std::vector<EventView> events_;
 };
 

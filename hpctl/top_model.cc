@@ -75,8 +75,8 @@ void add_table(std::vector<TopLine>& lines, const Table& table) {
   }
 }
 
-std::vector<std::string> where_time_went(const JobView& job, int64_t now_ms) {
-  const TimeAccount account = account_of(job, now_ms);
+std::vector<std::string> where_time_went(const JobView& job, WallTime now) {
+  const TimeAccount account = account_of(job, now);
   std::vector<std::string> parts;
   for (const TimePart& part : parts_of(account)) {
     const double share =
@@ -89,8 +89,8 @@ std::vector<std::string> where_time_went(const JobView& job, int64_t now_ms) {
   return parts;
 }
 
-std::vector<std::string> how_far(const JobView& job, int64_t now_ms) {
-  const JobSummary summary = summarize(job, now_ms);
+std::vector<std::string> how_far(const JobView& job, WallTime now) {
+  const JobSummary summary = summarize(job, now);
   std::vector<std::string> parts = {"step " + std::to_string(job.step)};
   if (job.total_steps > 0) parts[0] += " of " + std::to_string(job.total_steps);
   if (std::isfinite(job.loss)) parts.push_back("loss " + format_loss(job.loss));
@@ -102,13 +102,13 @@ std::vector<std::string> how_far(const JobView& job, int64_t now_ms) {
   return parts;
 }
 
-void add_head(std::vector<TopLine>& lines, const JobView& job, size_t width, int64_t now_ms) {
+void add_head(std::vector<TopLine>& lines, const JobView& job, size_t width, WallTime now) {
   add_parts(lines, width,
             {"job " + std::to_string(job.job) + " " + job.name, job.state,
              "generation " + std::to_string(job.generation), counted(job.restarts, "restart")},
             "  ", colour_of_state(job.state));
-  add_parts(lines, width, how_far(job, now_ms), "  ");
-  add_parts(lines, width, where_time_went(job, now_ms), ", ");
+  add_parts(lines, width, how_far(job, now), "  ");
+  add_parts(lines, width, where_time_went(job, now), ", ");
   if (!job.reason.empty()) add_text(lines, width, "because: " + job.reason);
   if (!job.last_fault.empty()) add_text(lines, width, "last fault: " + job.last_fault);
 }
@@ -168,12 +168,12 @@ void TopModel::show(TopPart part) {
   scrolled_ = part_ == TopPart::kLogs ? kEnd : 0;
 }
 
-std::vector<ListedJob> TopModel::shown(int64_t now_ms) const {
+std::vector<ListedJob> TopModel::shown(WallTime now) const {
   std::vector<ListedJob> jobs;
   const std::string part = lower(filter_);
   for (const ListedJob& job : jobs_) {
-    const int64_t ended_ms = job.summary.ended_wall_ms;
-    const bool is_past = has_ended(job.summary.state) && ended_ms < now_ms - kEndedMs;
+    const bool is_past =
+        has_ended(job.summary.state) && job.summary.ended_at < now.before(kEndedMs);
     if ((!with_ended_ && is_past) || !is_like(job, part)) continue;
     jobs.push_back(job);
   }
@@ -181,16 +181,16 @@ std::vector<ListedJob> TopModel::shown(int64_t now_ms) const {
   return jobs;
 }
 
-void TopModel::move(int64_t by, TopSize screen, int64_t now_ms) {
+void TopModel::move(int64_t by, TopSize screen, WallTime now) {
   if (opened_) {
-    const auto hidden = static_cast<int64_t>(job_lines(screen.width, now_ms).size() + 1) -
+    const auto hidden = static_cast<int64_t>(job_lines(screen.width, now).size() + 1) -
                         static_cast<int64_t>(screen.height);
     const int64_t most = std::max<int64_t>(0, hidden);
     const int64_t to = std::min(static_cast<int64_t>(scrolled_), most) + by;
     scrolled_ = static_cast<size_t>(std::clamp<int64_t>(to, 0, most));
     return;
   }
-  const std::vector<ListedJob> jobs = shown(now_ms);
+  const std::vector<ListedJob> jobs = shown(now);
   if (jobs.empty()) return;
   int64_t at = 0;
   for (size_t i = 0; i < jobs.size(); ++i) {
@@ -201,22 +201,22 @@ void TopModel::move(int64_t by, TopSize screen, int64_t now_ms) {
   selected_ = Key{chosen.owner, chosen.job};
 }
 
-void TopModel::press(TopKey key, TopSize screen, int64_t now_ms) {
+void TopModel::press(TopKey key, TopSize screen, WallTime now) {
   const auto page = static_cast<int64_t>(screen.height > kAround + 1 ? screen.height - kAround : 1);
   constexpr int64_t kAll = 1'000'000;
   switch (key) {
     case TopKey::kUp:
-      return move(-1, screen, now_ms);
+      return move(-1, screen, now);
     case TopKey::kDown:
-      return move(1, screen, now_ms);
+      return move(1, screen, now);
     case TopKey::kPageUp:
-      return move(-page, screen, now_ms);
+      return move(-page, screen, now);
     case TopKey::kPageDown:
-      return move(page, screen, now_ms);
+      return move(page, screen, now);
     case TopKey::kFirst:
-      return move(-kAll, screen, now_ms);
+      return move(-kAll, screen, now);
     case TopKey::kLast:
-      return move(kAll, screen, now_ms);
+      return move(kAll, screen, now);
     case TopKey::kErase:
       if (typing_ && !filter_.empty()) filter_.pop_back();
       return;
@@ -224,7 +224,7 @@ void TopModel::press(TopKey key, TopSize screen, int64_t now_ms) {
       if (typing_) {
         typing_ = false;
       } else if (!opened_) {
-        move(0, screen, now_ms);  // what is shown as selected is
+        move(0, screen, now);  // what is shown as selected is
         if (selected_) open(to_string(selected_->second));
       }
       return;
@@ -236,7 +236,7 @@ void TopModel::press(TopKey key, TopSize screen, int64_t now_ms) {
   }
 }
 
-bool TopModel::type(char letter, int64_t now_ms) {
+bool TopModel::type(char letter, WallTime now) {
   if (typing_) {
     constexpr size_t kMost = 64;
     if (std::isprint(static_cast<unsigned char>(letter)) != 0 && filter_.size() < kMost) {
@@ -246,7 +246,7 @@ bool TopModel::type(char letter, int64_t now_ms) {
   }
   if (letter == 'q') return false;
   if (letter == 'l' || letter == 'w') {
-    if (!opened_) move(0, {}, now_ms);  // what is shown as selected is
+    if (!opened_) move(0, {}, now);  // what is shown as selected is
     if (!opened_ && selected_) open(to_string(selected_->second));
     if (opened_) show(letter == 'l' ? TopPart::kLogs : TopPart::kWhy);
     return true;
@@ -277,9 +277,9 @@ std::string TopModel::status_line() const {
   return notes_.empty() ? text : notes_.front();
 }
 
-std::vector<TopLine> TopModel::list_lines(TopSize screen, int64_t now_ms) const {
-  const std::vector<ListedJob> jobs = shown(now_ms);
-  const JobTable text = job_rows(jobs, screen.width, now_ms);
+std::vector<TopLine> TopModel::list_lines(TopSize screen, WallTime now) const {
+  const std::vector<ListedJob> jobs = shown(now);
+  const JobTable text = job_rows(jobs, screen.width, now);
   Table table(text.header);
   size_t selected = 0;
   for (size_t j = 0; j < jobs.size(); ++j) {
@@ -319,13 +319,13 @@ void TopModel::add_part(std::vector<TopLine>& lines, size_t width) const {
   }
 }
 
-std::vector<TopLine> TopModel::job_lines(size_t width, int64_t now_ms) const {
+std::vector<TopLine> TopModel::job_lines(size_t width, WallTime now) const {
   std::vector<TopLine> lines;
   if (!job_) {
     lines.push_back({"asking about job " + printable(*opened_) + " ..."});
     return lines;
   }
-  add_head(lines, job_->view, width, now_ms);
+  add_head(lines, job_->view, width, now);
   if (!job_->notice.empty()) add_text(lines, width, job_->notice, Colour::kYellow);
   for (const std::string& finding : job_->findings) {
     add_text(lines, width, "finding: " + finding, Colour::kYellow);
@@ -344,16 +344,16 @@ std::vector<TopLine> TopModel::job_lines(size_t width, int64_t now_ms) const {
   return lines;
 }
 
-std::vector<TopLine> TopModel::plain(int64_t now_ms) const {
-  return opened_ ? job_lines(SIZE_MAX, now_ms) : list_lines({SIZE_MAX, SIZE_MAX}, now_ms);
+std::vector<TopLine> TopModel::plain(WallTime now) const {
+  return opened_ ? job_lines(SIZE_MAX, now) : list_lines({SIZE_MAX, SIZE_MAX}, now);
 }
 
-std::vector<TopLine> TopModel::layout(TopSize screen, int64_t now_ms) const {
+std::vector<TopLine> TopModel::layout(TopSize screen, WallTime now) const {
   const auto [width, height] = screen;
   if (height == 0 || width == 0) return {};
   std::vector<TopLine> lines;
   if (opened_) {
-    const std::vector<TopLine> all = job_lines(width, now_ms);
+    const std::vector<TopLine> all = job_lines(width, now);
     const size_t room = height - 1;
     const size_t most = all.size() > room ? all.size() - room : 0;
     const size_t first = std::min(scrolled_, most);
@@ -361,7 +361,7 @@ std::vector<TopLine> TopModel::layout(TopSize screen, int64_t now_ms) const {
     lines.assign(all.begin() + static_cast<std::ptrdiff_t>(first),
                  all.begin() + static_cast<std::ptrdiff_t>(last));
   } else {
-    lines = list_lines(screen, now_ms);
+    lines = list_lines(screen, now);
   }
   lines.resize(height - 1);
   lines.push_back({shorten(printable(status_line()), width), Colour::kDim, false});

@@ -57,11 +57,13 @@ class TopModel {
   void set_job(TopJob job);
   // Why there is no newer answer; "" = there is one. The old data stay.
   void set_trouble(std::string trouble) { trouble_ = std::move(trouble); }
+  // Of the list: what is missing from it, and why.
+  const std::vector<std::string>& notes() const { return notes_; }
 
   // `screen`: by its height pages are turned, its width says how many lines there are.
-  void press(TopKey key, TopSize screen, int64_t now_ms);
+  void press(TopKey key, TopSize screen, WallTime now);
   // A letter. False: to quit.
-  bool type(char letter, int64_t now_ms);
+  bool type(char letter, WallTime now);
 
   // The open job, by id; nullopt = the list. `open` acts as if it had been chosen.
   std::optional<std::string> opened() const { return opened_; }
@@ -70,20 +72,20 @@ class TopModel {
   void open(std::string job);
   // At most as many lines as the screen has. Text about a job before its tables is wrapped; rows
   // are cut.
-  std::vector<TopLine> layout(TopSize screen, int64_t now_ms) const;
+  std::vector<TopLine> layout(TopSize screen, WallTime now) const;
   // All of it, for who does not scroll.
-  std::vector<TopLine> plain(int64_t now_ms) const;
+  std::vector<TopLine> plain(WallTime now) const;
 
  private:
   using Key = std::pair<std::string, JobId>;  // uid and job
 
-  std::vector<ListedJob> shown(int64_t now_ms) const;
-  std::vector<TopLine> list_lines(TopSize screen, int64_t now_ms) const;
-  std::vector<TopLine> job_lines(size_t width, int64_t now_ms) const;
+  std::vector<ListedJob> shown(WallTime now) const;
+  std::vector<TopLine> list_lines(TopSize screen, WallTime now) const;
+  std::vector<TopLine> job_lines(size_t width, WallTime now) const;
   void add_part(std::vector<TopLine>& lines, size_t width) const;
   void show(TopPart part);
   std::string status_line() const;
-  void move(int64_t by, TopSize screen, int64_t now_ms);
+  void move(int64_t by, TopSize screen, WallTime now);
 
   std::vector<ListedJob> jobs_;
   bool listed_ = false;  // there was an answer

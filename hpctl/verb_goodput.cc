@@ -87,7 +87,7 @@ int run(Invocation& invocation) {
   if (const auto notice = job->source->notice(job->view); !notice.empty()) {
     terminal.err << "hpctl: " << notice << "\n";
   }
-  const TimeAccount account = account_of(job->view, SystemClock().wall_ms());
+  const TimeAccount account = account_of(job->view, SystemClock().wall());
   if (invocation.json()) {
     print_json(terminal, job->view, account);
   } else {

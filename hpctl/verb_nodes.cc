@@ -3,6 +3,7 @@
 // them.
 #include <algorithm>
 #include <cstdint>
+#include <set>
 
 #include "common/base/json.h"
 #include "common/base/json_text.h"
@@ -322,10 +323,21 @@ int run(Invocation& invocation) {
   const auto ids = wanted_jobs(*source, invocation);
   if (!ids.ok()) return report(terminal, ids.error());
   std::vector<JobView> jobs;
+  std::set<std::string> notices;
   for (const JobId id : *ids) {
     auto job = source->get_job(id);
-    if (!job.ok()) return report(terminal, job.error());
+    if (!job.ok()) {
+      // One job of which nothing is known hides no other.
+      if (!invocation.arguments.empty()) return report(terminal, job.error());
+      notices.insert("job " + to_string(id) + " is missing: " + job.error().message);
+      continue;
+    }
+    notices.insert(source->notice(*job));
     jobs.push_back(std::move(*job));
+  }
+  notices.erase("");
+  for (const std::string& notice : notices) {
+    terminal.err << "hpctl: " << printable(notice) << "\n";
   }
   if (!has_files.ok()) {
     terminal.err << "hpctl: " << printable(has_files.error().message) << "; LEMON is not known\n";

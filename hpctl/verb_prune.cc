@@ -43,28 +43,28 @@ arguments, 3 neither a controller nor HPCTL_HOME answers
 
 struct Pruned {
   JobSummary job;
-  int64_t ended_wall_ms = 0;
+  WallTime ended_at;
   std::string kept;
   std::string error;
 };
 
 // Slurm ends jobs without their controller; then the last record is as near as we know.
-int64_t end_of(const HomePaths& paths, const JobSummary& job) {
-  if (job.ended_wall_ms > 0) return job.ended_wall_ms;
+WallTime end_of(const HomePaths& paths, const JobSummary& job) {
+  if (job.ended_at.is_known()) return job.ended_at;
   struct stat st {};
   const bool is_there = ::stat(paths.job_status(job.job).c_str(), &st) == 0;
-  return is_there ? int64_t{st.st_mtim.tv_sec} * 1000 : 0;
+  return is_there ? WallTime(int64_t{st.st_mtim.tv_sec} * 1000) : WallTime();
 }
 
 Result<std::vector<Pruned>> find_old(int64_t keep_ms) {
   HP_TRY_ASSIGN(const HomePaths paths, home_from_environment());
   HP_TRY_ASSIGN(const auto jobs, open_source(paths)->list_jobs());
-  const int64_t now_ms = SystemClock().wall_ms();
+  const WallTime latest = SystemClock().wall().before(keep_ms);
   std::vector<Pruned> old;
   for (const JobSummary& job : jobs) {
     if (!has_ended(job.state)) continue;
-    const int64_t ended_ms = end_of(paths, job);
-    if (ended_ms > 0 && ended_ms <= now_ms - keep_ms) old.push_back({job, ended_ms, "", ""});
+    const WallTime end = end_of(paths, job);
+    if (end.is_known() && end <= latest) old.push_back({job, end, "", ""});
   }
   return old;
 }
@@ -94,7 +94,7 @@ void print_json(const Terminal& terminal, const std::vector<Pruned>& jobs,
     list.push_back({{"job", pruned.job.job.value},
                     {"name", pruned.job.name},
                     {"state", pruned.job.state},
-                    {"ended_wall_ms", pruned.ended_wall_ms},
+                    {"ended_wall_ms", pruned.ended_at.unix_ms()},
                     {"checkpoints", pruned.kept},
                     {"error", pruned.error}});
   }
@@ -111,8 +111,7 @@ void print(const Terminal& terminal, const std::vector<Pruned>& jobs,
       continue;
     }
     terminal.out << "job " << to_string(pruned.job.job) << " " << printable(pruned.job.name)
-                 << ", which is " << pruned.job.state << " since "
-                 << format_wall_ms(pruned.ended_wall_ms)
+                 << ", which is " << pruned.job.state << " since " << format_wall(pruned.ended_at)
                  << (is_dry ? ", would be removed" : ", is removed")
                  << (pruned.kept.empty() ? std::string()
                                          : "; its checkpoints stay in " + printable(pruned.kept))

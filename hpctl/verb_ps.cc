@@ -46,13 +46,13 @@ Exit codes: 0 shown, 2 wrong arguments, 3 neither a controller nor HPCTL_HOME an
 there is no cluster controller, or none answers
 )";
 
-void print_table(const Terminal& terminal, const Fleet& fleet, bool wide, int64_t now_ms) {
+void print_table(const Terminal& terminal, const Fleet& fleet, bool wide, WallTime now) {
   Terminal whole = terminal;
   whole.width = wide ? SIZE_MAX : terminal.full_width;
   // A pipe gets all there is; nobody looks at how wide it is.
   std::optional<size_t> width;
   if (!wide) width = terminal.live ? terminal.full_width : SIZE_MAX;
-  const JobTable rows = job_rows(fleet.jobs, width, now_ms);
+  const JobTable rows = job_rows(fleet.jobs, width, now);
   Table table(rows.header);
   for (size_t j = 0; j < rows.rows.size(); ++j) {
     table.add(rows.rows[j], colour_of_state(fleet.jobs[j].summary.state));
@@ -85,16 +85,16 @@ int run(Invocation& invocation) {
   const size_t listed = fleet->jobs.size();
   std::erase_if(fleet->jobs, [&](const ListedJob& job) { return !filter->matches(job); });
   sort_jobs(fleet->jobs, *order);
-  const int64_t now_ms = SystemClock().wall_ms();
+  const WallTime now = SystemClock().wall();
   if (invocation.json()) {
-    terminal.out << fleet_json(*fleet, everywhere, now_ms) << "\n";
+    terminal.out << fleet_json(*fleet, everywhere, now) << "\n";
     return kExitOk;
   }
   for (const std::string& note : fleet->notes) {
     terminal.err << "hpctl: " << printable(note) << "\n";
   }
   if (!fleet->jobs.empty()) {
-    print_table(terminal, *fleet, invocation.has("--wide"), now_ms);
+    print_table(terminal, *fleet, invocation.has("--wide"), now);
   } else if (listed > 0) {
     terminal.err << "none of " << counted(static_cast<int64_t>(listed), "job") << " is like that\n";
   } else if (everywhere) {

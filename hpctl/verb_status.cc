@@ -106,14 +106,12 @@ void print_summary(const Terminal& terminal, const OpenJob& opened, const std::s
     print_field(terminal, "slow", straggler.node + ": " + straggler.evidence);
   }
   if (!job.chosen.values.empty()) print_field(terminal, "auto", chosen_text(job.chosen));
-  const int64_t end = job.ended_wall_ms > 0 ? job.ended_wall_ms : SystemClock().wall_ms();
-  if (const auto age_ms = elapsed_ms(job.submitted_wall_ms, end)) {
+  const WallTime end = job.ended_at.is_known() ? job.ended_at : SystemClock().wall();
+  if (const auto age_ms = elapsed_ms(job.submitted_at, end)) {
     print_field(terminal, "submitted",
-                format_wall_ms(job.submitted_wall_ms).substr(0, 19) + "Z, " +
-                    (job.ended_wall_ms > 0    ? "ran for "
-                     : job.state == "PENDING" ? "pending for "
-                                              : "running for ") +
-                    format_duration(*age_ms));
+                format_wall_seconds(job.submitted_at) + ", " +
+                    (job.ended_at.is_known() ? "ended after " + format_duration(*age_ms)
+                                             : format_duration(*age_ms) + " ago"));
   }
   if (!job.owner.empty()) print_field(terminal, "owner", owner_text(job.owner));
   if (!job.reason.empty()) print_field(terminal, "because", with_job_paths(job.reason, job.job));
@@ -125,7 +123,7 @@ void print_summary(const Terminal& terminal, const OpenJob& opened, const std::s
 std::string words_of(const OpenJob& job) {
   const auto validation =
       job.has_files() ? newest_validation(job.paths.job_metrics(job.id)) : std::nullopt;
-  return state_in_words(job.view, validation, job.source->is_live(), SystemClock().wall_ms(),
+  return state_in_words(job.view, validation, job.source->is_live(), SystemClock().wall(),
                         job.lost_directory());
 }
 

@@ -50,7 +50,7 @@ int print_json(const Terminal& terminal, const std::optional<std::string>& word,
   }
   const auto fleet = everywhere ? list_everywhere() : list_home();
   if (!fleet.ok()) return report(terminal, fleet.error());
-  terminal.out << fleet_json(*fleet, everywhere, SystemClock().wall_ms()) << "\n";
+  terminal.out << fleet_json(*fleet, everywhere, SystemClock().wall()) << "\n";
   return kExitOk;
 }
 
@@ -58,8 +58,10 @@ int print_once(const Terminal& terminal, const std::optional<std::string>& word,
   TopModel model;
   const auto asked = ask_once(model, word, everywhere);
   if (!asked.ok()) return report(terminal, asked.error());
-  for (const TopLine& line : model.plain(SystemClock().wall_ms()))
-    terminal.out << line.text << "\n";
+  for (const std::string& note : model.notes()) {
+    terminal.err << "hpctl: " << printable(note) << "\n";
+  }
+  for (const TopLine& line : model.plain(SystemClock().wall())) terminal.out << line.text << "\n";
   return kExitOk;
 }
 
@@ -67,9 +69,9 @@ int print_once(const Terminal& terminal, const std::optional<std::string>& word,
 bool take_input(TopModel& model, const TopTerminal::Input& input, TopSize screen) {
   if (std::holds_alternative<TopTerminal::Closed>(input)) return false;
   if (const auto* letter = std::get_if<char>(&input))
-    return model.type(*letter, SystemClock().wall_ms());
+    return model.type(*letter, SystemClock().wall());
   if (const auto* key = std::get_if<TopKey>(&input)) {
-    model.press(*key, screen, SystemClock().wall_ms());
+    model.press(*key, screen, SystemClock().wall());
   }
   return true;
 }
@@ -79,7 +81,7 @@ void show(TopModel& model, TopFeed& feed, TopTerminal& screen) {
   for (bool goes_on = true; goes_on;) {
     feed.look_at(model.subject());
     const TopSize size{screen.width(), screen.height()};
-    screen.draw(model.layout(size, SystemClock().wall_ms()));
+    screen.draw(model.layout(size, SystemClock().wall()));
     for (const auto& input : screen.wait(feed.fd(), kRedrawMs)) {
       goes_on = goes_on && take_input(model, input, {screen.width(), screen.height()});
     }

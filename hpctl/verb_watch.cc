@@ -127,7 +127,7 @@ class Watcher {
     const auto round = ask_about(wanted_.job, wanted_.everywhere);
     if (!round.ok()) return cannot_tell(terminal_, round.error());
     complaints_.say(round->notes);
-    watch_.look(round->jobs, SystemClock().wall_ms());
+    watch_.look(round->jobs, SystemClock().wall());
     print_present(terminal_, watch_, round->jobs.size(), round->notes, wanted_.json);
     if (const auto beat = write_heartbeat(round->jobs.size()); !beat.ok()) {
       return cannot_tell(terminal_, beat.error());
@@ -204,8 +204,8 @@ class Watcher {
   }
 
   Outcome take(const WatchRound& round) {
-    const int64_t now_ms = SystemClock().wall_ms();
-    print_changes(terminal_, watch_.look(round.jobs, now_ms), now_ms, wanted_.json);
+    const WallTime now = SystemClock().wall();
+    print_changes(terminal_, watch_.look(round.jobs, now), now, wanted_.json);
     if (wanted_.job && !round.jobs.empty()) {
       wanted_.job = to_string(round.jobs[0].summary.job);  // another may get its name
     }
@@ -218,8 +218,7 @@ class Watcher {
 
   Outcome write_heartbeat(size_t jobs) const {
     if (wanted_.heartbeat.empty()) return Ok{};
-    return write_user_file(wanted_.heartbeat,
-                           heartbeat_json(watch_, jobs, SystemClock().wall_ms()));
+    return write_user_file(wanted_.heartbeat, heartbeat_json(watch_, jobs, SystemClock().wall()));
   }
 
   const Terminal& terminal_;

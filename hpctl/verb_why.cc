@@ -110,7 +110,9 @@ int run(Invocation& invocation) {
   const JobView& job = opened->view;
   const auto why = opened->source->why(opened->id);
   if (!why.ok()) return report(terminal, why.error());
-  if (!opened->has_files()) terminal.err << "hpctl: " << opened->notice() << "\n";
+  if (const auto notice = opened->notice(); !notice.empty()) {
+    terminal.err << "hpctl: " << notice << "\n";
+  }
   const std::vector<RecordedHang> hangs = hangs_of(*opened, *why);
   if (invocation.json()) {
     print_json(terminal, job, *why, hangs);
@@ -119,7 +121,7 @@ int run(Invocation& invocation) {
   const auto validation =
       opened->has_files() ? newest_validation(opened->paths.job_metrics(opened->id)) : std::nullopt;
   const std::string words = state_in_words(job, validation, opened->source->is_live(),
-                                           SystemClock().wall_ms(), opened->lost_directory());
+                                           SystemClock().wall(), opened->lost_directory());
   terminal.out << "job " << job.job << " " << printable(job.name) << " is "
                << paint(terminal, colour_of_state(job.state), job.state) << ": "
                << wrap(printable(words), terminal.width, 0) << "\n"

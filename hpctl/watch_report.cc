@@ -26,7 +26,7 @@ void print_finding(const Terminal& terminal, const Finding& finding) {
   terminal.out << paint(terminal, critical ? Colour::kRed : Colour::kYellow,
                         critical ? "critical" : "warn    ")
                << "  " << printable(job_text(finding) + ": " + finding.what) << " [since "
-               << format_wall_ms(finding.since_ms) << "; " << printable(finding.action) << "; "
+               << format_wall(finding.since) << "; " << printable(finding.action) << "; "
                << runbook_of(finding.kind) << "]\n";
 }
 
@@ -38,11 +38,11 @@ ordered_json worst_of(const FleetWatch& watch) {
 }  // namespace
 
 std::vector<std::string> obstacles_of(const JobView& view, const std::string& lost_directory) {
-  const int64_t now_ms = SystemClock().wall_ms();
-  JobSnapshot snapshot = snapshot_of(view, now_ms);
+  const WallTime now = SystemClock().wall();
+  JobSnapshot snapshot = snapshot_of(view, now);
   snapshot.lost_directory = lost_directory;
   std::vector<std::string> texts;
-  for (const Finding& finding : JobWatch(true).look(snapshot, now_ms)) {
+  for (const Finding& finding : JobWatch(true).look(snapshot, now)) {
     if (finding.kind == FindingKind::kFailed) continue;  // its reason is shown
     texts.push_back(finding.what + "; " + finding.action);
   }
@@ -54,10 +54,10 @@ int watch_status(std::optional<Severity> worst) {
   return *worst == Severity::kCritical ? kWatchCritical : kWatchWarn;
 }
 
-void print_changes(const Terminal& terminal, const WatchChanges& changes, int64_t now_ms,
+void print_changes(const Terminal& terminal, const WatchChanges& changes, WallTime now,
                    bool as_json) {
   const auto line = [&](const char* change, const Finding& finding) {
-    terminal.out << json_line({{"time", format_wall_ms(now_ms)},
+    terminal.out << json_line({{"time", format_wall(now)},
                                {"change", change},
                                {"finding", finding_json(finding)}})
                  << "\n";
@@ -67,8 +67,8 @@ void print_changes(const Terminal& terminal, const WatchChanges& changes, int64_
       line("ends", finding);
       continue;
     }
-    terminal.out << format_wall_ms(now_ms) << "  " << paint(terminal, Colour::kGreen, "over    ")
-                 << "  " << printable(job_text(finding)) << ": " << to_word(finding.kind)
+    terminal.out << format_wall(now) << "  " << paint(terminal, Colour::kGreen, "over    ") << "  "
+                 << printable(job_text(finding)) << ": " << to_word(finding.kind)
                  << printable(finding.node.empty() ? "" : " " + finding.node) << "\n";
   }
   for (const Finding& finding : changes.begun) {
@@ -76,7 +76,7 @@ void print_changes(const Terminal& terminal, const WatchChanges& changes, int64_
       line("begins", finding);
       continue;
     }
-    terminal.out << format_wall_ms(now_ms) << "  ";
+    terminal.out << format_wall(now) << "  ";
     print_finding(terminal, finding);
   }
   terminal.out.flush();
@@ -101,8 +101,8 @@ void print_present(const Terminal& terminal, const FleetWatch& watch, size_t job
   }
 }
 
-std::string heartbeat_json(const FleetWatch& watch, size_t jobs, int64_t now_ms) {
-  return json_line({{"time", format_wall_ms(now_ms)},
+std::string heartbeat_json(const FleetWatch& watch, size_t jobs, WallTime now) {
+  return json_line({{"time", format_wall(now)},
                     {"pid", ::getpid()},
                     {"jobs", jobs},
                     {"findings", watch.present().size()},

@@ -24,13 +24,13 @@ int watch_status(std::optional<Severity> worst);
 // `lost_directory` as in JobSnapshot.
 std::vector<std::string> obstacles_of(const JobView& view, const std::string& lost_directory);
 
-// One line each, printable. `now_ms`: wall clock.
-void print_changes(const Terminal& terminal, const WatchChanges& changes, int64_t now_ms,
+// One line each, printable.
+void print_changes(const Terminal& terminal, const WatchChanges& changes, WallTime now,
                    bool as_json);
 // All that is found, of so many jobs.
 void print_present(const Terminal& terminal, const FleetWatch& watch, size_t jobs,
                    const std::vector<std::string>& notes, bool as_json);
 // The content of the --heartbeat file.
-std::string heartbeat_json(const FleetWatch& watch, size_t jobs, int64_t now_ms);
+std::string heartbeat_json(const FleetWatch& watch, size_t jobs, WallTime now);
 
 }  // namespace hpctl

@@ -15,7 +15,7 @@ namespace {
 
 Result<WatchRound> ask_about_job(const std::string& word) {
   HP_TRY_ASSIGN(const OpenJob job, open_job(word));
-  JobSnapshot snapshot = snapshot_of(job.view, SystemClock().wall_ms());
+  JobSnapshot snapshot = snapshot_of(job.view, SystemClock().wall());
   snapshot.user = user_name(job.view.owner);
   if (!job.source->is_live()) snapshot.silent_ms = record_age_ms(job.paths, job.id);
   snapshot.lost_directory = job.lost_directory();

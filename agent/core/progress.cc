@@ -19,7 +19,7 @@ ProgressWatch::Findings ProgressWatch::sampled(int32_t rank, uint64_t generation
   if (!sample.mapped || found == watched_.end() || found->second.generation != generation) {
     return findings;
   }
-  if (!found->second.stepped && sample.first_step_unix_ns != 0) {
+  if (!found->second.stepped && sample.first_step != UnixTime()) {
     found->second.stepped = true;
     findings.first_step = true;
   }

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/base/plausible.h"
 #include "common/job/bad_step.h"
 #include "common/job/step_figures.h"
 
@@ -39,10 +40,10 @@ struct ProgressSample {
   // Where ranks may begin different collectives. Otherwise it is empty: `collective` tells all.
   std::vector<GroupSample> groups = {};
   uint64_t tokens = 0;
-  uint64_t step_ns = 0;
+  Nanoseconds step_took{};  // 0 = unknown
   uint64_t checkpoint_step = 0;
-  uint64_t start_unix_ns = 0;
-  uint64_t first_step_unix_ns = 0;
+  UnixTime started;     // the epoch = unknown
+  UnixTime first_step;  // its end; the epoch = it is not complete
   StepFigures figures = {};
   // By a program that is not the built-in trainer: it knows no loss, no figures and no collectives.
   bool told_by_program = false;

@@ -86,11 +86,10 @@ void remove_progress_file(const std::string& directory, uint64_t generation, int
 }
 
 // Any process may set a file's time to any value, even to one that nanoseconds cannot count.
-ProgressFile::Time ProgressFile::time_of(const timespec& time) {
-  constexpr auto kLatest =
-      std::chrono::floor<std::chrono::seconds>(std::chrono::nanoseconds(kMaxUnixNs));
+UnixTime ProgressFile::changed_at(const timespec& time) {
+  constexpr auto kLatest = std::chrono::floor<std::chrono::seconds>(kMaxTime.time_since_epoch());
   const std::chrono::seconds whole(std::clamp<int64_t>(time.tv_sec, 0, kLatest.count() - 1));
-  return Time(whole + std::chrono::nanoseconds(time.tv_nsec));
+  return UnixTime(whole + Nanoseconds(time.tv_nsec));
 }
 
 const ProgressSample& ProgressFile::sample() {
@@ -98,7 +97,7 @@ const ProgressSample& ProgressFile::sample() {
   const UniqueFd file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
   struct stat found {};
   if (!file.valid() || ::fstat(file.get(), &found) != 0 || !S_ISREG(found.st_mode)) return sample_;
-  const Version version{found.st_ino, found.st_size, time_of(found.st_mtim)};
+  const Version version{found.st_ino, found.st_size, changed_at(found.st_mtim)};
   if (version == version_) return sample_;
   std::array<char, kTailBytes> tail{};
   const off_t from = std::max<off_t>(0, found.st_size - static_cast<off_t>(kTailBytes));
@@ -115,14 +114,13 @@ void ProgressFile::take(const std::string& text, bool from_start, const Version&
   const auto line = parse(*last);
   sample_.damaged = !line;
   if (!line || line->step == 0 || line->step == sample_.step) return;
-  const auto passed_ns = static_cast<uint64_t>((version.changed - stepped_).count());
-  const bool is_known = version.changed > stepped_ && passed_ns <= kMaxDurationNs;
+  const Nanoseconds passed = version.changed - stepped_;
+  const bool is_known = version.changed > stepped_ && is_believable(passed);
   if (sample_.step > 0 && line->step > sample_.step && is_known) {
-    sample_.step_ns = passed_ns / (line->step - sample_.step);
+    sample_.step_took = passed / static_cast<int64_t>(line->step - sample_.step);
   }
   if (sample_.step == 0) {
-    const int64_t first_ns = version.changed.time_since_epoch().count();
-    sample_.first_step_unix_ns = static_cast<uint64_t>(std::max<int64_t>(1, first_ns));
+    sample_.first_step = std::max(version.changed, UnixTime(Nanoseconds(1)));
   }
   stepped_ = version.changed;
   sample_.mapped = true;

@@ -12,7 +12,6 @@
 
 #include <sys/types.h>
 
-#include <chrono>
 #include <cstdint>
 #include <ctime>
 #include <string>
@@ -20,6 +19,7 @@
 #include <vector>
 
 #include "agent/core/progress.h"
+#include "common/base/plausible.h"
 #include "common/base/result.h"
 
 namespace hpctl::agent {
@@ -43,20 +43,19 @@ class ProgressFile {
   const ProgressSample& sample();
 
  private:
-  using Time = std::chrono::sys_time<std::chrono::nanoseconds>;
   struct Version {
     ino_t inode = 0;
     off_t size = 0;
-    Time changed;
+    UnixTime changed;
     bool operator==(const Version&) const = default;
   };
 
-  static Time time_of(const timespec& time);
+  static UnixTime changed_at(const timespec& time);
   void take(const std::string& text, bool from_start, const Version& version);
 
   std::string path_;
   Version version_;
-  Time stepped_;  // when the present step was written
+  UnixTime stepped_;  // when the present step was written
   ProgressSample sample_;
 };
 

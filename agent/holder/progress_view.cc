@@ -41,9 +41,10 @@ bool is_plausible(const agent::ProgressSample& sample) {
   return sample.phase <= static_cast<uint32_t>(WorkerPhase::kFinished) &&
          std::max({sample.step, sample.checkpoint_step, sample.collective, sample.tokens,
                    sample.figures.snapshot_step}) <= kMaxStep &&
-         std::max({sample.step_ns, sample.figures.data_waits_ns, sample.figures.save_waits_ns}) <=
-             kMaxDurationNs &&
-         std::max(sample.start_unix_ns, sample.first_step_unix_ns) <= kMaxUnixNs;
+         is_believable(sample.step_took) &&
+         is_believable(duration_of(sample.figures.data_waits_ns)) &&
+         is_believable(duration_of(sample.figures.save_waits_ns)) &&
+         is_believable(sample.started) && is_believable(sample.first_step);
 }
 
 // Each counter is read alone: a collective that ends in between makes the difference smaller.
@@ -145,10 +146,10 @@ agent::ProgressSample ProgressView::sample() const {
   sample.open_collectives = open_collectives(*page_, sample.groups);
   sample.computing = page_->computing.load(std::memory_order_relaxed) == 1;
   sample.tokens = page_->tokens.load(std::memory_order_relaxed);
-  sample.step_ns = page_->step_ns.load(std::memory_order_relaxed);
+  sample.step_took = duration_of(page_->step_ns.load(std::memory_order_relaxed));
   sample.checkpoint_step = page_->checkpoint_step.load(std::memory_order_relaxed);
-  sample.start_unix_ns = page_->start_unix_ns.load(std::memory_order_relaxed);
-  sample.first_step_unix_ns = page_->first_step_unix_ns.load(std::memory_order_relaxed);
+  sample.started = time_of(page_->start_unix_ns.load(std::memory_order_relaxed));
+  sample.first_step = time_of(page_->first_step_unix_ns.load(std::memory_order_relaxed));
   StepFigures& figures = sample.figures;
   figures.learning_rate = float_of(page_->learning_rate_bits);
   figures.flops = float_of(page_->flops_bits);

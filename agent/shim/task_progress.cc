@@ -69,8 +69,8 @@ std::optional<step::Progress> TaskProgress::look(pid_t pid) {
   const agent::ProgressSample& sample = file_.sample();
   damaged_ = sample.damaged;
   if (!sample.told_by_program) return std::nullopt;
-  return step::Progress{generation_,    static_cast<uint64_t>(pid),    sample.step, sample.tokens,
-                        sample.step_ns, process_stat(pid, kStateField)};
+  return step::Progress{generation_,   static_cast<uint64_t>(pid), sample.step,
+                        sample.tokens, ns_of(sample.step_took),    process_stat(pid, kStateField)};
 }
 
 bool TaskProgress::take_damage() { return damaged_ && !std::exchange(damage_told_, true); }

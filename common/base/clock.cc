@@ -40,6 +40,15 @@ std::string format_wall_ms(int64_t wall_ms) {
   return text.data();
 }
 
+std::string format_wall(WallTime time) {
+  return time.is_known() ? format_wall_ms(time.unix_ms()) : "unknown";
+}
+
+std::string format_wall_seconds(WallTime time) {
+  constexpr size_t kToSeconds = 19;  // "2026-11-21T09:30:00"
+  return time.is_known() ? format_wall_ms(time.unix_ms()).substr(0, kToSeconds) + "Z" : "unknown";
+}
+
 int64_t parse_wall_ms(const std::string& text) {
   tm utc{};
   const char* rest = ::strptime(text.c_str(), "%Y-%m-%d", &utc);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/wall_time.h"
 #include "common/job/ids.h"
 #include "common/job/job_margins.h"
 #include "common/job/node_record.h"
@@ -23,9 +24,9 @@ struct JobSummary {
   JobId job;
   std::string name;
   std::string state;  // PENDING ...; "" = not known
-  // The time of the rest, by the clock of its source; 0 = the rest is unknown: the controller is of
-  // an older release, or has not answered yet.
-  int64_t taken_wall_ms = 0;
+  // The time of the rest, by the clock of its source. Unknown: so is the rest, since the
+  // controller is of an older release, or has not answered yet.
+  WallTime taken_at;
   std::string owner;  // uid as text
   uint64_t generation = 0;
   uint64_t step = 0;
@@ -36,8 +37,8 @@ struct JobSummary {
   int32_t faults = 0;
   std::vector<std::string> nodes;  // those that the job has, or had when it ended
   uint32_t ranks = 0;
-  int64_t submitted_wall_ms = 0;
-  int64_t ended_wall_ms = 0;  // 0 = not ended
+  WallTime submitted_at;
+  WallTime ended_at;  // unknown = not ended, or nobody recorded when
   TimeSpent spent;
   std::string reason;      // of the present state
   std::string last_fault;  // cause of the newest recovery; "" = none
@@ -48,14 +49,14 @@ struct JobSummary {
   // The machines that it blames: of each the gravest, without a time; at most kMostBlamed.
   std::vector<NodeRecord> blamed;
 
-  bool is_told() const { return taken_wall_ms != 0; }
+  bool is_told() const { return taken_at.is_known(); }
   // The built-in trainer does, and a command that has told one.
   bool tells_steps() const { return total_steps > 0 || step > 0; }
 };
 
 inline TimeAccount account_of(const JobSummary& summary) {
-  const int64_t end_ms = summary.ended_wall_ms > 0 ? summary.ended_wall_ms : summary.taken_wall_ms;
-  return account_of(summary.spent, elapsed_ms(summary.submitted_wall_ms, end_ms).value_or(0),
+  const WallTime end = summary.ended_at.is_known() ? summary.ended_at : summary.taken_at;
+  return account_of(summary.spent, elapsed_ms(summary.submitted_at, end).value_or(0),
                     summary.tells_steps());
 }
 

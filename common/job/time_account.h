@@ -7,15 +7,16 @@
 #include <cstdint>
 #include <optional>
 
+#include "common/base/wall_time.h"
 #include "common/job/time_spent.h"
 
 namespace hpctl {
 
-// From one wall time to a later one. nullopt if either is 0, which means unknown. 0 if the clock
-// went back meanwhile.
-inline std::optional<int64_t> elapsed_ms(int64_t from_wall_ms, int64_t to_wall_ms) {
-  if (from_wall_ms == 0 || to_wall_ms == 0) return std::nullopt;
-  return std::max<int64_t>(0, to_wall_ms - from_wall_ms);
+// From one point in time to a later one. nullopt if either is unknown. 0 if the clock went back
+// meanwhile.
+inline std::optional<int64_t> elapsed_ms(WallTime from, WallTime to) {
+  if (!from.is_known() || !to.is_known()) return std::nullopt;
+  return std::max<int64_t>(0, to.unix_ms() - from.unix_ms());
 }
 
 // All the time since a job was submitted.

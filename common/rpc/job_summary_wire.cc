@@ -133,7 +133,7 @@ void fill(const JobSummary& summary, v1::JobSummary& wire) {
   wire.set_name(cut(summary.name, kMaxSummaryName));
   wire.set_state(summary.state);
   if (!summary.is_told()) return;
-  wire.set_taken_wall_ms(summary.taken_wall_ms);
+  wire.set_taken_wall_ms(summary.taken_at.unix_ms());
   wire.set_owner(summary.owner);
   wire.set_generation(summary.generation);
   wire.set_step(summary.step);
@@ -144,8 +144,8 @@ void fill(const JobSummary& summary, v1::JobSummary& wire) {
   wire.set_faults(summary.faults);
   wire.set_nodes(to_node_ranges(summary.nodes, kMaxSummaryNodes));
   wire.set_ranks(summary.ranks);
-  wire.set_submitted_wall_ms(summary.submitted_wall_ms);
-  wire.set_ended_wall_ms(summary.ended_wall_ms);
+  wire.set_submitted_wall_ms(summary.submitted_at.unix_ms());
+  wire.set_ended_wall_ms(summary.ended_at.unix_ms());
   fill(summary.spent, *wire.mutable_spent());
   wire.set_reason(cut(summary.reason, kMaxSummaryReason));
   wire.set_last_fault(cut(summary.last_fault, kMaxSummaryReason));
@@ -158,7 +158,7 @@ JobSummary to_job_summary(const v1::JobSummary& wire) {
   summary.job = JobId{wire.job()};
   summary.name = cut(wire.name(), kMaxSummaryName);
   summary.state = cut(wire.state(), kMaxState);
-  summary.taken_wall_ms = plausible_ms(wire.taken_wall_ms());
+  summary.taken_at = WallTime(plausible_ms(wire.taken_wall_ms()));
   if (!summary.is_told()) return summary;
   summary.owner = cut(wire.owner(), kMaxOwner);
   summary.generation = std::min(wire.generation(), kMaxGeneration);
@@ -170,8 +170,8 @@ JobSummary to_job_summary(const v1::JobSummary& wire) {
   summary.faults = std::max(0, wire.faults());
   summary.nodes = plausible_nodes(wire.nodes(), kMaxSummaryNodes);
   summary.ranks = wire.ranks();
-  summary.submitted_wall_ms = plausible_ms(wire.submitted_wall_ms());
-  summary.ended_wall_ms = plausible_ms(wire.ended_wall_ms());
+  summary.submitted_at = WallTime(plausible_ms(wire.submitted_wall_ms()));
+  summary.ended_at = WallTime(plausible_ms(wire.ended_wall_ms()));
   summary.spent = to_time_spent(wire.spent());
   summary.reason = cut(wire.reason(), kMaxSummaryReason);
   summary.last_fault = cut(wire.last_fault(), kMaxSummaryReason);

@@ -10,6 +10,7 @@
 #include <string>
 #include <tuple>
 
+#include "common/base/wall_time.h"
 #include "common/base/word_enum.h"
 #include "common/job/ids.h"
 
@@ -51,13 +52,13 @@ struct Finding {
   FindingKind kind = FindingKind::kFailed;
   Severity severity = Severity::kWarn;
   JobId job;
-  std::string name;      // of the job
-  std::string owner;     // uid as text
-  std::string user;      // its name; "" = not known
-  std::string node;      // that it is about; "" = the job as a whole
-  int64_t since_ms = 0;  // wall clock: since when it is so, as far as that is known
-  std::string what;      // one line
-  std::string action;    // what to do, one line
+  std::string name;    // of the job
+  std::string owner;   // uid as text
+  std::string user;    // its name; "" = not known
+  std::string node;    // that it is about; "" = the job as a whole
+  WallTime since;      // since when it is so, as far as that is known
+  std::string what;    // one line
+  std::string action;  // what to do, one line
 };
 
 // Where the package has the runbook, as the runbook_url of alerts has it.

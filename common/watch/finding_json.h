@@ -16,7 +16,7 @@ inline nlohmann::ordered_json finding_json(const Finding& finding) {
           {"user", finding.user},
           {"uid", finding.owner},
           {"node", finding.node},
-          {"since_ms", finding.since_ms},
+          {"since_ms", finding.since.unix_ms()},
           {"what", finding.what},
           {"do", finding.action},
           {"runbook", runbook_of(finding.kind)}};

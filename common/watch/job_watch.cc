@@ -69,8 +69,8 @@ std::string runbook_of(FindingKind kind) {
   return page;
 }
 
-std::vector<Finding> JobWatch::look(const JobSnapshot& snapshot, int64_t now_ms) {
-  now_ms_ = std::max(now_ms_, now_ms);
+std::vector<Finding> JobWatch::look(const JobSnapshot& snapshot, WallTime now) {
+  now_ = std::max(now_, now);
   found_.clear();
   if (snapshot.silent_ms >= kSilentMs && has_controller(snapshot.summary)) {
     add_silence(snapshot);  // what it said last is no news; how it ended stays so
@@ -89,21 +89,21 @@ std::vector<Finding> JobWatch::look(const JobSnapshot& snapshot, int64_t now_ms)
   }
   std::sort(found_.begin(), found_.end(),
             [](const Finding& a, const Finding& b) { return key_of(a) < key_of(b); });
-  std::map<std::pair<FindingKind, std::string>, int64_t> since_ms;
+  std::map<std::pair<FindingKind, std::string>, WallTime> since;
   for (Finding& found : found_) {
     // Since when it is so is found out once.
-    const auto before = since_ms_.find({found.kind, found.node});
-    if (before != since_ms_.end()) found.since_ms = before->second;
-    since_ms[{found.kind, found.node}] = found.since_ms;
+    const auto before = since_.find({found.kind, found.node});
+    if (before != since_.end()) found.since = before->second;
+    since[{found.kind, found.node}] = found.since;
   }
-  since_ms_ = std::move(since_ms);
+  since_ = std::move(since);
   return found_;
 }
 
 Finding& JobWatch::add(const JobSnapshot& snapshot, FindingKind kind, std::string what,
                        std::string action) {
   const JobSummary& job = snapshot.summary;
-  found_.push_back({kind, Severity::kWarn, job.job, job.name, job.owner, snapshot.user, "", now_ms_,
+  found_.push_back({kind, Severity::kWarn, job.job, job.name, job.owner, snapshot.user, "", now_,
                     std::move(what), std::move(action)});
   return found_.back();
 }
@@ -114,21 +114,23 @@ void JobWatch::add_silence(const JobSnapshot& snapshot) {
           "its controller has not answered for " + format_duration(snapshot.silent_ms) +
               "; what trains goes on, the next fault waits for a controller",
           "look at its controller.log, and whether its machine is there");
-  found.since_ms = now_ms_ - snapshot.silent_ms;
+  found.since = now_.before(snapshot.silent_ms);
   if (snapshot.silent_ms >= kSilentForLongMs) found.severity = Severity::kCritical;
 }
 
 void JobWatch::add_end(const JobSnapshot& snapshot) {
   const JobSummary& job = snapshot.summary;
   if (job.state != "FAILED" && job.state != "TIMEOUT") return;
-  if (!tells_old_failures_ && now_ms_ - job.ended_wall_ms >= kToldOfFailureMs) return;
+  // A job whose end nobody recorded may have ended at any time.
+  const auto ago_ms = elapsed_ms(job.ended_at, now_);
+  if (!tells_old_failures_ && ago_ms.value_or(kToldOfFailureMs) >= kToldOfFailureMs) return;
   Finding& found =
       add(snapshot, FindingKind::kFailed,
           (job.state == "FAILED" ? "it failed" : "its time limit ended it") + why_of(job.reason),
           "`hpctl why " + to_string(job.job) +
               "`; submitted again, it goes on from its newest checkpoint");
   found.severity = Severity::kCritical;
-  found.since_ms = job.ended_wall_ms;
+  if (ago_ms) found.since = job.ended_at;
 }
 
 // A queue that only takes time is no finding.
@@ -166,7 +168,7 @@ void JobWatch::add_standstill(const JobSnapshot& snapshot) {
             "it has not trained for " + format_duration(recovering_ms) + why_of(job.reason),
             "`hpctl status " + id + "` says which nodes it waits for");
     found.severity = Severity::kCritical;
-    found.since_ms = now_ms_ - recovering_ms;
+    found.since = now_.before(recovering_ms);
   }
   if (job.state == "RUNNING" && !job.margins->hang_warning.empty()) {
     add(snapshot, FindingKind::kHangSuspected, job.margins->hang_warning,
@@ -179,7 +181,7 @@ void JobWatch::add_standstill(const JobSnapshot& snapshot) {
                          "it runs, and has completed no step for " + format_duration(still_ms) +
                              "; the last was step " + std::to_string(job.step),
                          "`hpctl status " + id + "` shows the rank that is behind");
-    found.since_ms = now_ms_ - still_ms;
+    found.since = now_.before(still_ms);
   }
 }
 
@@ -195,14 +197,14 @@ void JobWatch::add_storage(const JobSnapshot& snapshot) {
                          "storage does not answer: it has waited for " +
                              format_duration(margins.storage_ms) + why_of(job.reason),
                          repair);
-    found.since_ms = now_ms_ - margins.storage_ms;
+    found.since = now_.before(margins.storage_ms);
     if (margins.storage_ms >= kStorageAwayForLongMs) found.severity = Severity::kCritical;
-  } else if (margins.failed_saves >= kFailedSaves) {
-    add(snapshot, FindingKind::kStorageAway,
-        "storage takes no checkpoints: " + std::to_string(margins.failed_saves) +
-            " saves in a row failed; what it computes lives in memory only",
-        repair)
-        .severity = Severity::kCritical;
+  } else if (margins.failed_saves >= kFailedSavesWarn) {
+    Finding& found = add(snapshot, FindingKind::kStorageAway,
+                         "storage takes no checkpoints: " + std::to_string(margins.failed_saves) +
+                             " saves in a row failed; what it computes lives in memory only",
+                         repair);
+    if (margins.failed_saves >= kFailedSavesCritical) found.severity = Severity::kCritical;
   }
 }
 
@@ -213,7 +215,7 @@ void JobWatch::add_mirror(const JobSnapshot& snapshot) {
   Finding& found = add(snapshot, FindingKind::kMirrorLags,
                        "its mirror lags: a copy has been due for " + format_duration(behind_ms),
                        "`hpctl status " + to_string(job.job) + "` tells why; training goes on");
-  found.since_ms = now_ms_ - behind_ms;
+  found.since = now_.before(behind_ms);
 }
 
 // Where a loss is known at all: commands tell none, and a controller that has just begun has heard
@@ -238,11 +240,11 @@ void JobWatch::add_loss(const JobSnapshot& snapshot) {
 void JobWatch::add_orphans(const JobSnapshot& snapshot) {
   const JobSummary& job = snapshot.summary;
   if (job.state != "RUNNING" || snapshot.orphans.empty()) {
-    orphaned_since_ms_ = 0;
+    orphaned_since_.reset();
     return;
   }
-  if (orphaned_since_ms_ == 0) orphaned_since_ms_ = now_ms_;
-  if (now_ms_ - orphaned_since_ms_ < kOrphanMs) return;
+  if (!orphaned_since_) orphaned_since_ = now_;
+  if (now_.before(kOrphanMs) < *orphaned_since_) return;
   const OrphanedRank& first = snapshot.orphans.front();
   const size_t more = snapshot.orphans.size() - 1;
   Finding& found = add(snapshot, FindingKind::kGenerationOrphaned,
@@ -251,7 +253,7 @@ void JobWatch::add_orphans(const JobSnapshot& snapshot) {
                            ", and the job in " + std::to_string(job.generation) +
                            (more == 0 ? "" : "; " + std::to_string(more) + " more like it"),
                        "end that process: what it writes is ignored, what it holds is not free");
-  found.since_ms = orphaned_since_ms_;
+  found.since = *orphaned_since_;
 }
 
 void JobWatch::add_goodput(const JobSnapshot& snapshot) {
@@ -283,14 +285,14 @@ void JobWatch::add_restarts(const JobSnapshot& snapshot) {
                 format_duration(margins.window_ms) + last,
             events + "repair what the faults have in common");
     if (left == 0) found.severity = Severity::kCritical;
-    found.since_ms = now_ms_ - margins.since_restart_ms;
+    found.since = now_.before(margins.since_restart_ms);
   }
   if (margins.hour_restarts >= kRestartsOften) {
     Finding& found = add(
         snapshot, FindingKind::kRestartsOften,
         "it recovered " + std::to_string(margins.hour_restarts) + " times within an hour" + last,
         events + "whether they name one node or one rank");
-    found.since_ms = now_ms_ - margins.since_restart_ms;
+    found.since = now_.before(margins.since_restart_ms);
   }
   if (margins.requeue_refusal.empty()) return;
   add(snapshot, FindingKind::kRequeueRefused, "it cannot be requeued: " + margins.requeue_refusal,
@@ -328,7 +330,7 @@ void JobWatch::add_each(const JobSnapshot& snapshot, FindingKind kind,
   }
 }
 
-WatchChanges FleetWatch::look(const std::vector<JobSnapshot>& jobs, int64_t now_ms) {
+WatchChanges FleetWatch::look(const std::vector<JobSnapshot>& jobs, WallTime now) {
   std::map<JobKey, JobWatch> watches;
   std::map<FindingKey, Finding> found;
   for (const JobSnapshot& job : jobs) {
@@ -339,7 +341,7 @@ WatchChanges FleetWatch::look(const std::vector<JobSnapshot>& jobs, int64_t now_
     } else {
       watches.insert(std::move(known));
     }
-    for (Finding& finding : watches.at(key).look(job, now_ms)) {
+    for (Finding& finding : watches.at(key).look(job, now)) {
       const FindingKey named = key_of(finding);
       found.insert_or_assign(named, std::move(finding));
     }

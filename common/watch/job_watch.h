@@ -2,8 +2,8 @@
 // Detectors: they turn consecutive snapshots of a job into its current findings. Most need only one
 // snapshot, since it says how long its facts have held (JobMargins). The others compare it with
 // earlier ones, of which a watch keeps a bounded number. Thresholds are equal to those in
-// deploy/prometheus/hpctl-rules.yml if there is such an alert. Pure: time is `now_ms`, a wall
-// clock; if it goes back, the latest time counts on. One thread.
+// deploy/prometheus/hpctl-rules.yml if there is such an alert. Pure: time is `now`; if the
+// clock goes back, the latest time counts on. One thread.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,9 @@ inline constexpr int64_t kOrphanMs = 60'000;
 inline constexpr int64_t kMirrorLagsMs = 1'800'000;        // warn: a copy has been due
 inline constexpr int64_t kStorageAwayMs = 60'000;          // warn
 inline constexpr int64_t kStorageAwayForLongMs = 900'000;  // critical
-inline constexpr uint64_t kFailedSaves = 5;  // in a row, which takes a minute at least
+// Failed saves in a row. One alone may be a passing error.
+inline constexpr uint64_t kFailedSavesWarn = 2;
+inline constexpr uint64_t kFailedSavesCritical = 5;  // which takes a minute at least
 inline constexpr double kGoodputFell = 0.90;
 inline constexpr double kGoodputIsBack = 0.92;  // until then it has fallen
 inline constexpr size_t kMostNodesTold = 20;    // findings of one kind about nodes of one job
@@ -43,7 +45,7 @@ class JobWatch {
   explicit JobWatch(bool tells_old_failures) : tells_old_failures_(tells_old_failures) {}
 
   // In the order of kinds and nodes.
-  std::vector<Finding> look(const JobSnapshot& snapshot, int64_t now_ms);
+  std::vector<Finding> look(const JobSnapshot& snapshot, WallTime now);
 
  private:
   Finding& add(const JobSnapshot& snapshot, FindingKind kind, std::string what, std::string action);
@@ -64,14 +66,14 @@ class JobWatch {
                 const std::string& action);
 
   const bool tells_old_failures_;
-  int64_t now_ms_ = 0;
-  std::vector<Finding> found_;                                       // of this look
-  std::map<std::pair<FindingKind, std::string>, int64_t> since_ms_;  // of the last
+  WallTime now_;
+  std::vector<Finding> found_;                                     // of this look
+  std::map<std::pair<FindingKind, std::string>, WallTime> since_;  // of the last
   GoodputWindow goodput_;
   bool goodput_fell_ = false;
   uint64_t finite_generation_ = 0;  // where the loss was finite last; 0 = it never was
   uint64_t finite_step_ = 0;
-  int64_t orphaned_since_ms_ = 0;  // 0 = no rank is
+  std::optional<WallTime> orphaned_since_;  // nullopt = no rank is
 };
 
 // The changes in one look at many jobs.
@@ -85,7 +87,7 @@ class FleetWatch {
   explicit FleetWatch(bool tells_old_failures) : tells_old_failures_(tells_old_failures) {}
 
   // All jobs that there are: what was found of others is over.
-  WatchChanges look(const std::vector<JobSnapshot>& jobs, int64_t now_ms);
+  WatchChanges look(const std::vector<JobSnapshot>& jobs, WallTime now);
   // Ascending by owner, job, kind and node.
   std::vector<Finding> present() const;
   // nullopt = nothing is found.

@@ -2,6 +2,7 @@
 #include "controller/agents/agent_report.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "common/base/plausible.h"
 #include "common/job/hang_rule.h"
@@ -14,8 +15,9 @@ constexpr size_t kMaxNameBytes = 256;
 constexpr size_t kMaxTextBytes = 4096;
 constexpr size_t kMaxStacksBytes = 1024;
 constexpr int kMaxWorkers = 4096;  // of one node, with those of generations that are over
-constexpr int kMaxGroups = 64;     // of one rank; a later release may have more than this one
-constexpr auto kMaxAgeMs = static_cast<int64_t>(kMaxDurationNs / 1'000'000);
+constexpr int64_t kMaxAgeMs =
+    std::chrono::duration_cast<std::chrono::milliseconds>(kMaxDuration).count();
+constexpr int kMaxGroups = 64;  // of one rank; a later release may have more than this one
 
 // Text from an agent ends up in the log of every reader: bounded, and cut between characters,
 // because what is not UTF-8 cannot be sent on.
@@ -71,7 +73,7 @@ std::string find_heartbeat_problem(const v1::Heartbeat& heartbeat) {
       if (step > kMaxStep) return beyond("a step", step);
     }
     for (const uint64_t ns : {worker.step_ns(), figures.data_waits_ns(), figures.save_waits_ns()}) {
-      if (ns > kMaxDurationNs) return beyond("a step of ns", ns);
+      if (!is_believable(duration_of(ns))) return beyond("a step of ns", ns);
     }
     const std::string problem = find_groups_problem(worker);
     if (!problem.empty()) return problem;

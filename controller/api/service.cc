@@ -174,7 +174,7 @@ grpc::ServerUnaryReactor* ControllerService::ListJobs(grpc::CallbackServerContex
           if (!may_see(uid, job)) continue;
           JobView view = make_job_view(state, id, progress_.of(id), identity_.node, loop_.now_ms());
           note_lemons(view, lemons);
-          JobSummary summary = summarize(view, wall_ms);
+          JobSummary summary = summarize(view, WallTime(wall_ms));
           summary.blamed = gravest_records(core::blame_of(state, job, wall_ms), kMostBlamed);
           fill(summary, *response->add_jobs());
         }

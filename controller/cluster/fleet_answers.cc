@@ -20,7 +20,7 @@ std::string to_page_key(const JobKey& key) {
   return std::to_string(key.uid) + "." + std::to_string(key.job);
 }
 
-bool is_over(const JobSummary& summary) { return summary.ended_wall_ms > 0; }
+bool is_over(const JobSummary& summary) { return summary.ended_at.is_known(); }
 
 json job_row(const JobKey& key, const JobSummary& summary, int64_t heard_ms,
              const std::vector<Finding>& found) {
@@ -110,7 +110,7 @@ FleetAnswers::Picture FleetAnswers::take_picture() {
     snapshot.summary = row.summary;
     snapshot.silent_ms = is_over(row.summary) ? 0 : row.heard_ms;
   }
-  watch_.look(snapshots, clock_.wall_ms());
+  watch_.look(snapshots, clock_.wall());
   std::map<std::pair<std::string, JobId>, std::vector<Finding>> found;
   for (Finding& finding : watch_.present()) {
     found[{finding.owner, finding.job}].push_back(std::move(finding));

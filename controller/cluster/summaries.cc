@@ -199,7 +199,7 @@ void Summaries::show() {
     jobs.push_back({snapshot.summary, std::move(user)});
   }
   metrics_->fleet(std::move(jobs));
-  watch_.look(snapshots, clock_.wall_ms());
+  watch_.look(snapshots, clock_.wall());
   metrics_->fleet_findings(watch_.present());
   std::vector<LemonScore> lemons;
   for (FleetLemon& lemon : lemons_.scores()) lemons.push_back(std::move(lemon.score));

@@ -39,10 +39,16 @@ core::JobTotals read_totals(const HomePaths& paths, JobId job,
   core::JobTotals totals;
   const auto status = read_status(paths, job);
   if (status.ok()) {
-    return {
-        status->submitted_wall_ms, status->restarts,        status->lost_ms, status->furthest_step,
-        status->interrupted,       status->counted_wall_ms, status->spent,   status->told_waits,
-        {status->generation},      status->checkpoint_step};
+    return {status->submitted_at.unix_ms(),
+            status->restarts,
+            status->lost_ms,
+            status->furthest_step,
+            status->interrupted,
+            status->counted_at.unix_ms(),
+            status->spent,
+            status->told_waits,
+            {status->generation},
+            status->checkpoint_step};
   }
   const auto first = std::find_if(lineage.begin(), lineage.end(),
                                   [&](const auto& record) { return record.job == job.value; });

@@ -26,7 +26,7 @@ namespace {
 using nlohmann::json;
 
 json page_summary(const JobView& view, const std::vector<Finding>& found, int64_t wall_ms) {
-  json row = page_job_row(summarize(view, wall_ms), found);
+  json row = page_job_row(summarize(view, WallTime(wall_ms)), found);
   row["loss"] = number_or_null(view.loss);
   row["nodes"] = view.nodes.size();  // those that it has lost, too
   return row;
@@ -222,7 +222,7 @@ Result<std::string> PageAnswers::job(uint32_t uid, const std::string& job) {
   answer["checkpoint_step"] = view.checkpoint_step;
   answer["snapshot_step"] = view.snapshot_step;
   answer["mfu"] = view.mfu;
-  answer["time"] = page_time_rows(account_of(view, wall_ms));
+  answer["time"] = page_time_rows(account_of(view, WallTime(wall_ms)));
   for (const char* list : {"node_rows", "rank_rows", "stragglers"}) answer[list] = json::array();
   for (const NodeView& node : view.nodes) {
     answer["node_rows"].push_back(
@@ -334,13 +334,13 @@ void PageAnswers::sample(const JobView& view, const JobProgress& progress,
   } else {
     found_[JobId{view.job}] = found;
   }
-  if (view.ended_wall_ms > 0) {
+  if (view.ended_at.is_known()) {
     history_.end(JobId{view.job});
     rank_times_.end(JobId{view.job});
   }
   if (view.step == 0 || view.state != "RUNNING") return;
   history_.add(JobId{view.job}, {wall_ms, view.step, view.loss, view.tokens_per_second,
-                                 goodput_of(account_of(view, wall_ms)).value_or(NAN)});
+                                 goodput_of(account_of(view, WallTime(wall_ms))).value_or(NAN)});
   rank_times_.add(JobId{view.job}, wall_ms, view.step, own_times(view, progress));
 }
 

@@ -18,7 +18,8 @@ json page_job_row(const JobSummary& summary, const std::vector<Finding>& found) 
   const auto eta = eta_ms(summary);
   json findings = json::array();
   for (const Finding& finding : found) {
-    findings.push_back({to_word(finding.severity), finding.what, finding.action, finding.since_ms});
+    findings.push_back(
+        {to_word(finding.severity), finding.what, finding.action, finding.since.unix_ms()});
   }
   return {{"job", summary.job.value},
           {"key", to_string(summary.job)},
@@ -38,8 +39,8 @@ json page_job_row(const JobSummary& summary, const std::vector<Finding>& found) 
           {"restarts", summary.restarts},
           {"nodes", summary.nodes.size()},
           {"ranks", summary.ranks},
-          {"submitted_ms", summary.submitted_wall_ms},
-          {"ended_ms", summary.ended_wall_ms},
+          {"submitted_ms", summary.submitted_at.unix_ms()},
+          {"ended_ms", summary.ended_at.unix_ms()},
           {"reason", summary.reason}};
 }
 

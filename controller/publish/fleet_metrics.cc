@@ -17,9 +17,9 @@ void add_state(MetricFamilies& out, const MetricLabels& labels, const JobSummary
     out.gauge("hpctl_cluster_job_state", kStateHelp, with(labels, "state", name),
               name == job.state ? 1 : 0);
   }
-  if (job.ended_wall_ms == 0) return;
+  if (!job.ended_at.is_known()) return;
   out.gauge("hpctl_cluster_job_ended_timestamp_seconds", "When it ended, and how",
-            with(labels, "state", job.state), static_cast<double>(job.ended_wall_ms) / 1000);
+            with(labels, "state", job.state), static_cast<double>(job.ended_at.unix_ms()) / 1000);
 }
 
 // Its totals, also when it has ended.
@@ -100,7 +100,7 @@ void FleetMetrics::add_to(MetricFamilies& out) const {
     add_state(out, labels, job);
     if (!job.is_told()) continue;
     add_account(out, labels, job);
-    if (job.ended_wall_ms == 0) add_parts(out, labels, job, room);
+    if (!job.ended_at.is_known()) add_parts(out, labels, job, room);
   }
   for (size_t i = 0; i < std::min(lemons_.size(), kMaxFleetLemons); ++i) {
     out.gauge("hpctl_cluster_node_lemon_score",

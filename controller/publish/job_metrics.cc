@@ -39,10 +39,10 @@ void add_storage(MetricFamilies& out, const MetricLabels& job, const StorageView
                 "Workers that ended because they could not read, by errno",
                 with(job, "errno", error), static_cast<uint64_t>(count));
   }
-  if (storage.verified_wall_ms == 0) return;
+  if (!storage.verified_at.is_known()) return;
   out.gauge("hpctl_job_checkpoint_verified_timestamp_seconds",
             "When the newest checkpoint was last read again and found sound", job,
-            static_cast<double>(storage.verified_wall_ms) / 1000);
+            static_cast<double>(storage.verified_at.unix_ms()) / 1000);
 }
 
 void add_mirror(MetricFamilies& out, const MetricLabels& job, const MirrorView& mirror) {
@@ -57,10 +57,10 @@ void add_mirror(MetricFamilies& out, const MetricLabels& job, const MirrorView& 
 }  // namespace
 
 void JobMetrics::show(const JobView& view) {
-  Shown shown{view.name,    view.state, view.restarts, view.ended_wall_ms, {},
+  Shown shown{view.name,    view.state, view.restarts, view.ended_at, {},
               view.storage, 0,          view.mirror};
   if (view.margins) shown.storage_away_ms = view.margins->storage_ms;
-  if (view.ended_wall_ms == 0) shown.nodes = view.nodes;
+  if (!view.ended_at.is_known()) shown.nodes = view.nodes;
   const std::lock_guard lock(mutex_);
   std::swap(jobs_[view.job], shown);  // what was shown goes after the lock
 }
@@ -73,9 +73,10 @@ void JobMetrics::add_to(MetricFamilies& out) const {
                 static_cast<uint64_t>(shown.restarts));
     add_storage(out, job, shown.storage, shown.storage_away_ms);
     add_mirror(out, job, shown.mirror);
-    if (shown.ended_wall_ms > 0) {
+    if (shown.ended_at.is_known()) {
       out.gauge("hpctl_job_ended_timestamp_seconds", "When it ended, and how",
-                with(job, "state", shown.state), static_cast<double>(shown.ended_wall_ms) / 1000);
+                with(job, "state", shown.state),
+                static_cast<double>(shown.ended_at.unix_ms()) / 1000);
     }
     for (const NodeView& view : shown.nodes) {
       const MetricLabels node = with(job, "node", view.name);

@@ -28,7 +28,7 @@ class JobMetrics {
     std::string name;
     std::string state;
     int64_t restarts = 0;
-    int64_t ended_wall_ms = 0;    // 0 = not ended
+    WallTime ended_at;            // unknown = not ended
     std::vector<NodeView> nodes;  // of a job that has not ended
     StorageView storage;
     int64_t storage_away_ms = 0;  // how long the present wait lasts; 0 = there is none

@@ -171,11 +171,11 @@ JobView make_job_view(const core::State& state, JobId id, const JobProgress& pro
                    job.mirror.problem};
   }
   view.job_uuid = job.submit_key;
-  view.submitted_wall_ms = job.submitted_wall_ms;
-  view.ended_wall_ms = job.ended_wall_ms;
+  view.submitted_at = WallTime(job.submitted_wall_ms);
+  view.ended_at = WallTime(job.ended_wall_ms);
   view.lost_ms = core::lost_ms(job, now_ms);
   view.spent = core::time_spent(job, now_ms, waits_in(progress, job));
-  if (job.ended_wall_ms != 0 && progress.ended_spent) view.spent = *progress.ended_spent;
+  if (view.ended_at.is_known() && progress.ended_spent) view.spent = *progress.ended_spent;
   view.faults = static_cast<int32_t>(job.restarts);
   view.owner = std::to_string(job.owner_uid);
   view.chaos = job.spec.chaos;
@@ -194,12 +194,13 @@ JobView make_job_view(const core::State& state, JobId id, const JobProgress& pro
   }
   view.margins = make_margins(job, view, progress, now_ms);
   view.storage = {job.storage_waited_ms + view.margins->storage_ms, job.storage_errors_directory,
-                  job.storage_errors_worker, job.pruning.verified_wall_ms, job.storage_exits};
+                  job.storage_errors_worker, WallTime(job.pruning.verified_wall_ms),
+                  job.storage_exits};
   return view;
 }
 
 void note_lemons(JobView& view, const std::vector<LemonScore>& scores) {
-  if (view.ended_wall_ms != 0 || !view.margins) return;
+  if (view.ended_at.is_known() || !view.margins) return;
   for (const NodeView& node : view.nodes) {
     if (node.role != "active" && node.role != "spare") continue;
     const LemonScore* score = find_lemon_score(scores, node.name, node.instance_id);
@@ -220,7 +221,7 @@ void note_totals(JobView& view, const core::State& state, const JobProgress& pro
   if (!view.interrupted && !core::shows_steps(job) && job.state == core::JobState::kRunning) {
     counted_ms = now_ms;
   }
-  view.counted_wall_ms = counted_ms == 0 ? 0 : wall_ms - (now_ms - counted_ms);
+  view.counted_at = WallTime(counted_ms == 0 ? 0 : wall_ms - (now_ms - counted_ms));
 }
 
 void fill(const NodeView& view, uint64_t job, v1::NodeStatus& status) {
@@ -284,8 +285,8 @@ void fill(const JobView& view, v1::JobStatus& status) {
     mirror.set_problem(view.mirror.problem);
   }
   status.set_job_uuid(view.job_uuid);
-  status.set_submitted_wall_ms(view.submitted_wall_ms);
-  status.set_ended_wall_ms(view.ended_wall_ms);
+  status.set_submitted_wall_ms(view.submitted_at.unix_ms());
+  status.set_ended_wall_ms(view.ended_at.unix_ms());
   status.set_lost_ms(view.lost_ms);
   fill(view.spent, *status.mutable_spent());
   status.set_faults(view.faults);

@@ -7,7 +7,7 @@ namespace hpctl {
 
 void LemonMetrics::show(const JobView& view, const std::vector<LemonScore>& scores) {
   Shown shown{view.name, {}};
-  if (view.ended_wall_ms == 0 && !scores.empty()) {
+  if (!view.ended_at.is_known() && !scores.empty()) {
     for (const NodeView& node : view.nodes) {
       const LemonScore* score = find_lemon_score(scores, node.name, node.instance_id);
       if (score != nullptr) shown.nodes.emplace(node.name, score->score);

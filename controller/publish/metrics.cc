@@ -196,7 +196,7 @@ void Metrics::job(const JobView& view) {
     parts_->set("hpctl_job_snapshot_step", "Newest step that is in the memory of two nodes", job,
                 static_cast<double>(view.snapshot_step));
   }
-  const TimeAccount account = account_of(view, SystemClock().wall_ms());
+  const TimeAccount account = account_of(view, SystemClock().wall());
   for (const TimePart& part : parts_of(account)) {
     Labels labels = job;
     labels["part"] = part.name;

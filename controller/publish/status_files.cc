@@ -113,12 +113,12 @@ LossCounts losses_in(const json& document) {
 
 }  // namespace
 
-JobSummary summarize(const JobView& view, int64_t taken_wall_ms) {
+JobSummary summarize(const JobView& view, WallTime taken_at) {
   JobSummary summary;
   summary.job = JobId{view.job};
   summary.name = view.name;
   summary.state = view.state;
-  summary.taken_wall_ms = taken_wall_ms;
+  summary.taken_at = taken_at;
   summary.owner = view.owner;
   summary.generation = view.generation;
   summary.step = view.step;
@@ -131,8 +131,8 @@ JobSummary summarize(const JobView& view, int64_t taken_wall_ms) {
     if (node.role != "lost") summary.nodes.push_back(node.name);
   }
   summary.ranks = static_cast<uint32_t>(view.workers.size());
-  summary.submitted_wall_ms = view.submitted_wall_ms;
-  summary.ended_wall_ms = view.ended_wall_ms;
+  summary.submitted_at = view.submitted_at;
+  summary.ended_at = view.ended_at;
   summary.spent = view.spent;
   summary.reason = view.reason;
   summary.last_fault = view.last_fault;
@@ -141,16 +141,15 @@ JobSummary summarize(const JobView& view, int64_t taken_wall_ms) {
   return summary;
 }
 
-TimeAccount account_of(const JobView& view, int64_t wall_ms) {
-  const int64_t end_ms = view.ended_wall_ms > 0 ? view.ended_wall_ms : wall_ms;
+TimeAccount account_of(const JobView& view, WallTime now) {
+  const WallTime end = view.ended_at.is_known() ? view.ended_at : now;
   const bool tells_steps = view.total_steps > 0 || view.step > 0 || view.furthest_step > 0;
-  return account_of(view.spent, elapsed_ms(view.submitted_wall_ms, end_ms).value_or(0),
-                    tells_steps);
+  return account_of(view.spent, elapsed_ms(view.submitted_at, end).value_or(0), tells_steps);
 }
 
-JobSnapshot snapshot_of(const JobView& view, int64_t taken_wall_ms) {
+JobSnapshot snapshot_of(const JobView& view, WallTime taken_at) {
   JobSnapshot snapshot;
-  snapshot.summary = summarize(view, taken_wall_ms);
+  snapshot.summary = summarize(view, taken_at);
   snapshot.loss = view.loss;
   for (const WorkerView& worker : view.workers) {
     if (worker.state != "running" || worker.generation == 0) continue;
@@ -178,8 +177,8 @@ std::string to_json_text(const JobView& view) {
                    {"snapshot_step", view.snapshot_step},
                    {"stragglers", view.stragglers},
                    {"checkpoint_dir", view.checkpoint_dir},
-                   {"submitted_wall_ms", view.submitted_wall_ms},
-                   {"ended_wall_ms", view.ended_wall_ms},
+                   {"submitted_wall_ms", view.submitted_at.unix_ms()},
+                   {"ended_wall_ms", view.ended_at.unix_ms()},
                    {"lost_ms", view.lost_ms},
                    {"spent", view.spent},
                    {"faults", view.faults},
@@ -190,10 +189,10 @@ std::string to_json_text(const JobView& view) {
   if (!view.mirror.dir.empty()) document["mirror"] = view.mirror;
   if (!view.chosen.values.empty()) document["chosen"] = view.chosen;
   if (view.margins) document["margins"] = *view.margins;
-  if (view.counted_wall_ms != 0) {
+  if (view.counted_at.is_known()) {
     document["furthest_step"] = view.furthest_step;
     document["interrupted"] = view.interrupted;
-    document["counted_wall_ms"] = view.counted_wall_ms;
+    document["counted_wall_ms"] = view.counted_at.unix_ms();
     document["told_waits"] = view.told_waits;
   }
   if (!view.losses.faults.empty()) document["losses"] = view.losses;
@@ -233,8 +232,8 @@ Result<JobView> job_view_from_json(const std::string& text) {
     view.checkpoint_dir = document.value("checkpoint_dir", "");
     view.mirror = document.value("mirror", MirrorView{});
     view.job_uuid = document.value("job_uuid", "");
-    view.submitted_wall_ms = document.value("submitted_wall_ms", int64_t{0});
-    view.ended_wall_ms = document.value("ended_wall_ms", int64_t{0});
+    view.submitted_at = WallTime(document.value("submitted_wall_ms", int64_t{0}));
+    view.ended_at = WallTime(document.value("ended_wall_ms", int64_t{0}));
     view.lost_ms = document.value("lost_ms", int64_t{0});
     view.spent = document.value("spent", TimeSpent{});
     view.faults = document.value("faults", int32_t{0});
@@ -247,7 +246,7 @@ Result<JobView> job_view_from_json(const std::string& text) {
     }
     view.furthest_step = document.value("furthest_step", uint64_t{0});
     view.interrupted = document.value("interrupted", false);
-    view.counted_wall_ms = document.value("counted_wall_ms", int64_t{0});
+    view.counted_at = WallTime(document.value("counted_wall_ms", int64_t{0}));
     view.told_waits = document.value("told_waits", StepWaits{});
     view.losses = losses_in(document);
     return view;

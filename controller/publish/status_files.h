@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/base/wall_time.h"
 #include "common/job/fenced_file.h"
 #include "common/job/ids.h"
 #include "common/job/job_margins.h"
@@ -77,7 +78,7 @@ struct StorageView {
   int64_t waited_ms = 0;         // without training, the present wait with it
   int64_t errors_directory = 0;  // attempts at a generation that ended for the checkpoint directory
   int64_t errors_worker = 0;     // likewise, for a worker that could not read
-  int64_t verified_wall_ms = 0;  // when a checkpoint was last verified; 0 = never
+  WallTime verified_at;          // when a checkpoint was last verified; unknown = never
   std::map<std::string, int64_t> exits = {};  // of workers that could not read, by errno
 };
 
@@ -112,8 +113,8 @@ struct JobView {
   std::string checkpoint_dir;
   MirrorView mirror;
   std::string job_uuid;  // names it in its checkpoint directory; "" in what older releases wrote
-  int64_t submitted_wall_ms = 0;
-  int64_t ended_wall_ms = 0;  // 0 = not ended
+  WallTime submitted_at;
+  WallTime ended_at;  // unknown = not ended, or nobody recorded when
   int64_t lost_ms = 0;
   TimeSpent spent;
   int32_t faults = 0;
@@ -125,20 +126,21 @@ struct JobView {
   std::string queue_remedy = {};  // JobSummary; not in the file
   ChosenValues chosen;            // of keys that the job file left to auto
   std::optional<JobMargins> margins;  // absent from what older releases wrote or say
-  // In the file only, for the controller that follows (core::JobTotals). 0 = nothing to tell it.
-  int64_t counted_wall_ms = 0;
+  // In the file only, for the controller that follows (core::JobTotals). Unknown = nothing to tell
+  // it.
+  WallTime counted_at;
   bool interrupted = false;
   uint64_t furthest_step = 0;
   StepWaits told_waits;
   LossCounts losses;  // likewise, for its metrics
 };
 
-// `taken_wall_ms`: when the view was so; of a job that has ended it says nothing.
-JobSummary summarize(const JobView& view, int64_t taken_wall_ms);
-// Where its time went until `wall_ms`, or until it ended.
-TimeAccount account_of(const JobView& view, int64_t wall_ms);
+// `taken_at`: when the view was so; of a job that has ended it says nothing.
+JobSummary summarize(const JobView& view, WallTime taken_at);
+// Where its time went until `now`, or until it ended.
+TimeAccount account_of(const JobView& view, WallTime now);
 // With what only a view knows.
-JobSnapshot snapshot_of(const JobView& view, int64_t taken_wall_ms);
+JobSnapshot snapshot_of(const JobView& view, WallTime taken_at);
 
 struct EventView {
   uint64_t seq = 0;

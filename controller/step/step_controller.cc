@@ -205,7 +205,7 @@ void StepController::tick(int64_t now_ms) {
 
 void StepController::report(const Progress& told, int32_t task, int64_t now_ms) {
   if (Generation{told.generation} != job().generation || told.step > kMaxStep ||
-      told.tokens > kMaxStep || told.step_ns > kMaxDurationNs) {
+      told.tokens > kMaxStep || !is_believable(duration_of(told.step_ns))) {
     return;
   }
   if (told_ms_ == 0) look_at_ms_ = now_ms + kHangLookMs;

@@ -48,15 +48,15 @@ json job_line(int id, int64_t now_ms) {
   job.faults = id % 4;
   job.restarts = id % 4;
   job.ranks = kNodes * kRanksOfNode;
-  job.submitted_wall_ms = now_ms - 3'600'000LL * id;
-  job.taken_wall_ms = now_ms;
+  job.submitted_at = WallTime(now_ms - 3'600'000LL * id);
+  job.taken_at = WallTime(now_ms);
   job.spent.start_ms = 60'000;
   job.spent.restart_ms = 90'000LL * (id % 4);
   job.reason = "generation " + std::to_string(job.generation) + " completed step 17";
   std::vector<Finding> found;
   if (id % 5 == 3) {
     found.push_back({FindingKind::kRestartsOften, Severity::kWarn, job.job, job.name, job.owner, "",
-                     "", now_ms - 60'000, "it recovered 4 times within an hour",
+                     "", job.taken_at.before(60'000), "it recovered 4 times within an hour",
                      "`hpctl events`: whether they name one node or one rank"});
   }
   json line = page_job_row(job, found);

@@ -293,7 +293,7 @@ std::vector<std::string> job_summary_seeds() {
   summary.job = JobId{17};
   summary.name = "demo";
   summary.state = "RUNNING";
-  summary.taken_wall_ms = 1'700'000'000'000;
+  summary.taken_at = WallTime(1'700'000'000'000);
   summary.owner = "1000";
   summary.step = 10;
   summary.total_steps = 100;

@@ -262,7 +262,7 @@ std::vector<std::string> status_seeds() {
   view.loss = 2.5;
   view.nodes = {NodeView{}};
   view.workers = {WorkerView{}};
-  view.counted_wall_ms = 5;
+  view.counted_at = WallTime(5);
   return {to_json_text(view)};
 }
 

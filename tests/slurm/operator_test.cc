@@ -24,6 +24,7 @@ namespace {
 using nlohmann::json;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -94,7 +95,7 @@ class Operator : public SlurmTest {
     EXPECT_THAT(home_.hpctl({"status", to_string(job)}).out, HasSubstr(state));
     EXPECT_THAT(home_.hpctl({"why", to_string(job)}).out, HasSubstr(state));
     EXPECT_THAT(home_.hpctl({"ps"}).out, HasSubstr(state));
-    said(job, {"status", "why", "events", "nodes", "goodput", "logs", "audit", "open"});
+    said(job, {"status", "why", "top", "events", "nodes", "goodput", "logs", "audit", "open"});
   }
   // Exit status and text of `hpctl watch JOB --once`.
   CommandResult findings(JobId job) const {
@@ -134,6 +135,22 @@ TEST_F(Operator, EveryVerbKnowsTheState) {
   expect_state_everywhere(job, "CANCELLED");
 }
 
+// A node is started again by srun, which waits for slurmctld. The job recovers until then.
+TEST_F(Operator, EveryVerbKnowsARecoveringJob) {
+  const JobId job = start(endless());
+  ASSERT_FALSE(HasFailure());
+  {
+    const SilentSlurmctld silent;
+    ASSERT_TRUE(end_process(node_pid(status(job), 1, "holder_pid")));
+    ASSERT_TRUE(await_state(job, "RECOVERING")) << diagnosis(job);
+    expect_state_everywhere(job, "RECOVERING");
+    EXPECT_EQ(findings(job).exit_code, 0) << findings(job).out;
+  }
+  ASSERT_TRUE(await_state(job, "RUNNING")) << diagnosis(job);
+  EXPECT_EQ(home_.hpctl({"cancel", to_string(job)}).exit_code, 0);
+  EXPECT_EQ(home_.wait_for_end(job, kPatience), "CANCELLED");
+}
+
 // It alone said how the job does, and each of these waited for it for 20 s.
 TEST_F(Operator, SilentSlurmctldHoldsNobodyUp) {
   const JobId job = start(endless());
@@ -144,14 +161,20 @@ TEST_F(Operator, SilentSlurmctldHoldsNobodyUp) {
   const json before = status(job);
   {
     const SilentSlurmctld silent;
-    said(job, {"status", "why", "nodes", "events"});
+    said(job, {"status", "why", "top", "nodes", "events"});
     // Whether it has started is not known.
-    EXPECT_THAT(said(held, {"status", "why"}), HasSubstr("slurmctld at"));
+    for (const char* verb : {"status", "why", "top"}) {
+      EXPECT_THAT(said(held, {verb}), AllOf(HasSubstr("PENDING"), HasSubstr("slurmctld at")));
+    }
     for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
-             {"ps"}, {"status", "endless"}, {"watch", "--once"}}) {
+             {"ps"}, {"top"}, {"nodes"}, {"status", "endless"}, {"watch", "--once"}}) {
       const auto begun = steady_clock::now();
-      home_.hpctl(words, kPatience);
+      const CommandResult listed = home_.hpctl(words, kPatience);
       EXPECT_LT(steady_clock::now() - begun, kPrompt) << words[0];
+      if (words[0] == "ps" || words[0] == "top") {
+        EXPECT_THAT(listed.out, AllOf(HasSubstr("RUNNING"), HasSubstr("PENDING"))) << words[0];
+        EXPECT_THAT(listed.err, HasSubstr("Slurm does not answer")) << words[0];
+      }
     }
     // hpctl needs no Slurm to bring a worker back.
     const auto worker = before["workers"][0]["pid"].get<pid_t>();

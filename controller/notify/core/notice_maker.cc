@@ -77,12 +77,14 @@ std::vector<Notice> NoticeMaker::take(const core::LogEntry& entry, const core::J
     return pass(std::move(notice), job);
   }
   if (entry.type != "JobFinished") return {};
-  return pass(make(NoticeKind::kFinished, job,
-                   "it finished after " +
-                       format_duration(elapsed_ms(job.submitted_wall_ms, wall_ms).value_or(0)) +
-                       ", restarts: " + std::to_string(job.restarts) + "; " + entry.cause,
-                   wall_ms),
-              job);
+  return pass(
+      make(NoticeKind::kFinished, job,
+           "it finished after " +
+               format_duration(
+                   elapsed_ms(WallTime(job.submitted_wall_ms), WallTime(wall_ms)).value_or(0)) +
+               ", restarts: " + std::to_string(job.restarts) + "; " + entry.cause,
+           wall_ms),
+      job);
 }
 
 std::vector<Notice> NoticeMaker::take(const std::vector<Finding>& findings, const core::Job& job,

@@ -76,7 +76,7 @@ ProgressSample sample(uint64_t step, uint64_t checkpoint = 0) {
   result.mapped = true;
   result.step = step;
   result.checkpoint_step = checkpoint;
-  result.first_step_unix_ns = step > 0 ? 1 : 0;
+  result.first_step = time_of(step > 0 ? 1 : 0);
   return result;
 }
 

@@ -36,7 +36,7 @@ class JobRemoval : public ::testing::Test {
     view.state = state;
     view.job_uuid = "uuid-" + std::to_string(job);
     view.checkpoint_dir = checkpoints(job);
-    view.ended_wall_ms = SystemClock().wall_ms() - days_ago * kDayMs;
+    view.ended_at = WallTime(SystemClock().wall_ms() - days_ago * kDayMs);
     ASSERT_TRUE(make_directories(home_.paths().job_logs(JobId{job})).ok());
     ASSERT_TRUE(write_status(home_.paths(), view).ok());
     ASSERT_TRUE(write_file_atomic(home_.paths().rank_log(JobId{job}, Rank{0}), "words\n").ok());
@@ -46,7 +46,7 @@ class JobRemoval : public ::testing::Test {
     status.set_state(state);
     status.set_job_uuid(view.job_uuid);
     status.set_checkpoint_dir(view.checkpoint_dir);
-    status.set_ended_wall_ms(view.ended_wall_ms);
+    status.set_ended_wall_ms(view.ended_at.unix_ms());
     controller_.jobs.push_back(status);
   }
   void save(uint64_t job) { ASSERT_TRUE(make_directories(checkpoints(job) + "/step-20.g1").ok()); }

@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr int64_t kNow = 1'763'700'000'000;
+constexpr WallTime kNow(1'763'700'000'000);
 constexpr int64_t kHour = 3'600'000;
 
 ListedJob training(uint64_t id, const std::string& name) {
@@ -29,7 +29,7 @@ ListedJob training(uint64_t id, const std::string& name) {
   s.job = JobId{id};
   s.name = name;
   s.state = "RUNNING";
-  s.taken_wall_ms = kNow;
+  s.taken_at = kNow;
   s.owner = "1000";
   s.step = 400;
   s.total_steps = 1'000;
@@ -37,7 +37,7 @@ ListedJob training(uint64_t id, const std::string& name) {
   s.step_ms = 1'500;
   s.nodes = {"p5-1", "p5-2"};
   s.ranks = 16;
-  s.submitted_wall_ms = kNow - 10 * kHour;
+  s.submitted_at = kNow.before(10 * kHour);
   s.spent.start_ms = kHour;
   s.spent.restart_ms = kHour;
   job.user = "alice";
@@ -75,12 +75,12 @@ TEST(JobTable, AJobInOneRow) {
 
 TEST(JobTable, UnknownTimeOfSubmissionHasNoAge) {
   ListedJob job = training(17, "llama");
-  job.summary.submitted_wall_ms = 0;
+  job.summary.submitted_at = WallTime();
   EXPECT_EQ(job_rows({job}, SIZE_MAX, kNow).rows[0][10], "-");
-  EXPECT_EQ(elapsed_ms(0, kNow), std::nullopt);
-  EXPECT_EQ(elapsed_ms(kNow, 0), std::nullopt);
-  EXPECT_EQ(elapsed_ms(kNow, kNow - 1), 0) << "the clock went back";
-  EXPECT_EQ(elapsed_ms(kNow, kNow + 7), 7);
+  EXPECT_EQ(elapsed_ms(WallTime(), kNow), std::nullopt);
+  EXPECT_EQ(elapsed_ms(kNow, WallTime()), std::nullopt);
+  EXPECT_EQ(elapsed_ms(kNow, kNow.before(1)), 0) << "the clock went back";
+  EXPECT_EQ(elapsed_ms(kNow, kNow.after(7)), 7);
 }
 
 TEST(JobTable, GoodputIsNotKnownOfACommandThatToldNoStep) {
@@ -91,7 +91,7 @@ TEST(JobTable, GoodputIsNotKnownOfACommandThatToldNoStep) {
   job.summary.step = 0;
   EXPECT_EQ(goodput(), "-");
   job.summary.state = "FINISHED";
-  job.summary.ended_wall_ms = kNow;
+  job.summary.ended_at = kNow;
   EXPECT_EQ(goodput(), "-");
 }
 

@@ -49,7 +49,7 @@ class PreparedDataTest : public ::testing::Test {
     JobView view;
     view.job = id.value;
     view.state = ended_s == 0 ? "RUNNING" : "FINISHED";
-    view.ended_wall_ms = ended_s * 1000;
+    view.ended_at = WallTime(ended_s * 1000);
     ASSERT_TRUE(write_status(home_.paths(), view).ok());
   }
 

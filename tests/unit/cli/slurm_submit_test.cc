@@ -364,7 +364,7 @@ TEST_F(SlurmSubmit, ARecordIsCorrectedBySlurm) {
   ASSERT_EQ(submit().exit_code, kExitOk);
   controller_says("RUNNING");
   slurm_says("RUNNING");
-  EXPECT_THAT(state_of("100"), StartsWith("RECOVERING the controller on  does not answer"));
+  EXPECT_THAT(state_of("100"), StartsWith("RECOVERING its controller does not answer"));
   EXPECT_THAT(hpctl({"ps"}).out, HasSubstr("RUNNING")) << "its controller was not asked";
   slurm_says("PENDING", "BeginTime");
   EXPECT_EQ(state_of("100"), "PENDING waits in Slurm's queue: BeginTime");
@@ -418,14 +418,31 @@ TEST_F(SlurmSubmit, AJobThatEndsWhileSlurmIsAskedHasEndedAsItsControllerSays) {
   EXPECT_EQ(state_of("100"), "CANCELLED cancelled by its owner or an operator");
 }
 
-TEST_F(SlurmSubmit, ASilentSlurmIsExitThreeWhereNothingIsRecorded) {
+// A job that had no controller yet was an error, and one of state UNKNOWN in lists.
+TEST_F(SlurmSubmit, SilentSlurmLeavesTheLastRecord) {
   ASSERT_EQ(submit().exit_code, kExitOk);
-  write(slurm() + "/faults", "job refuse unavailable slurmctld does not answer\n");
-  const CommandResult silent = hpctl({"status", "100"});
-  EXPECT_EQ(silent.exit_code, kExitNoController);
-  EXPECT_THAT(silent.err, StartsWith("hpctl: slurmctld at ctl1,ctl2 does not answer"));
+  const auto fall_silent = [&] {
+    write(slurm() + "/faults", "job refuse unavailable slurmctld does not answer\n");
+  };
+  const std::string silence = "slurmctld at ctl1,ctl2 does not answer";
+  for (const char* verb : {"status", "why"}) {
+    fall_silent();
+    const CommandResult submitted = hpctl({verb, "100"});
+    EXPECT_EQ(submitted.exit_code, kExitOk) << verb;
+    EXPECT_THAT(submitted.out, HasSubstr("PENDING")) << verb;
+    EXPECT_THAT(submitted.out, HasSubstr("whether it has started is not known")) << verb;
+    EXPECT_THAT(submitted.err, HasSubstr(silence)) << verb;
+  }
+  for (const char* verb : {"ps", "top", "watch"}) {
+    fall_silent();
+    const CommandResult listed =
+        verb == std::string("watch") ? hpctl({verb, "--once"}) : hpctl({verb});
+    EXPECT_EQ(listed.exit_code, kExitOk) << verb;
+    EXPECT_THAT(listed.err, HasSubstr(silence)) << verb;
+    if (verb != std::string("watch")) EXPECT_THAT(listed.out, HasSubstr("PENDING")) << verb;
+  }
   controller_says("RUNNING");
-  write(slurm() + "/faults", "job refuse unavailable slurmctld does not answer\n");
+  fall_silent();
   const CommandResult recorded = hpctl({"status", "100"});
   EXPECT_EQ(recorded.exit_code, kExitOk);
   EXPECT_THAT(recorded.err, HasSubstr("Slurm does not answer, this is the last record"));

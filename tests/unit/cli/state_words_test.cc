@@ -12,7 +12,7 @@
 namespace hpctl {
 namespace {
 
-constexpr int64_t kNowMs = 1'763'700'000'000;
+constexpr WallTime kNow(1'763'700'000'000);
 
 JobView job_in(const std::string& state) {
   JobView job;
@@ -21,12 +21,12 @@ JobView job_in(const std::string& state) {
   job.state = state;
   job.step = 40;
   job.total_steps = 100;
-  job.submitted_wall_ms = kNowMs - 60'000;
+  job.submitted_at = kNow.before(60'000);
   return job;
 }
 
 std::string words_of(const JobView& job, std::optional<Validation> validation = std::nullopt) {
-  return state_in_words(job, validation, true, kNowMs);
+  return state_in_words(job, validation, true, kNow);
 }
 
 TEST(StateWords, AJobThatTrains) {
@@ -52,19 +52,23 @@ TEST(StateWords, OtherStates) {
   EXPECT_EQ(words_of(job_in("PENDING")), "waiting to start");
   EXPECT_EQ(words_of(job_in("FINISHED"), Validation{100, 1.25}),
             "finished at step 40 of 100, validation loss 1.2500 at step 100");
+  EXPECT_EQ(words_of(job_in("SUSPENDED")), "suspended: the scheduler has stopped its processes");
   EXPECT_EQ(words_of(job_in("TIMEOUT")), "ended by its time limit at step 40 of 100");
 }
 
 TEST(StateWords, ARecordIsNoPresentState) {
-  EXPECT_EQ(state_in_words(job_in("RUNNING"), std::nullopt, false, kNowMs),
+  EXPECT_EQ(state_in_words(job_in("RUNNING"), std::nullopt, false, kNow),
             "not known: no controller answers, and this is the last record");
-  EXPECT_EQ(state_in_words(job_in("FAILED"), std::nullopt, false, kNowMs),
+  EXPECT_EQ(state_in_words(job_in("SUSPENDED"), std::nullopt, false, kNow),
+            "suspended: the scheduler has stopped its processes")
+      << "as Slurm says";
+  EXPECT_EQ(state_in_words(job_in("FAILED"), std::nullopt, false, kNow),
             "failed at step 40 of 100");
 }
 
 TEST(StateWords, AGoneDirectoryIsNoNormalTraining) {
   const auto words = [](bool is_live) {
-    return state_in_words(job_in("RUNNING"), std::nullopt, is_live, kNowMs, "/home/a/jobs/1");
+    return state_in_words(job_in("RUNNING"), std::nullopt, is_live, kNow, "/home/a/jobs/1");
   };
   EXPECT_EQ(words(true).substr(0, 55), "training, but its directory is gone: /home/a/jobs/1 was");
   EXPECT_EQ(words(false), "not known: its directory is gone, and only Slurm tells of it");

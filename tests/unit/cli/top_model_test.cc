@@ -11,7 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr int64_t kTopNow = 1'763'700'000'000;
+constexpr WallTime kTopNow(1'763'700'000'000);
 constexpr size_t kHeight = 8;
 constexpr TopSize kScreen{100, kHeight};
 
@@ -20,8 +20,8 @@ ListedJob listed(uint64_t id, const std::string& state = "RUNNING") {
   job.summary.job = JobId{id};
   job.summary.name = "job-" + std::to_string(id);
   job.summary.state = state;
-  job.summary.taken_wall_ms = kTopNow;
-  job.summary.submitted_wall_ms = kTopNow - 60'000;
+  job.summary.taken_at = kTopNow;
+  job.summary.submitted_at = kTopNow.before(60'000);
   job.summary.nodes = {"p5-" + std::to_string(id)};
   job.summary.step = 1'000 - id;
   job.user = "alice";
@@ -134,9 +134,9 @@ TEST(TopModel, FilterAndOrder) {
 TEST(TopModel, EndedJobsAreShownForAWhile) {
   TopModel model;
   ListedJob ended = listed(1, "FAILED");
-  ended.summary.ended_wall_ms = kTopNow - 5'000;
+  ended.summary.ended_at = kTopNow.before(5'000);
   ListedJob past = listed(2, "FINISHED");
-  past.summary.ended_wall_ms = kTopNow - TopModel::kEndedMs - 1;
+  past.summary.ended_at = kTopNow.before(TopModel::kEndedMs + 1);
   model.set_jobs({ended, past, listed(3)}, {});
   EXPECT_THAT(text_of(model), HasSubstr("job-1"));
   EXPECT_THAT(text_of(model), Not(HasSubstr("job-2")));
@@ -152,7 +152,7 @@ TopJob opened_job() {
   job.view.step = 34;
   job.view.total_steps = 60;
   job.view.step_ms = 1'000;
-  job.view.submitted_wall_ms = kTopNow - 100'000;
+  job.view.submitted_at = kTopNow.before(100'000);
   job.view.spent.start_ms = 10'000;
   job.view.last_fault = "worker 2 on n1 died of SIGKILL";
   NodeView node;

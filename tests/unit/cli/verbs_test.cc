@@ -26,6 +26,7 @@ namespace {
 
 using test::CommandRun;
 using test::run_hpctl;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -295,14 +296,15 @@ TEST(Verbs, StatusAndWhyShowWhatHoldsTheJobUp) {
   EXPECT_THAT(run_hpctl({"why", "1"}).out, HasSubstr("now: storage takes no checkpoints"));
 }
 
-TEST(Verbs, AJobInTheQueueDoesNotRun) {
+// It was "pending for" the hours that a requeued job had trained, and "running for" those in the
+// queue.
+TEST(Verbs, StatusTellsWhenAJobWasSubmitted) {
   const ScopedHome home;
   ScriptedController controller(home.paths());
   controller.jobs = {running_job(1, "quick")};
   controller.jobs[0].set_state("PENDING");
   const std::string status = run_hpctl({"status", "1"}).out;
-  EXPECT_NE(status.find("pending for "), std::string::npos) << status;
-  EXPECT_EQ(status.find("running for "), std::string::npos) << status;
+  EXPECT_THAT(status, ContainsRegex("submitted   2025-11-21T04:40:00Z, .* ago\n"));
 }
 
 TEST(Verbs, WaitShowsFaultsAndTheEnd) {

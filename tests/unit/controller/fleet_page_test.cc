@@ -35,8 +35,8 @@ JobSummary summary_of_job(uint64_t job, const std::string& state) {
   summary.job = JobId{job};
   summary.name = "job-" + std::to_string(job);
   summary.state = state;
-  summary.taken_wall_ms = 100'000;
-  summary.submitted_wall_ms = 40'000;
+  summary.taken_at = WallTime(100'000);
+  summary.submitted_at = WallTime(40'000);
   summary.spent.start_ms = 10'000;
   summary.generation = 1;
   summary.step = 17;

@@ -126,7 +126,7 @@ TEST(Metrics, TellHowAJobEnded) {
   view.name = "t";
   view.state = "RECOVERING";
   view.restarts = 4;
-  view.storage = {61'500, 3, 2, 1'700'000'000'250, {{"EIO", 7}}};
+  view.storage = {61'500, 3, 2, WallTime(1'700'000'000'250), {{"EIO", 7}}};
   view.margins.emplace().storage_ms = 1'500;
   view.mirror = {"/mirror", 40, 2'500, ""};
   view.nodes.push_back({"n0", "active", "up", "i-0", "b-0", 10, 11, "", {}});
@@ -147,7 +147,7 @@ TEST(Metrics, TellHowAJobEnded) {
   EXPECT_THAT(text, HasSubstr("hpctl_build_info{version=\""));
   EXPECT_THAT(text, Not(HasSubstr("hpctl_job_ended_timestamp_seconds")));
   view.state = "FAILED";
-  view.ended_wall_ms = 1'700'000'000'500;
+  view.ended_at = WallTime(1'700'000'000'500);
   (*metrics)->job(view);
   text = http_get((*metrics)->port(), "/metrics");
   EXPECT_THAT(text, HasSubstr("hpctl_job_ended_timestamp_seconds"
@@ -315,8 +315,8 @@ FleetJob fleet_job(uint64_t id) {
   job.job = JobId{id};
   job.name = "llama";
   job.state = "RECOVERING";
-  job.submitted_wall_ms = 1'000;
-  job.taken_wall_ms = 101'000;
+  job.submitted_at = WallTime(1'000);
+  job.taken_at = WallTime(101'000);
   job.step = 34;
   job.restarts = 2;
   job.nodes = {"n0", "n1"};
@@ -331,7 +331,7 @@ TEST(FleetMetrics, TellOfEveryJob) {
   const auto scrape = [&] { return http_get((*metrics)->port(), "/metrics"); };
   EXPECT_THAT(scrape(), Not(HasSubstr("hpctl_cluster_job")));
   FleetJob little = fleet_job(8);
-  little.summary.taken_wall_ms = 0;
+  little.summary.taken_at = WallTime(0);
   (*metrics)->fleet({fleet_job(7), little});
   const std::string text = scrape();
   const std::string labels = "{job=\"7\",name=\"llama\",user=\"alice\"";
@@ -379,7 +379,7 @@ TEST(FleetMetrics, TellWhatIsFound) {
 TEST(FleetMetrics, TellHowAJobEnded) {
   FleetJob failed = fleet_job(7);
   failed.summary.state = "FAILED";
-  failed.summary.ended_wall_ms = 101'000;
+  failed.summary.ended_at = WallTime(101'000);
   FleetMetrics metrics;
   metrics.show({failed});
   const std::string text = text_of(metrics);

@@ -103,7 +103,7 @@ TEST(LemonMetrics, OfTheNodesOfLiveJobs) {
   EXPECT_TRUE(
       families[0].ends_with("gauge\nhpctl_node_lemon_score{job=\"3\",name=\"a\",node=\"n1\"} 4\n"))
       << families[0];
-  view.ended_wall_ms = 1;
+  view.ended_at = WallTime(1);
   metrics.show(view, {{"n1", "i-1", 4, 2, "why"}});
   metrics.add_to(out);
   EXPECT_TRUE(out.take().empty());

@@ -314,7 +314,7 @@ TEST(StatusFiles, WhatAJobHasLeft) {
   JobView other = make_job_view(state, job.id, progress, "n0", kNow);
   note_lemons(other, {scored("n0", "", 2.9)});
   EXPECT_TRUE(other.margins->lemons.empty());
-  other.ended_wall_ms = 1;
+  other.ended_at = WallTime(1);
   note_lemons(other, {scored("n0", "", 4)});
   EXPECT_TRUE(other.margins->lemons.empty()) << "it has ended";
 
@@ -379,8 +379,8 @@ TEST(StatusFiles, ASnapshotNamesRanksOfAFormerGeneration) {
   view.workers.push_back({1, "n1", 13, 2, "running", "training", 7});
   view.workers.push_back({2, "n1", 14, 1, "exited", "training", 7});
   view.loss = 2.5;
-  const JobSnapshot snapshot = snapshot_of(view, 17);
-  EXPECT_EQ(snapshot.summary.taken_wall_ms, 17);
+  const JobSnapshot snapshot = snapshot_of(view, WallTime(17));
+  EXPECT_EQ(snapshot.summary.taken_at.unix_ms(), 17);
   EXPECT_EQ(snapshot.loss, 2.5);
   ASSERT_EQ(snapshot.orphans.size(), 1U);
   EXPECT_EQ(snapshot.orphans[0].rank, 0);
@@ -422,16 +422,16 @@ TEST(StatusFiles, AMissingHistoryIsEmptyAndADamagedStatusIsNamed) {
 
 TEST(StatusFiles, WhereTheTimeWentIsKnownUntilTheEnd) {
   JobView view;
-  view.submitted_wall_ms = 1'000;
+  view.submitted_at = WallTime(1'000);
   view.spent.start_ms = 500;
   view.spent.wait_ms = 500;
-  EXPECT_EQ(goodput_of(account_of(view, 3'000)), std::nullopt) << "it told no step";
-  EXPECT_EQ(ettr_of(account_of(view, 3'000)), std::nullopt);
+  EXPECT_EQ(goodput_of(account_of(view, WallTime(3'000))), std::nullopt) << "it told no step";
+  EXPECT_EQ(ettr_of(account_of(view, WallTime(3'000))), std::nullopt);
   view.furthest_step = 7;  // before a restart
-  EXPECT_EQ(goodput_of(account_of(view, 3'000)), 1'000 / 1'500.0);
-  EXPECT_EQ(ettr_of(account_of(view, 3'000)), 0.5);
-  view.ended_wall_ms = 3'000;
-  EXPECT_EQ(account_of(view, 9'000).wall_ms, 2'000);
+  EXPECT_EQ(goodput_of(account_of(view, WallTime(3'000))), 1'000 / 1'500.0);
+  EXPECT_EQ(ettr_of(account_of(view, WallTime(3'000))), 0.5);
+  view.ended_at = WallTime(3'000);
+  EXPECT_EQ(account_of(view, WallTime(9'000)).wall_ms, 2'000);
 }
 
 }  // namespace

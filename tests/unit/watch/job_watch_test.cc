@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-constexpr int64_t kNow = 1'795'000'000'000;
+constexpr WallTime kNow(1'795'000'000'000);
 constexpr int64_t kHour = 3'600'000;
 constexpr int64_t kMinute = 60'000;
 
@@ -32,8 +32,8 @@ JobSnapshot healthy() {
   job.name = "tiny";
   job.owner = "1000";
   job.state = "RUNNING";
-  job.taken_wall_ms = kNow;
-  job.submitted_wall_ms = kNow - kHour / 2;
+  job.taken_at = kNow;
+  job.submitted_at = kNow.before(kHour / 2);
   job.generation = 2;
   job.step = 100;
   job.step_ms = 500;
@@ -92,14 +92,17 @@ TEST(JobWatch, AFailureIsCriticalForAnHour) {
   JobSnapshot job = healthy();
   job.summary.state = "FAILED";
   job.summary.reason = "no restarts left";
-  job.summary.ended_wall_ms = kNow - kHour + 1;
+  job.summary.ended_at = kNow.before(kHour - 1);
   const auto found = look(job);
   ASSERT_THAT(words(found), ElementsAre("critical failed"));
   EXPECT_EQ(found[0].what, "it failed: no restarts left");
-  EXPECT_EQ(found[0].since_ms, kNow - kHour + 1);
-  job.summary.ended_wall_ms = kNow - kHour;
+  EXPECT_EQ(found[0].since, kNow.before(kHour - 1));
+  job.summary.ended_at = kNow.before(kHour);
   EXPECT_THAT(look(job), IsEmpty());
   EXPECT_THAT(words(look(job, true)), ElementsAre("critical failed")) << "who asks for it";
+  job.summary.ended_at = WallTime();
+  EXPECT_THAT(look(job), IsEmpty()) << "nobody knows how long ago";
+  EXPECT_EQ(look(job, true)[0].since, kNow) << "not 1970";
   job.summary.state = "TIMEOUT";
   EXPECT_THAT(look(job, true)[0].what, HasSubstr("its time limit ended it"));
   for (const char* state : {"FINISHED", "CANCELLED"}) {
@@ -133,7 +136,7 @@ TEST(JobWatch, ARecoveryOfAQuarterOfAnHourIsCritical) {
   const auto found = look(job);
   ASSERT_THAT(words(found), ElementsAre("critical recovers_for_long"));
   EXPECT_EQ(found[0].what, "it has not trained for 15 min 00 s: waits for n3");
-  EXPECT_EQ(found[0].since_ms, kNow - kRecoversForLongMs);
+  EXPECT_EQ(found[0].since, kNow.before(kRecoversForLongMs));
   // It trains again, and repeats the steps that were lost.
   job.summary.state = "RUNNING";
   EXPECT_THAT(look(job), IsEmpty());
@@ -157,7 +160,7 @@ TEST(JobWatch, ASilentController) {
   job.silent_ms = kSilentMs;
   const auto found = look(job);
   ASSERT_THAT(words(found), ElementsAre("warn controller_silent"));
-  EXPECT_EQ(found[0].since_ms, kNow - kSilentMs);
+  EXPECT_EQ(found[0].since, kNow.before(kSilentMs));
   job.silent_ms = kSilentForLongMs;
   EXPECT_THAT(words(look(job)), ElementsAre("critical controller_silent"));
   for (const char* state : {"PENDING", "FINISHED", "CANCELLED", "UNKNOWN"}) {
@@ -168,7 +171,7 @@ TEST(JobWatch, ASilentController) {
   EXPECT_THAT(words(look(job)), ElementsAre("critical controller_silent"))
       << "it has not said anything since somebody asks";
   job.summary.state = "FAILED";
-  job.summary.ended_wall_ms = kNow - kSilentForLongMs;
+  job.summary.ended_at = kNow.before(kSilentForLongMs);
   EXPECT_THAT(words(look(job)), ElementsAre("critical failed")) << "its controller ended with it";
 }
 
@@ -198,7 +201,7 @@ TEST(JobWatch, RestartsWithinAnHour) {
   job.summary.margins->hour_restarts = kRestartsOften;
   EXPECT_THAT(words(look(job)), ElementsAre("warn restarts_often"));
   job.summary.margins->since_restart_ms = 300'000;
-  EXPECT_EQ(look(job)[0].since_ms, kNow - 300'000) << "not when it was looked at";
+  EXPECT_EQ(look(job)[0].since, kNow.before(300'000)) << "not when it was looked at";
 }
 
 TEST(JobWatch, StorageThatIsAway) {
@@ -213,7 +216,7 @@ TEST(JobWatch, StorageThatIsAway) {
   EXPECT_EQ(found[0].what,
             "storage does not answer: it has waited for 1 min 00 s: waiting for storage: cannot "
             "read /data/tokens.bin: Stale file handle");
-  EXPECT_EQ(found[0].since_ms, kNow - kStorageAwayMs);
+  EXPECT_EQ(found[0].since, kNow.before(kStorageAwayMs));
   job.summary.margins->storage_ms = kStorageAwayForLongMs;
   EXPECT_THAT(words(look(job)), ElementsAre("critical storage_away"));
   job.summary.state = "FAILED";
@@ -228,14 +231,19 @@ TEST(JobWatch, MirrorThatLags) {
   const auto found = look(job);
   ASSERT_THAT(words(found), ElementsAre("warn mirror_lags"));
   EXPECT_EQ(found[0].what, "its mirror lags: a copy has been due for 30 min 00 s");
-  EXPECT_EQ(found[0].since_ms, kNow - kMirrorLagsMs);
+  EXPECT_EQ(found[0].since, kNow.before(kMirrorLagsMs));
 }
 
+// With a full disk `status` said "training normally" for the first minute.
 TEST(JobWatch, SavesThatFail) {
   JobSnapshot job = healthy();
-  job.summary.margins->failed_saves = kFailedSaves - 1;
-  EXPECT_THAT(look(job), IsEmpty()) << "they are tried again within a minute";
-  job.summary.margins->failed_saves = kFailedSaves;
+  job.summary.margins->failed_saves = kFailedSavesWarn - 1;
+  EXPECT_THAT(look(job), IsEmpty()) << "it is tried again within seconds";
+  job.summary.margins->failed_saves = kFailedSavesWarn;
+  EXPECT_THAT(words(look(job)), ElementsAre("warn storage_away"));
+  job.summary.margins->failed_saves = kFailedSavesCritical - 1;
+  EXPECT_THAT(words(look(job)), ElementsAre("warn storage_away"));
+  job.summary.margins->failed_saves = kFailedSavesCritical;
   const auto found = look(job);
   ASSERT_THAT(words(found), ElementsAre("critical storage_away"));
   EXPECT_THAT(found[0].what, HasSubstr("5 saves in a row failed"));
@@ -298,34 +306,34 @@ TEST(JobWatch, ARankOfAGenerationThatIsOver) {
   JobSnapshot job = healthy();
   job.orphans = {{4, "n2", 1}, {5, "n2", 1}};
   EXPECT_THAT(watch.look(job, kNow), IsEmpty()) << "it may just be ending";
-  EXPECT_THAT(watch.look(job, kNow + kOrphanMs - 1), IsEmpty());
-  const auto found = watch.look(job, kNow + kOrphanMs);
+  EXPECT_THAT(watch.look(job, kNow.after(kOrphanMs - 1)), IsEmpty());
+  const auto found = watch.look(job, kNow.after(kOrphanMs));
   ASSERT_THAT(words(found), ElementsAre("warn generation_orphaned"));
   EXPECT_EQ(found[0].what, "rank 4 on n2 runs in generation 1, and the job in 2; 1 more like it");
-  EXPECT_EQ(found[0].since_ms, kNow);
+  EXPECT_EQ(found[0].since, kNow);
   job.orphans.clear();
-  EXPECT_THAT(watch.look(job, kNow + 2 * kOrphanMs), IsEmpty());
+  EXPECT_THAT(watch.look(job, kNow.after(2 * kOrphanMs)), IsEmpty());
 }
 
 // A day of a job, looked at each minute, of which so many ms are lost in the minute.
 class Day {
  public:
   std::vector<std::string> minute(int64_t lost_ms) {
-    now_ms_ += kMinute;
+    now_ = now_.after(kMinute);
     job_.summary.spent.restart_ms += lost_ms;
-    job_.summary.taken_wall_ms = now_ms_;
-    return words(watch_.look(job_, now_ms_));
+    job_.summary.taken_at = now_;
+    return words(watch_.look(job_, now_));
   }
-  void age(int64_t ms) { job_.summary.submitted_wall_ms -= ms; }
+  void age(int64_t ms) { job_.summary.submitted_at = job_.summary.submitted_at.before(ms); }
 
  private:
   JobSnapshot job_ = [] {
     JobSnapshot job = healthy();
-    job.summary.submitted_wall_ms = kNow - 5'000;
+    job.summary.submitted_at = kNow.before(5'000);
     return job;
   }();
   JobWatch watch_{false};
-  int64_t now_ms_ = kNow;
+  WallTime now_ = kNow;
 };
 
 TEST(JobWatch, GoodputOfTheLastHours) {
@@ -354,7 +362,7 @@ TEST(JobWatch, WhatAnOlderControllerDoesNotTellIsNotJudged) {
   job.summary.margins.reset();
   job.summary.state = "RECOVERING";
   EXPECT_THAT(look(job), IsEmpty());
-  job.summary.taken_wall_ms = 0;
+  job.summary.taken_at = WallTime();
   job.summary.state = "FAILED";
   EXPECT_THAT(look(job), IsEmpty());
 }
@@ -367,23 +375,23 @@ TEST(JobWatch, RandomHealthyHistoriesAreNeverTold) {
     JobWatch watch(false);
     JobSnapshot job = healthy();
     JobSummary& s = job.summary;
-    s.submitted_wall_ms = kNow;
+    s.submitted_at = kNow;
     s.state = "PENDING";
     s.step = 0;
     s.spent = {};
     job.loss = NAN;
-    int64_t now_ms = kNow;
+    int64_t now_ms = kNow.unix_ms();
     std::vector<int64_t> restarts_ms;
     for (int round = 0; round < 400; ++round) {
       const auto passed_ms = static_cast<int64_t>(rng.below(120'000));
       now_ms += passed_ms;
-      s.taken_wall_ms = now_ms;
+      s.taken_at = WallTime(now_ms);
       JobMargins& margins = *s.margins;
       std::erase_if(restarts_ms, [&](int64_t at_ms) { return now_ms - at_ms >= kHour; });
       margins.still_ms = margins.recovering_ms = 0;
       if (s.state == "PENDING" || s.state == "STARTING") {
         s.state = rng.below(4) == 0 ? "RUNNING" : "STARTING";
-        if (s.state == "RUNNING") s.spent.start_ms = now_ms - kNow;
+        if (s.state == "RUNNING") s.spent.start_ms = now_ms - kNow.unix_ms();
       } else if (s.state == "RUNNING") {
         s.step += 1 + rng.below(100);
         job.loss = rng.below(10) == 0 ? 1e30 : 3.0;
@@ -403,7 +411,7 @@ TEST(JobWatch, RandomHealthyHistoriesAreNeverTold) {
       margins.recent_restarts = margins.hour_restarts = static_cast<int64_t>(restarts_ms.size());
       margins.spares_left = 1 + static_cast<uint32_t>(rng.below(2));
       job.silent_ms = static_cast<int64_t>(rng.below(kSilentMs));
-      ASSERT_THAT(words(watch.look(job, now_ms)), IsEmpty())
+      ASSERT_THAT(words(watch.look(job, WallTime(now_ms))), IsEmpty())
           << "seed " << seed << ", round " << round;
     }
   }
@@ -418,15 +426,17 @@ TEST(FleetWatch, TellsWhatBeginsAndEndsOnce) {
   EXPECT_EQ(watch.worst(), std::nullopt);
 
   two.summary.margins->spares_left = 0;
-  EXPECT_THAT(words(watch.look({one, two}, kNow + 1).begun), ElementsAre("warn spares_exhausted"));
+  EXPECT_THAT(words(watch.look({one, two}, kNow.after(1)).begun),
+              ElementsAre("warn spares_exhausted"));
   EXPECT_EQ(watch.worst(), Severity::kWarn);
-  EXPECT_THAT(watch.look({one, two}, kNow + 2).begun, IsEmpty()) << "it lasts";
-  EXPECT_EQ(watch.present()[0].since_ms, kNow + 1);
+  EXPECT_THAT(watch.look({one, two}, kNow.after(2)).begun, IsEmpty()) << "it lasts";
+  EXPECT_EQ(watch.present()[0].since, kNow.after(1));
 
   one.silent_ms = kSilentMs;
-  EXPECT_THAT(words(watch.look({one, two}, kNow + 3).begun), ElementsAre("warn controller_silent"));
+  EXPECT_THAT(words(watch.look({one, two}, kNow.after(3)).begun),
+              ElementsAre("warn controller_silent"));
   one.silent_ms = kSilentForLongMs;
-  EXPECT_THAT(words(watch.look({one, two}, kNow + 4).begun),
+  EXPECT_THAT(words(watch.look({one, two}, kNow.after(4)).begun),
               ElementsAre("critical controller_silent"))
       << "it got worse";
   EXPECT_EQ(watch.worst(), Severity::kCritical);
@@ -434,7 +444,7 @@ TEST(FleetWatch, TellsWhatBeginsAndEndsOnce) {
               ElementsAre("critical controller_silent", "warn spares_exhausted"));
 
   one.silent_ms = 0;
-  const WatchChanges changes = watch.look({one}, kNow + 5);
+  const WatchChanges changes = watch.look({one}, kNow.after(5));
   EXPECT_THAT(changes.begun, IsEmpty());
   EXPECT_THAT(words(changes.ended),
               ElementsAre("critical controller_silent", "warn spares_exhausted"))
