@@ -37,6 +37,7 @@ using std::chrono::seconds;
 
 constexpr int kFaultsOfAJob = 8;
 constexpr int kBatch = 8;
+constexpr auto kLong = std::chrono::minutes(5);  // ten times what a job takes on a quiet machine
 
 const TrainingJob kJob = {
     .name = "outage", .steps = 400, .checkpoint_every = 7, .keep = 3, .snapshot = "{replicas: 0}"};
@@ -129,7 +130,7 @@ Ended run(const std::vector<Fault>& faults, std::string& story) {
     std::this_thread::sleep_for(fault.lasts);  // the fault itself
     outage.end();
   }
-  const std::string state = cluster.wait_for_end(job, seconds(90));
+  const std::string state = cluster.wait_for_end(job, kLong);
   EXPECT_EQ(state, "FINISHED") << story << cluster.hpctl({"events", to_string(job)}).out
                                << cluster.hpctl({"logs", to_string(job)}).out;
   Ended ended{.digest = "", .calls = outage.calls(), .faults = begun};
@@ -161,7 +162,12 @@ const std::string& undisturbed() {
 Ended expect_nothing_lost(const std::vector<Fault>& faults, const std::string& about) {
   std::string story = about;
   Ended ended = run(faults, story);
-  EXPECT_EQ(ended.digest, undisturbed()) << story << broken_promise("digest");
+  // A job that did not end in time has no digest, and has broken no promise about it.
+  if (ended.digest.empty() || undisturbed().empty()) {
+    ADD_FAILURE() << story << "no two digests to compare";
+  } else {
+    EXPECT_EQ(ended.digest, undisturbed()) << story << broken_promise("digest");
+  }
   EXPECT_GT(ended.calls, 0U) << story << "no call met the storage while it failed";
   return ended;
 }
@@ -187,7 +193,7 @@ TEST_P(EachError, OfAllCallsWhileAWorkerIsReplacedLosesNothing) {
 std::string digest_of_undisturbed(const TrainingJob& wanted) {
   LocalCluster cluster;
   const JobId job = cluster.submit(wanted.yaml());
-  EXPECT_EQ(cluster.wait_for_end(job, seconds(90)), "FINISHED");
+  EXPECT_EQ(cluster.wait_for_end(job, kLong), "FINISHED");
   return cluster.digest(job);
 }
 
@@ -214,7 +220,7 @@ void expect_missing_file_condemns_nothing(const std::string& programs) {
       << cluster.hpctl({"events", to_string(job)}).out;
   EXPECT_TRUE(has_event("ConfirmDamage")) << cluster.hpctl({"events", to_string(job)}).out;
   outage.end();
-  EXPECT_EQ(cluster.wait_for_end(job, seconds(90)), "FINISHED")
+  EXPECT_EQ(cluster.wait_for_end(job, kLong), "FINISHED")
       << cluster.hpctl({"events", to_string(job)}).out;
   EXPECT_FALSE(has_event("CheckpointDamaged")) << cluster.hpctl({"events", to_string(job)}).out;
   EXPECT_TRUE(has_event("from step-300.g1")) << cluster.hpctl({"events", to_string(job)}).out;
@@ -252,7 +258,7 @@ TEST(StorageOutage, ListedManifestThatIsNotFoundIsWaitedFor) {
       seconds(60)))
       << events();
   outage.end();
-  EXPECT_EQ(cluster.wait_for_end(job, seconds(90)), "FINISHED") << events();
+  EXPECT_EQ(cluster.wait_for_end(job, kLong), "FINISHED") << events();
   EXPECT_NE(events().find("from step-400.g1"), std::string::npos) << events();
   EXPECT_EQ(cluster.digest(job), digest) << broken_promise("digest");
 }
@@ -280,7 +286,7 @@ TEST(StorageOutage, EmptyMountPointIsWaitedForAndStaysEmpty) {
   EXPECT_THAT(list_directory(directory).value(), ::testing::IsEmpty());
   ASSERT_EQ(::rmdir(directory.c_str()), 0);
   ASSERT_EQ(::rename(away.c_str(), directory.c_str()), 0);
-  EXPECT_EQ(cluster.wait_for_end(job, seconds(90)), "FINISHED")
+  EXPECT_EQ(cluster.wait_for_end(job, kLong), "FINISHED")
       << cluster.hpctl({"events", to_string(job)}).out
       << cluster.hpctl({"logs", to_string(job)}).out;
   EXPECT_EQ(cluster.digest(job), digest) << broken_promise("digest");
@@ -302,7 +308,7 @@ TEST(StorageOutage, EmptiedDirectoryEndsTheJobWithTheRemedy) {
     EXPECT_TRUE(remove_tree(directory + "/" + name).ok()) << name;
   }
   end_process(node_pid(cluster.status(job), 1, "holder_pid"));  // long before the next save
-  EXPECT_EQ(cluster.wait_for_end(job, seconds(90)), "FAILED");
+  EXPECT_EQ(cluster.wait_for_end(job, kLong), "FAILED");
   const std::string reason = cluster.status(job)["reason"].dump();
   EXPECT_NE(reason.find("no checkpoint is left in " + directory), std::string::npos) << reason;
   EXPECT_NE(reason.find("--fresh"), std::string::npos) << reason;
@@ -370,7 +376,7 @@ TEST(StorageOutage, DataThatFailInMidStepAreWaitedForInPlace) {
       seconds(60)))
       << cluster.hpctl({"events", to_string(job)}).out;
   outage.end();
-  EXPECT_EQ(cluster.wait_for_end(job, seconds(90)), "FINISHED");
+  EXPECT_EQ(cluster.wait_for_end(job, kLong), "FINISHED");
   const std::string events = cluster.hpctl({"events", to_string(job)}).out;
   EXPECT_NE(events.find("waits for storage after step"), std::string::npos) << events;
   EXPECT_EQ(events.find("JobRecovering"), std::string::npos) << events;
@@ -395,7 +401,7 @@ TEST(StorageOutage, AbortEndsTheWaitForData) {
       cluster.directory(), [&] { return cluster.status(job)["generation"] >= 2; }, seconds(30)))
       << cluster.hpctl({"events", to_string(job)}).out;
   outage.end();
-  EXPECT_EQ(cluster.wait_for_end(job, seconds(90)), "FINISHED")
+  EXPECT_EQ(cluster.wait_for_end(job, kLong), "FINISHED")
       << cluster.hpctl({"events", to_string(job)}).out;
   EXPECT_EQ(cluster.digest(job), digest) << broken_promise("digest");
 }
