@@ -68,6 +68,16 @@ std::vector<bool> recomputed_blocks(const TrainSpec& train, size_t blocks) {
   return recomputed;
 }
 
+std::vector<Keep> kept_by_blocks(const TrainSpec& train, size_t blocks) {
+  const bool operations = train.memory.activation_checkpointing == Checkpointing::kOperations;
+  std::vector<Keep> keep(blocks, operations ? Keep::kProducts : Keep::kGraph);
+  const std::vector<bool> recomputed = recomputed_blocks(train, blocks);
+  for (size_t b = 0; b < blocks; ++b) {
+    if (recomputed[b]) keep[b] = Keep::kInput;
+  }
+  return keep;
+}
+
 std::vector<bool> leaving_inputs(const TrainSpec& train, size_t blocks, const Device& device) {
   if (device.is_host() || !offloads_activations(train)) return std::vector<bool>(blocks, false);
   std::vector<bool> leaves = recomputed_blocks(train, blocks);
@@ -103,7 +113,7 @@ FullySharded::FullySharded(const Model& model, const std::vector<Block>& blocks,
       frozen_(frozen),
       gathers_from_peers_(comms.shard().world_size() > 1),
       reducer_(elements_of(blocks), comms, sharding.whole_gradients, device, under_way_),
-      recompute_(recomputed_blocks(train, head_ + 1)),
+      keep_(kept_by_blocks(train, head_ + 1)),
       offloaded_inputs_(leaving_inputs(train, head_ + 1, device), device),
       sums_(device, sizeof(Sums) / sizeof(double)),
       loss_sum_(compat::tensor_over(sums_.data(), 1, at::kDouble, device.name())),
@@ -120,10 +130,7 @@ FullySharded::FullySharded(const Model& model, const std::vector<Block>& blocks,
   for (size_t b = kEmbed; b <= head_; ++b) uses_.push_back(b);
   if (tied_) uses_.push_back(kEmbed);
   for (size_t b = head_ - 1; b > kEmbed; --b) uses_.push_back(b);
-  if (train.memory.activation_checkpointing == Checkpointing::kOperations)
-    recomputed_.resize(head_ + 1);
-  inputs_.resize(head_ + 1);
-  outputs_.resize(head_ + 1);
+  layers_.resize(head_);
 }
 
 // Buffers of one size serve all blocks of a list, unless parameters are kept.
@@ -272,17 +279,20 @@ Outcome FullySharded::forward_backward(const at::Tensor& tokens, const at::Tenso
                                        double scale, const Documents& documents) {
   HP_CHECK(micro_batches_left_ > 0);
   documents_ = documents.on(device_.name());
-  HP_TRY(forward(compat::to_device(tokens, device_.name())));
+  sequences_ = tokens.size(0);
+  tokens_ = tokens.size(1);
+  HP_TRY_ASSIGN(at::Tensor x, forward(compat::to_device(tokens, device_.name())));
   at::Tensor loss_sum;
   at::Tensor gradient;
-  HP_TRY(backward_head(compat::to_device(targets, device_.name()), scale, loss_sum, gradient));
+  HP_TRY(backward_head(std::move(x), compat::to_device(targets, device_.name()), scale, loss_sum,
+                       gradient));
   HP_TRY(backward_layers(gradient));
   if (trained(kEmbed)) {
     const Traced span(trace_, ScheduleEvent::kBackward, kEmbed);
     if (!tied_) HP_TRY(attach_gradient(kEmbed));
-    compat::backward(outputs_[kEmbed], gradient);
+    compat::backward(embedded_, gradient);
   }
-  outputs_[kEmbed] = at::Tensor();
+  embedded_ = at::Tensor();
   HP_TRY(reduce(kEmbed));
   {
     const WaitTimer timer(wait_seconds_);
@@ -309,39 +319,51 @@ Outcome FullySharded::settle() {
   return Ok{};
 }
 
-// Leaves the head's input behind, and gathered what the head needs.
-Outcome FullySharded::forward(const at::Tensor& tokens) {
+at::Tensor FullySharded::embed(const at::Tensor& tokens) {
+  embedded_ = model_.embed(parameters(kEmbed), tokens, documents_);
+  // The gradient of a frozen embedding's output is not needed.
+  return embedded_.detach().set_requires_grad(trained(kEmbed).has_value());
+}
+
+Result<at::Tensor> FullySharded::forward_layer(size_t block, const at::Tensor& x) {
+  if (offloaded_inputs_.leaves(block)) offloaded_inputs_.begin_leave(block, x);
+  LayerTape& layer =
+      layers_[block].emplace(model_, nullptr, sequences_, tokens_, documents_, keep_[block]);
+  HP_TRY_ASSIGN(const at::Tensor y, layer.forward(parameters(block), x));
+  if (offloaded_inputs_.leaves(block)) offloaded_inputs_.leave(x);
+  return y.set_requires_grad(true);
+}
+
+// Returns the head's input, a leaf, and leaves gathered what the head needs.
+Result<at::Tensor> FullySharded::forward(const at::Tensor& tokens) {
+  at::Tensor x;
   for (size_t b = kEmbed; b < head_; ++b) {
     HP_TRY(acquire());
     {
       const Traced span(trace_, ScheduleEvent::kForward, b);
-      const c10::AutoGradMode mode(!recompute_[b]);
-      if (offloaded_inputs_.leaves(b)) offloaded_inputs_.begin_leave(b, inputs_[b]);
-      outputs_[b] = b == kEmbed ? model_.embed(parameters(b), tokens, documents_)
-                                : model_.layer(parameters(b), inputs_[b], documents_,
-                                               recomputed_.empty() ? nullptr : &recomputed_[b]);
-      // The gradient of a frozen embedding's output is not needed.
-      inputs_[b + 1] = outputs_[b].detach().set_requires_grad(b != kEmbed || trained(b));
-      if (recompute_[b]) outputs_[b] = at::Tensor();
-      if (!recomputed_.empty()) recomputed_[b].give_up();
-      if (offloaded_inputs_.leaves(b)) offloaded_inputs_.leave(inputs_[b]);
+      if (b == kEmbed) {
+        x = embed(tokens);
+      } else {
+        HP_TRY_ASSIGN(x, forward_layer(b, x));
+      }
     }
     // The last layer is needed again as soon as the head is done.
     if (!sharding_.keep_parameters && b + 1 < head_) release(b);
   }
   if (tied_) HP_TRY(acquire());
-  return acquire();
+  HP_TRY(acquire());
+  return x;
 }
 
-Outcome FullySharded::backward_head(const at::Tensor& targets, double scale, at::Tensor& loss_sum,
-                                    at::Tensor& gradient) {
+Outcome FullySharded::backward_head(at::Tensor x, const at::Tensor& targets, double scale,
+                                    at::Tensor& loss_sum, at::Tensor& gradient) {
   {
     const Traced span(trace_, ScheduleEvent::kBackward, head_);
     HP_TRY(attach_gradient(head_));
     if (tied_) HP_TRY(attach_gradient(kEmbed));
-    loss_sum = backward_loss(inputs_[head_], targets, scale);
-    gradient = inputs_[head_].grad();
-    inputs_[head_] = at::Tensor();
+    loss_sum = backward_loss(x, targets, scale);
+    gradient = x.grad();
+    x = at::Tensor();
   }
   if (!sharding_.keep_parameters) release(head_);
   if (!sharding_.keep_parameters && tied_) release(kEmbed);
@@ -375,6 +397,19 @@ at::Tensor FullySharded::backward_loss(const at::Tensor& x, const at::Tensor& ta
   return loss_sum;
 }
 
+Result<at::Tensor> FullySharded::backward_layer(size_t block, const at::Tensor& gradient) {
+  LayerTape& layer = *layers_[block];
+  const at::Tensor input = layer.input();
+  if (offloaded_inputs_.leaves(block)) offloaded_inputs_.finish_return(block, input);
+  if (offloaded_inputs_.leaves(block - 1)) offloaded_inputs_.begin_return(block - 1);
+  HP_TRY(layer.compute_again(parameters(block)));
+  HP_TRY(attach_gradient(block));
+  HP_TRY_ASSIGN(at::Tensor of_input, layer.backward(gradient));
+  if (offloaded_inputs_.leaves(block)) offloaded_inputs_.forget(input);
+  layers_[block].reset();
+  return of_input;
+}
+
 // `gradient` enters as the gradient of the last layer's output and leaves as that for the first's
 // input.
 Outcome FullySharded::backward_layers(at::Tensor& gradient) {
@@ -382,17 +417,7 @@ Outcome FullySharded::backward_layers(at::Tensor& gradient) {
     HP_TRY(acquire());
     {
       const Traced span(trace_, ScheduleEvent::kBackward, b);
-      if (offloaded_inputs_.leaves(b)) offloaded_inputs_.finish_return(b, inputs_[b]);
-      if (offloaded_inputs_.leaves(b - 1)) offloaded_inputs_.begin_return(b - 1);
-      if (recompute_[b]) outputs_[b] = model_.layer(parameters(b), inputs_[b], documents_);
-      if (!recomputed_.empty()) recomputed_[b].restore();
-      HP_TRY(attach_gradient(b));
-      compat::backward(outputs_[b], gradient);
-      gradient = inputs_[b].grad();
-      if (offloaded_inputs_.leaves(b)) offloaded_inputs_.forget(inputs_[b]);
-      // The block's activations.
-      outputs_[b] = at::Tensor();
-      inputs_[b] = at::Tensor();
+      HP_TRY_ASSIGN(gradient, backward_layer(b, gradient));
     }
     if (!sharding_.keep_parameters) release(b);
     HP_TRY(reduce(b));

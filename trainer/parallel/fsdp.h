@@ -17,11 +17,12 @@
 // returns. The next gather is begun before a block computes, and a reduction goes on while the next
 // block computes, so both overlap computation. The order of collectives is the same on all ranks.
 //
-// A layer whose activations are not kept (memory.activation_checkpointing) runs forward without a
-// graph, and once more with one when its backward turn comes: the same operations on the same
-// bytes, so the same bits. Its input may wait in host memory (offloaded_inputs.h). With
+// Each layer of a micro-batch runs on a tape (layer_tape.h), which keeps what its backward pass
+// needs. A layer whose activations are not kept (memory.activation_checkpointing) runs forward
+// without a graph, and once more with one when its backward turn comes: the same operations on the
+// same bytes, so the same bits. Its input may wait in host memory (offloaded_inputs.h). With
 // `operations` every layer keeps its graph, but not what cheap operations put into it
-// (model/recomputed.h).
+// (arch/recomputed.h).
 //
 // With a frozen model the trained blocks are the adapters of its layers (arch/lora.h). Using a
 // layer gathers both its blocks, gradients are computed and reduced only for adapters, and the
@@ -43,6 +44,7 @@
 #include "trainer/parallel/buffer_pool.h"
 #include "trainer/parallel/comm_timer.h"
 #include "trainer/parallel/gradient_reducer.h"
+#include "trainer/parallel/layer_tape.h"
 #include "trainer/parallel/offloaded_inputs.h"
 #include "trainer/parallel/schedule_trace.h"
 #include "trainer/parallel/sharded_block.h"
@@ -153,10 +155,13 @@ class FullySharded {
   void release(size_t block);
   void release_adapters(size_t block);
   void release_written();
-  Outcome forward(const at::Tensor& tokens);
-  Outcome backward_head(const at::Tensor& targets, double scale, at::Tensor& loss_sum,
+  at::Tensor embed(const at::Tensor& tokens);
+  Result<at::Tensor> forward_layer(size_t block, const at::Tensor& x);
+  Result<at::Tensor> forward(const at::Tensor& tokens);
+  Outcome backward_head(at::Tensor x, const at::Tensor& targets, double scale, at::Tensor& loss_sum,
                         at::Tensor& gradient);
   at::Tensor backward_loss(const at::Tensor& x, const at::Tensor& targets, double scale);
+  Result<at::Tensor> backward_layer(size_t block, const at::Tensor& gradient);
   Outcome backward_layers(at::Tensor& gradient);
   Outcome reduce(size_t block);
   Outcome meet();
@@ -179,18 +184,19 @@ class FullySharded {
   std::vector<std::vector<bool>> products_;  // by trained block, as ShardedBlock::attach_gradient()
   CommTimer under_way_;
   GradientReducer reducer_;
-  std::vector<bool> recompute_;         // per block of the model, as all that follow
-  std::vector<Recomputed> recomputed_;  // per block; none unless cheap operations are done again
+  std::vector<Keep> keep_;  // per block of the model
   OffloadedInputs offloaded_inputs_;
   WeightShards shards_;
-  DeviceArray<double> sums_;         // Sums, on the device
-  at::Tensor loss_sum_;              // its first number
-  DeviceArray<float> marks_;         // a number of each rank: what meet() gathers
-  Documents documents_;              // of the micro-batch under way
-  std::vector<at::Tensor> inputs_;   // of each block in a micro-batch, detached
-  std::vector<at::Tensor> outputs_;  // of embed and layers, with their graphs
-  std::vector<size_t> uses_;         // blocks in the order in which a micro-batch needs them
-  size_t next_use_ = 0;              // index in uses_ of the next acquire()
+  DeviceArray<double> sums_;                      // Sums, on the device
+  at::Tensor loss_sum_;                           // its first number
+  DeviceArray<float> marks_;                      // a number of each rank: what meet() gathers
+  Documents documents_;                           // of the micro-batch under way
+  int64_t sequences_ = 0;                         // likewise
+  int64_t tokens_ = 0;                            // of each of them
+  at::Tensor embedded_;                           // with its graph
+  std::vector<std::optional<LayerTape>> layers_;  // by block
+  std::vector<size_t> uses_;  // blocks in the order in which a micro-batch needs them
+  size_t next_use_ = 0;       // index in uses_ of the next acquire()
   int micro_batches_left_ = 0;
   int unsettled_evaluations_ = 0;
   size_t gathered_ = 0;

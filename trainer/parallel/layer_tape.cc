@@ -114,15 +114,20 @@ Result<Tensor> LayerTape::exchanged(const Piece& piece, const Tensor& last, Pass
   return sum;
 }
 
-Result<Tensor> LayerTape::backward(const Tensors& parameters, const Tensor& gradient) {
-  if (keep_ == Keep::kProducts) HP_TRY(restore());
+Outcome LayerTape::compute_again(const Tensors& parameters) {
+  if (keep_ == Keep::kProducts) return restore();
+  if (keep_ == Keep::kGraph) return Ok{};
+  if (exchange_ != nullptr) return run(parameters, Pass::kAgain);
+  output_ = model_.layer(parameters, input_, documents_);
+  return Ok{};
+}
+
+Result<Tensor> LayerTape::backward(const Tensor& gradient) {
   if (exchange_ == nullptr) {
-    if (keep_ == Keep::kInput) output_ = model_.layer(parameters, input_, documents_);
     backward_of({output_}, {gradient});
     output_ = Tensor();
     return std::exchange(input_, Tensor()).grad();
   }
-  if (keep_ == Keep::kInput) HP_TRY(run(parameters, Pass::kAgain));
   HP_TRY_ASSIGN(const Tensors found, backward_pieces(gradient));
   output_ = Tensor();
   input_ = Tensor();

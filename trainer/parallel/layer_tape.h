@@ -45,9 +45,14 @@ class LayerTape {
   // x: [sequences, tokens, D], or with an exchange [own rows, D], as the result. Its gradient is
   // computed if it requires one. `parameters` are this rank's parts, as of Model::layer().
   Result<at::Tensor> forward(const Tensors& parameters, const at::Tensor& x);
-  // After forward(), once, with the same parameters, whose gradients it adds. Takes the gradient
-  // of the result and returns the gradient of x, undefined if x requires none.
-  Result<at::Tensor> backward(const Tensors& parameters, const at::Tensor& gradient);
+  // After forward(), once, with the same parameters: computes what was not kept.
+  Outcome compute_again(const Tensors& parameters);
+  // After that, once: adds the gradients of the parameters. Takes the gradient of the result and
+  // returns the gradient of x, undefined if x requires none.
+  Result<at::Tensor> backward(const at::Tensor& gradient);
+  // x, from forward() to backward(). With Keep::kInput the caller may move its memory between the
+  // two passes (offloaded_inputs.h).
+  const at::Tensor& input() const { return input_; }
 
  private:
   // Segments [first, end), of which the last is followed by an exchange, or is the layer's last.

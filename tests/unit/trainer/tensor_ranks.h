@@ -289,8 +289,9 @@ inline Result<StepResult> rank_step(const TensorCase& c, const TensorMap& values
   HP_TRY_ASSIGN(const HeadResult result, backward_head(call, x, kScale));
   at::Tensor gradient = result.gradient;
   for (int64_t i = c.model.layers; i-- > 0;) {
-    HP_TRY_ASSIGN(gradient,
-                  layers[static_cast<size_t>(i)]->backward(parameters.of_layer(i), gradient));
+    LayerTape& layer = *layers[static_cast<size_t>(i)];
+    HP_TRY(layer.compute_again(parameters.of_layer(i)));
+    HP_TRY_ASSIGN(gradient, layer.backward(gradient));
   }
   if (!c.lora.on()) HP_TRY(embedding.backward(gradient));
   StepResult step = {result.entropy.item<double>(), parameters.gradients(), parameters.locals};
