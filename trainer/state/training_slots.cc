@@ -15,6 +15,7 @@ namespace hpctl {
 void TrainingState::seal_filled() {
   if (offloaded_) offloaded_->refresh(arena_);
   in_place_.reset();
+  is_whole_ = true;
   if (!copies_) return seal();
   begin_copy();
   seal_copy();
@@ -34,7 +35,7 @@ void TrainingState::seal() {
 }
 
 bool TrainingState::begin_copy() {
-  if (!copies_ || in_place_) return true;
+  if (!copies_ || in_place_ || !is_whole_) return true;
   seal_copy();
   const int slot = free_slot();
   if (slot == kNoSlot) return false;
@@ -78,7 +79,7 @@ int TrainingState::free_slot() const {
 
 bool TrainingState::hold_newest() {
   HP_CHECK(held_slot_ == kNoSlot);
-  if (geometry().slots < 3 || !begin_copy()) return false;
+  if (geometry().slots < 3 || !begin_copy() || (copies_ && !in_place_)) return false;
   held_slot_ = copies_ ? copied_slot_ : slot_;
   return true;
 }
@@ -114,7 +115,9 @@ void TrainingState::take_in_place() {
   if (copies_ && in_place_ == arena().seal_of(slot_)) return;
   parameters_changed();
   if (!copies_) return;
+  is_whole_ = false;
   copies_->restore(slot_, arena_);
+  is_whole_ = true;
   in_place_ = arena().seal_of(slot_);
   copied_slot_ = slot_;
   copied_step_ = in_place_->step;

@@ -326,6 +326,7 @@ void TrainingState::apply(const AdamStep& adam, const std::vector<const float*>&
   HP_CHECK(target != kNoSlot);
   seal_copy();  // the state changes under it
   in_place_.reset();
+  is_whole_ = false;
   arena_.device().after_downloads();
   arena_.unseal(target);
   if (offloaded_) {
@@ -334,6 +335,7 @@ void TrainingState::apply(const AdamStep& adam, const std::vector<const float*>&
     update_in_arena(target, adam, gradients);
   }
   ++now_.step;
+  is_whole_ = true;
   now_.former_cursor = std::exchange(now_.sample_cursor, next_cursor);
   if (copies_) return;
   slot_ = target;
@@ -384,6 +386,7 @@ Outcome TrainingState::go_back(const std::string& checkpoint) {
   const uint64_t skips = now_.stability.skips;
   const uint64_t overflows = now_.loss_scale.overflows;
   HP_CHECK(held_slot_ == kNoSlot);
+  is_whole_ = false;
   if (copies_) copies_->give_up();
   for (int slot = 0; slot < geometry().all_slots(); ++slot) arena().unseal(slot);
   kept_slot_ = kNoSlot;

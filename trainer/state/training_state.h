@@ -99,8 +99,8 @@ class TrainingState {
 
   // Whether a GPU's state is copied to host memory.
   bool is_copied_to_host() const { return copies_ != nullptr; }
-  // Where it is: begins to copy the newest state, unless that was done. False if there is no slot
-  // for it (has_room()).
+  // Where it is: begins to copy the newest state, unless that was done, or a fault came in the
+  // middle of its change. False if there is no slot for it (has_room()).
   bool begin_copy();
   // Before the small all-reduce of the next step, and where the generation ends: waits for the copy
   // under way and seals it. False if there was none.
@@ -211,6 +211,7 @@ class TrainingState {
   int held_slot_ = kNoSlot;    // of the state that a save reads
   int copied_slot_ = kNoSlot;  // of the newest copy, under way or not
   uint64_t copied_step_ = 0;
+  bool is_whole_ = false;  // a GPU's state in place: neither lacking, nor in the middle of a change
   std::optional<Seal> in_place_;  // with which the state in place was copied; nullopt = it was not
   bool told_unsealed_ = false;
   Position now_;

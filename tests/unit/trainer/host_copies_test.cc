@@ -281,6 +281,19 @@ TEST(HostCopies, ASurvivorKeepsWhatItsGpuHas) {
   EXPECT_EQ(bytes_on(device, *state), states[3]);
 }
 
+// A rank that was to be refilled, and lost its peers before: what its GPU has is nothing.
+TEST(HostCopies, AStateThatIsNotWholeIsNotSealed) {
+  Workload workload = from_memory(small_workload(), 3);
+  workload.refilled = {0};
+  const UniqueFd fd = memory_file();
+  StreamedDevice device;
+  auto state = create(fd.get(), workload, device);
+  ASSERT_TRUE(state.ok()) << state.error().message;
+  EXPECT_TRUE(state->begin_copy());
+  EXPECT_FALSE(state->seal_copy());
+  EXPECT_THAT(read_seals(fd.get()).own, ::testing::IsEmpty());
+}
+
 TEST(HostCopies, AStepThatIsNotThereIsAnError) {
   const UniqueFd fd = memory_file();
   StreamedDevice device;
