@@ -50,6 +50,8 @@ Outcome fill(RequiredFunctions& functions, Api& api) {
   find("cudaFree", api.free);
   find("cudaMallocHost", api.host_malloc);
   find("cudaFreeHost", api.host_free);
+  find("cudaHostRegister", api.host_register);
+  find("cudaHostUnregister", api.host_unregister);
   find("cudaMemcpyAsync", api.copy_async);
   find("cudaDeviceGetAttribute", api.device_attribute);
   find("cudaGetDeviceProperties", api.device_properties);
@@ -77,6 +79,12 @@ Status host_malloc_on(const Api& api, int device, void** memory, size_t bytes) {
   const Status status = api.set_device(device);
   if (status != kSuccess) return status;
   return api.host_malloc(memory, bytes);
+}
+
+Status host_register_on(const Api& api, int device, void* memory, size_t bytes) {
+  const Status status = api.set_device(device);
+  if (status != kSuccess) return status;
+  return api.host_register(memory, bytes, kHostRegisterPortable);
 }
 
 Error error(const Api& api, const std::string& what, Status status) {

@@ -23,6 +23,7 @@ using Event = void*;                      // cudaEvent_t
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventDefault = 0;
 inline constexpr unsigned kEventDisableTiming = 2;
+inline constexpr unsigned kHostRegisterPortable = 1;
 inline constexpr int kCopyDefault = 4;       // cudaMemcpyDefault: by the addresses
 inline constexpr int kMultiprocessors = 16;  // cudaDeviceAttr
 inline constexpr int kCapabilityMajor = 75;
@@ -52,6 +53,9 @@ struct Api {
   Status (*free)(void*);
   Status (*host_malloc)(void**, size_t);  // page-locked: copies to and from it never block
   Status (*host_free)(void*);
+  // The same for memory that others have mapped, from a page's begin on; until host_unregister().
+  Status (*host_register)(void*, size_t, unsigned flags);
+  Status (*host_unregister)(void*);
   Status (*copy_async)(void* to, const void* from, size_t bytes, int kind, Stream);
   Status (*device_attribute)(int* value, int attribute, int device);
   Status (*device_properties)(DeviceProperties*, int device);
@@ -68,6 +72,9 @@ std::string product_name(const Api& api, int device);
 // Page-locked host memory, taken on this GPU. A thread that has used no GPU yet would make a
 // context on GPU 0 for it, some 500 MiB of a card that may be another rank's.
 Status host_malloc_on(const Api& api, int device, void** memory, size_t bytes);
+
+// Likewise page-locks host memory that is mapped already.
+Status host_register_on(const Api& api, int device, void* memory, size_t bytes);
 
 // "cannot WHAT: out of memory", with a remedy where the function is absent.
 Error error(const Api& api, const std::string& what, Status status);

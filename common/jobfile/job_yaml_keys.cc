@@ -334,14 +334,18 @@ constexpr JobYamlKey kKeysAfterTrain[] = {
      "modules that you are changing.",
      [](YamlValue& v, JobSpec& s) { v.read_words(s.recovery.standby_imports); }},
     {"recovery.snapshot", kSection, "section", "", "",
-     "Copies of each worker's state in another node's memory. If a node is lost, the job goes on "
-     "from the newest complete copy instead of a checkpoint. For the built-in trainer on several "
-     "nodes, with strategies that shard over all ranks; with no_shard and hybrid the replicas "
-     "serve. Not for a GPU's memory.", nullptr},
+     "Copies of each worker's state in memory. On GPUs: in the memory of its own host, where the "
+     "state outlives the process, so that a fault of a process costs few steps or none. On GPUs "
+     "and CPUs: in another node's memory. If a node is lost, the job goes on from the newest "
+     "complete copy instead of a checkpoint. For the built-in trainer on several nodes, with "
+     "strategies that shard over all ranks; with no_shard and hybrid the replicas serve. On "
+     "GPUs not with memory.offload of optimizer or parameters.", nullptr},
     {"recovery.snapshot.every_steps", kValue, "integer or auto", "auto", "1 to 1000000",
      "Steps between two copies; a step waits if the previous copy is not complete. auto: so often "
      "that sending takes a twentieth of the time at most, beside the steps; it slows them by one "
-     "percent or less.",
+     "percent or less. From a GPU to its host, auto: after every step if a step beside a copy is "
+     "less than one percent longer, otherwise after every k-th, so that copies cost less than one "
+     "percent.",
      read_snapshot_interval},
     {"recovery.snapshot.replicas", kValue, "integer", "1", "0 or 1",
      "Copies of each part; 0: none, which saves half of the host memory that the state takes.",

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import roofline
+from host_copies import cost_in
 from judged import RunFailed
 from points import seconds_of_run
 
@@ -99,10 +100,11 @@ class Benchmark:
 
     def hptrain(self, point, plan):
         # Ended without the checkpoint that a last step would write.
-        lines, _, _ = self.trainer.run({**point.spec(), "steps": 1000}, stop_after=point.steps)
-        return row_of(point, label(point),
-                      [s["step_ms"] for s in lines[point.skipped():point.steps]],
-                      lines[-1]["peak_memory_bytes"], flops_of(plan), self.peak_tflops)
+        lines, log, _ = self.trainer.run({**point.spec(), "steps": 1000}, stop_after=point.steps)
+        row = row_of(point, label(point),
+                     [s["step_ms"] for s in lines[point.skipped():point.steps]],
+                     lines[-1]["peak_memory_bytes"], flops_of(plan), self.peak_tflops)
+        return {**row, "copies": cost_in(log)} if cost_in(log) else row
 
     def peer(self, point, plan, who, compiled, titan):
         spec = {"model": point.model, "seq_len": point.seq_len, "micro": point.micro,
@@ -153,4 +155,5 @@ def table(rows):
         lines.append(head + f"{row['step_ms']:.1f} | {row['tokens_per_s']:.0f} | "
                      f"{'' if row['tflops'] is None else format(row['tflops'], '.4g')} | {percent(row['mfu'])} | "
                      f"{percent(row['mfu_causal'])} | {row['peak_memory_bytes'] / 2**30:.1f} |")
-    return lines
+    costs = [f"{row['point']}: {row['copies']}" for row in rows if "copies" in row]
+    return lines + ([""] + costs if costs else [])

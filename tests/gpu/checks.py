@@ -6,6 +6,7 @@ import subprocess
 import threading
 import time
 
+import host_copies
 import variants
 from judged import judged, same, worst
 from points import SMALL
@@ -192,6 +193,7 @@ def checks(trainer, device, cards):
     yield judged("bf16: goes on from a checkpoint with the same bits",
                  lambda: same(resumed(), narrow()[4:]), "steps 5 to 8")
     yield from killed_in_mid_step(start, bf16, narrow)
+    yield from host_copies.killed_before_the_seal(start, bf16, narrow, cuda)
     yield from packed_documents(start, {**spec, "mask": "documents"}, first, cuda)
     yield from named_kernels(start, spec, first)
     yield from variants.checks(lambda one: steps_of(start(one)), spec, first, narrow,
@@ -217,7 +219,7 @@ def packed_documents(start, spec, whole, cuda):
 
 
 # Runs of checks() on one card, and seconds of one: of a GPU mostly its start (its context, NVRTC).
-RUNS = 58
+RUNS = 60
 SECONDS_OF_RUN = {"cuda": 12, "cpu": 4}
 
 

@@ -60,11 +60,14 @@ FAST = {"gpu": {"deterministic": False}}
 CUDNN = {"gpu": {"attention": "cudnn", "deterministic": False}}
 LEAN = {"moments": "bf16", "recompute": "operations"}
 NARROW = {"moments": "bf16", "master": "bf16", "recompute": "full", "strategy": "no_shard"}
+COPIES = {"copies": True}
 OFFLOADED = {**LEAN, "offload": ["optimizer"]}
 
 # Llama at 262,144 tokens a step, Qwen2.5 at LLMQ's 524,288. Those of most worth come first.
 ON_GPU = [
     Point("1B@2048", LLAMA_1B, 2048, 4, 32),
+    # Long enough for the trial of copies in host memory (trainer/state/copy_pace.h).
+    Point("1B@2048+copies", LLAMA_1B, 2048, 4, 32, 16, COPIES),
     Point("1B@8192+cudnn", LLAMA_1B, 8192, 1, 32, more=CUDNN),
     Point("8B@8192+offload", LLAMA_8B, 8192, 1, 32, 3, OFFLOADED),
     Point("Qwen2.5-0.5B@1024", QWEN_05B, 1024, 8, 64),

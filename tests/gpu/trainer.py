@@ -2,6 +2,7 @@
 """Runs of hptrain, each a whole process, started as by hand (hptrain --workload FILE)."""
 import array
 import concurrent.futures
+import fcntl
 import itertools
 import json
 import math
@@ -39,6 +40,12 @@ def lines_in(path):
             return sum(1 for _ in lines)
     except FileNotFoundError:
         return 0
+
+
+PROGRESS_PAGE_BYTES = 4096  # common/worker/worker_abi.h
+# As a holder starts it: workload, progress page and state arena on descriptors 3 to 5. The numbers
+# of the others are above 9.
+AS_WORKER = 'exec "$0" 3<"$1" 4<>"/proc/self/fd/$2" 5<>"/proc/self/fd/$3"'
 
 
 class Trainer:
@@ -97,6 +104,8 @@ class Trainer:
             "checkpoint_dir": os.path.join(directory, "checkpoints"), "ledger_dir": "",
             "metrics_path": os.path.join(directory, "metrics.jsonl"),
             "checkpoint": {"every_steps": spec.get("save_every", 0), "every_minutes": 0},
+            "from_memory": spec.get("from_memory", False),
+            "snapshot": {"every_steps": spec.get("copy_every", 0)},
             "train": train,
         }
 
@@ -117,9 +126,27 @@ class Trainer:
                   flush=True)
         return kind(f"run {number}: {why}; {last}")
 
+    def begin(self, path, spec, environment, log):
+        """A process of the workload in `path`. With `arena` in the spec it has that memory file, and
+        one of its own with `copies`."""
+        if "arena" not in spec and not spec.get("copies"):
+            return subprocess.Popen([self.program, "--workload", path], env=environment, stderr=log)
+        made = [os.memfd_create(name) for name in ("progress", "arena")]
+        os.ftruncate(made[0], PROGRESS_PAGE_BYTES)
+        given = [made[0], spec.get("arena", made[1])]
+        passed = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in given]
+        try:
+            return subprocess.Popen(
+                ["/bin/sh", "-c", AS_WORKER, self.program, path, *map(str, passed)],
+                env=environment, stderr=log, pass_fds=passed)
+        finally:
+            for fd in made + passed:
+                os.close(fd)
+
     def run(self, spec, stop_after=0):
         """Metrics by step, rank 0's log, and the directory of checkpoints. `stop_after` > 0: ended,
-        by SIGKILL and without a checkpoint, after so many steps."""
+        by SIGKILL and without a checkpoint, after so many steps. With `dies` in the spec it ends
+        itself by SIGKILL."""
         number = next(self.numbers)
         if self.seconds_left() <= 0:
             raise NoTimeLeft("it was not begun")
@@ -134,8 +161,7 @@ class Trainer:
                 json.dump({**document, "rank": rank, "local_rank": rank}, out)
             logs.append(os.path.join(directory, f"rank-{rank}.log"))
             with open(logs[-1], "w") as log:
-                processes.append(subprocess.Popen([self.program, "--workload", path],
-                                                  env=environment, stderr=log))
+                processes.append(self.begin(path, spec, environment, log))
         metrics = document["metrics_path"]
         until, stopped = min(time.monotonic() + self.limit_s, self.until), False
         while any(p.poll() is None for p in processes):
@@ -153,6 +179,11 @@ class Trainer:
                     raise self.failed(number, logs, f"no end within {self.limit_s} s, {done} steps")
             time.sleep(0.02)
         codes = [p.returncode for p in processes]
+        if spec.get("dies"):
+            stopped = all(code == -signal.SIGKILL for code in codes)
+            if not stopped:
+                raise self.failed(number, logs, "it was not killed: exit code " +
+                                  ", ".join(map(str, codes)))
         if not stopped and any(codes):
             raise self.failed(number, logs, "exit code " + ", ".join(map(str, codes)),
                               next(rank for rank, code in enumerate(codes) if code != 0))

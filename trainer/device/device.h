@@ -73,6 +73,11 @@ class Device {
   // begun copies have arrived.
   virtual void* allocate_host(size_t bytes) = 0;
   virtual void release_host(void* memory) noexcept = 0;
+  // Memory of the host that the device did not allocate may also be copied to, once it is locked:
+  // page-locked, if the driver does it. Otherwise copies work, but not beside other work, and the
+  // log says so. unlock_host() comes before the memory is unmapped.
+  virtual void lock_host(void* memory, size_t bytes) = 0;
+  virtual void unlock_host(void* memory) noexcept = 0;
   virtual void begin_download(const void* from, void* host, size_t bytes) = 0;
   virtual void after_downloads() = 0;
   virtual void await_downloads() = 0;

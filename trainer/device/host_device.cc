@@ -65,6 +65,8 @@ class HostDevice final : public Device {
 
   void* allocate_host(size_t bytes) override { return allocate(bytes); }
   void release_host(void* memory) noexcept override { release(memory); }
+  void lock_host(void* /*memory*/, size_t /*bytes*/) override {}
+  void unlock_host(void* /*memory*/) noexcept override {}
   void begin_download(const void* from, void* host, size_t bytes) override {
     std::memcpy(host, from, bytes);
   }

@@ -252,6 +252,28 @@ void TorchDevice::release_host(void* memory) noexcept {
   if (const auto cuda = cuda::load(); cuda.ok()) (*cuda)->host_free(memory);
 }
 
+void TorchDevice::lock_host(void* memory, size_t bytes) {
+  if (!device_.is_cuda()) return;
+  std::string why = "no CUDA runtime";
+  if (const auto cuda = cuda::load(); cuda.ok()) {
+    const cuda::Status status = cuda::host_register_on(**cuda, device_.index(), memory, bytes);
+    if (status == cuda::kSuccess) {
+      locked_.insert(memory);
+      return;
+    }
+    why = cuda::error(**cuda, "page-lock it", status).message;
+  }
+  log_warning(std::to_string(bytes >> 20) +
+              " MiB of host memory for copies of the state are not page-locked, so copies hold "
+              "computation up: " +
+              why);
+}
+
+void TorchDevice::unlock_host(void* memory) noexcept {
+  if (locked_.erase(memory) == 0) return;
+  if (const auto cuda = cuda::load(); cuda.ok()) (*cuda)->host_unregister(memory);
+}
+
 void TorchDevice::wait_for(const c10::Stream& first, const c10::Stream& then) const {
   c10::Event done(at::kCUDA);
   done.record(first);

@@ -7,9 +7,9 @@
 // calls. The default stream would wait for every other library's work on it, and cannot be recorded
 // as a graph. Collectives are on the NCCL communicator's stream, of the highest priority: one
 // begins when the earlier work of the compute stream is done, and the compute stream waits for it
-// at its Collective::wait() (nccl_communicator.h). A checkpoint's copies of the state are on a
-// third stream; the next change of the state waits for them. Data from host memory (memory.offload)
-// are on a fourth.
+// at its Collective::wait() (nccl_communicator.h). Copies of the state to host memory
+// (trainer/state/host_copies.h) are on a third stream; the next change of the state waits for them.
+// Data from host memory (memory.offload) are on a fourth.
 //
 // Hence the engine's order of calls is the schedule. The gather of block i+1 is begun before block
 // i computes and awaited after it, so it runs beside it, and a buffer that is taken again is first
@@ -24,6 +24,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,8 @@ class TorchDevice : public Device {
              const AdamTarget<float, uint16_t, uint16_t>& to) override;
   void* allocate_host(size_t bytes) override;
   void release_host(void* memory) noexcept override;
+  void lock_host(void* memory, size_t bytes) override;
+  void unlock_host(void* memory) noexcept override;
   void begin_download(const void* from, void* host, size_t bytes) override;
   void after_downloads() override;
   void await_downloads() override;
@@ -97,6 +100,7 @@ class TorchDevice : public Device {
   mutable at::Tensor partials_;               // of the sum of squares
   std::map<void*, at::Tensor> tensors_;       // allocate()'s
   std::map<void*, at::Tensor> host_tensors_;  // allocate_host()'s of LibTorch
+  std::set<void*> locked_;                    // by lock_host(), page-locked
   std::optional<c10::Stream> downloads_;      // of a GPU
   std::optional<c10::Stream> uploads_;        // of a GPU
   mutable int64_t peak_memory_ = 0;

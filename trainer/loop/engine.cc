@@ -100,7 +100,7 @@ class Trainer {
   Outcome open_run(const Workload& workload);
   Outcome live_through_generation();
   void tell_peer_lost(const Error& lost);
-  void tell_aborted();
+  Outcome tell_aborted();
   Result<Workload> await_join();
   int finished();
   int failed(const Error& error);
@@ -127,7 +127,8 @@ int Trainer::train(const Workload* first) {
     const bool aborted = control_.leave();
     if (ended.ok()) return finished();
     if (!peer_lost || !aborted) return failed(ended.error());
-    tell_aborted();
+    const Outcome told = tell_aborted();
+    if (!told.ok()) return failed(told.error());
     workload = await_join();
     if (!workload.ok()) return failed(workload.error());
   }
@@ -164,7 +165,17 @@ void Trainer::tell_peer_lost(const Error& lost) {
 
 // The phase says whether a save of the former generation still runs: then the holder gives this
 // rank to a standby.
-void Trainer::tell_aborted() {
+//
+// A GPU's newest state is sealed first: then this rank undoes nothing, and if the GPU has failed,
+// this process is of no use to the next generation, and another one takes its memory.
+Outcome Trainer::tell_aborted() {
+  if (run_->has_state()) {
+    HP_TRY(without_exceptions([this]() -> Outcome {
+      run_->state().begin_copy();
+      run_->state().seal_copy();
+      return Ok{};
+    }));
+  }
   progress_.enter(WorkerPhase::kSaving);
   generation_->when_saved([this] { progress_.enter(WorkerPhase::kRendezvous); });
   const uint64_t generation = generation_->workload().generation;
@@ -172,6 +183,7 @@ void Trainer::tell_aborted() {
            (run_->has_state() ? " at step " + std::to_string(run_->state().step()) : ""));
   end_on_stop_requests();
   control_.say(control::Aborted{generation});
+  return Ok{};
 }
 
 // The workload of the next generation, whose progress page it turns to. Where none will come the

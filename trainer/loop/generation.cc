@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <string_view>
 #include <utility>
 
 #include "common/base/log.h"
@@ -41,6 +42,7 @@ Generation::Generation(Run& run, const Workload& workload)
       workload_(workload),
       progress_(run.progress()),
       device_(run.device()),
+      copy_pace_(workload.snapshot.every_steps),
       storage_(workload_, run.progress()),
       operation_trace_(trace_path(workload, ".operations"), !run.device().is_host()),
       trace_(trace_path(workload, ""), workload.rank, workload.train.metrics.trace_from,
@@ -104,6 +106,8 @@ Outcome Generation::save_last() {
       state().step() == workload_.start_step && !starts_without_directory(workload_);
   if (is_durable) return Ok{};
   progress_.enter(WorkerPhase::kSaving);
+  state().begin_copy();
+  state().seal_copy();
   const Clock::time_point began = Clock::now();
   HP_TRY_ASSIGN(const bool durable, saver_->finish(&seconds_since_stop, [this] { tell_saves(); }));
   progress_.waited_for_last_save(static_cast<uint64_t>(seconds_since(began) * 1e9));
@@ -127,6 +131,7 @@ void Generation::abort() {
   const std::lock_guard lock(abort_mutex_);
   aborted_ = true;
   if (comms_) comms_->abort();
+  if (host_world_) host_world_->abort();
   if (snapshots_) snapshots_->abort();
   if (saver_) saver_->abort();
   storage_.abort();
@@ -251,7 +256,9 @@ Outcome Generation::load_state() {
   HP_TRY_ASSIGN(const Environment environment,
                 join_environments(own, workload_.node, comms_->world()));
   HP_TRY(check_one_base(environment));
-  const Outcome loaded = run_.load_state(workload_, environment, comms_->world());
+  HP_TRY_ASSIGN(const bool copies, agree_on_copies());
+  HP_TRY_ASSIGN(Communicator* const world, host_memory_world());
+  const Outcome loaded = run_.load_state(workload_, environment, *world, copies);
   if (!loaded.ok()) return directory_error(workload_, loaded.error());
   keep_files_of_model();
   HP_TRY(make_snapshots());
@@ -266,6 +273,40 @@ Outcome Generation::load_state() {
   owes_save_ = owes_save();
   run_.log_phase("load");
   return Ok{};
+}
+
+// A rank whose machine has no room for copies of its GPU's state would not seal a step, and without
+// it the others' seals are of no use: all ranks keep copies, or none does.
+Result<bool> Generation::agree_on_copies() {
+  if (device_.is_host()) return false;
+  const Outcome can = run_.can_copy_state(workload_);
+  std::array<double, 1> cannot = {can.ok() ? 0.0 : 1.0};
+  HP_TRY(comms_->world().all_reduce(cannot));
+  const bool copies = cannot[0] == 0;
+  if (!can.ok() && !can.error().message.empty()) log_warning(can.error().message);
+  if (copies || !workload_.from_memory) return copies;
+  return Error{ErrorCode::kDataLoss,
+               "a rank keeps no copy of its GPU's state in host memory; start from a checkpoint"};
+}
+
+// Parts that are divided anew go from host memory to host memory; the ranks' communicator is
+// between GPUs, where there are some.
+Result<Communicator*> Generation::host_memory_world() {
+  const bool divided_anew = workload_.from_memory && workload_.former_parts > 0;
+  if (device_.is_host() || !divided_anew) return &comms_->world();
+  CommunicatorOptions options;
+  options.rank = workload_.rank;
+  options.world_size = workload_.world_size;
+  options.rendezvous_dir = workload_.rendezvous_dir + "/parts";
+  options.bind_address = workload_.bind_address;
+  auto made = make_communicator(options);
+  {
+    const std::lock_guard lock(abort_mutex_);
+    host_world_ = std::move(made);
+  }
+  HP_TRY(check_not_aborted());
+  HP_TRY(host_world_->connect());
+  return host_world_.get();
 }
 
 Outcome Generation::make_snapshots() {
@@ -353,7 +394,11 @@ void Generation::note_what_is_for_gpus() const {
   if (run_.train().memory.offload.empty()) return;
   double bytes = 0;
   const MemoryPlan plan = plan_memory(setting_of(workload_, !device_.is_host()), state().blocks());
-  for (const MemoryPart& part : plan.host) bytes += part.bytes;
+  for (const MemoryPart& part : plan.host) {
+    const bool is_copy = part.name == std::string_view(kHostCopiesPart) ||
+                         part.name == std::string_view(kPeerSnapshotsPart);
+    if (!is_copy) bytes += part.bytes;
+  }
   log_info(device_.is_host()
                ? "memory.offload moves nothing here: a CPU's memory is the host's"
                : "memory.offload takes " + std::to_string(static_cast<int64_t>(bytes) >> 20) +

@@ -30,6 +30,7 @@
 #include "trainer/optim/stability.h"
 #include "trainer/parallel/fsdp.h"
 #include "trainer/plan/memory_plan.h"
+#include "trainer/state/copy_pace.h"
 #include "trainer/state/peer_snapshots.h"
 #include "trainer/state/saver.h"
 
@@ -83,6 +84,8 @@ class Generation {
   Outcome load_state();
   Outcome look_back();
   Outcome save_last();
+  Result<bool> agree_on_copies();
+  Result<Communicator*> host_memory_world();
   Outcome refill();
   Outcome make_snapshots();
   Outcome make_saver();
@@ -113,6 +116,7 @@ class Generation {
   void report(const StepSums& sums, double lr);
   StepMetrics measure(const StepSums& sums, double lr) const;
   bool save_due(const StepSums& sums) const;
+  void copy_state(const StepSums& sums, bool is_saved);
 
   // stability.cc
   Outcome leave_out(const StepSamples& samples, const StabilityProblem& problem);
@@ -133,11 +137,14 @@ class Generation {
   Sharding sharding_;
   DataRank data_rank_;
   std::atomic<bool> aborted_{false};
-  std::mutex abort_mutex_;  // abort() finds comms_, snapshots_ and saver_ made whole or not at all
+  std::mutex abort_mutex_;  // abort() finds what it ends made whole or not at all
   std::optional<MeshCommunicators> comms_;
+  std::unique_ptr<Communicator> host_world_;  // all ranks, over host memory; null = not needed
   std::unique_ptr<FullySharded> engine_;
   std::unique_ptr<PeerSnapshots> snapshots_;  // null = there are none
   std::unique_ptr<Saver> saver_;
+  CopyPace copy_pace_;        // of a GPU's state
+  bool beside_copy_ = false;  // the step under way
   std::optional<LedgerWriter> ledger_;
   StorageWait storage_;  // of what a step reads and writes
   OperationTrace operation_trace_;

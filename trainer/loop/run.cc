@@ -7,7 +7,10 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/layout/memory_savings.h"
 #include "trainer/arch/gpu_attention.h"
+#include "trainer/arch/lora.h"
+#include "trainer/plan/fit.h"
 #include "trainer/plan/flops.h"
 #include "trainer/plan/gpu_models.h"
 #include "trainer/state/checkpoint_directory.h"
@@ -102,8 +105,16 @@ Outcome Run::load_model() {
   return Ok{};
 }
 
+Outcome Run::can_copy_state(const Workload& workload) const {
+  const Error none = {ErrorCode::kFailedPrecondition, ""};
+  if (device_.is_host() || arena_fd_ < 0 || offloads_optimizer(train_)) return none;
+  const MemoryPlan plan = plan_memory(setting_of(workload, true), trained_layout(train_));
+  return check_host_fit(plan, workload.workers_per_node, machine_memory_bytes());
+}
+
 Outcome Run::load_state(const Workload& workload, const Environment& environment,
-                        Communicator& world) {
+                        Communicator& world, bool copies) {
+  const int arena_fd = device_.is_host() || copies ? arena_fd_ : -1;
   const bool divided_anew = workload.from_memory && workload.former_parts > 0;
   if (workload.from_memory && state_ && !divided_anew) {
     return state_->rejoin(workload, environment);
@@ -112,9 +123,9 @@ Outcome Run::load_state(const Workload& workload, const Environment& environment
   // A last generation has none: the sealed state says what it was trained on.
   const DataIdentity data = data_.value_or(DataIdentity{});
   auto state = divided_anew
-                   ? TrainingState::create_from_parts(arena_fd_, workload, data, environment,
+                   ? TrainingState::create_from_parts(arena_fd, workload, data, environment,
                                                       device_, world, state_)
-                   : TrainingState::create(arena_fd_, workload, data, environment, device_, &fault);
+                   : TrainingState::create(arena_fd, workload, data, environment, device_, &fault);
   if (!state.ok()) {
     progress_.file_fault(fault);
     return state.error();

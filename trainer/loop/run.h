@@ -40,10 +40,15 @@ class Run {
   Outcome open_data(const Workload& workload);
   // The forward pass, once. kInvalidArgument: it cannot be had as workload.train.gpu wants it.
   Outcome load_model();
+  // Whether a GPU's state is to be copied to memory that outlives the process, and this machine has
+  // room for all workers' copies. kFailedPrecondition tells the log why not.
+  Outcome can_copy_state(const Workload& workload) const;
   // The state that this generation starts from. With Workload::from_memory it is a sealed one of
   // this process, if it has one, else TrainingState::create makes one. If the state is resharded,
-  // collective over `world`.
-  Outcome load_state(const Workload& workload, const Environment& environment, Communicator& world);
+  // collective over `world`, whose buffers are in host memory. `copies`: of a GPU's state, the
+  // same on all ranks.
+  Outcome load_state(const Workload& workload, const Environment& environment, Communicator& world,
+                     bool copies);
   // The frozen parameters: with workload.train.lora the part of the model that the rank has under
   // `mesh`; once for each part. The checksum of the whole is frozen_checksum().
   Outcome load_frozen(const Workload& workload, const Mesh& mesh);

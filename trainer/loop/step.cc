@@ -4,8 +4,10 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
@@ -31,6 +33,20 @@ using Clock = std::chrono::steady_clock;
 constexpr double kSlowStepS = 2;
 // On a GPU the host waits for the device when it looks for a stop.
 constexpr size_t kLooksOfADevice = 8;
+
+std::string copy_pace_text(const CopyPace& pace, const HostCopies& copies) {
+  const HostCopies::Counts& counts = copies.counts();
+  std::array<char, 240> text{};
+  std::snprintf(
+      text.data(), text.size(),
+      "copies of the state in host memory: every %s, %.1f MB in %.1f pieces; a step takes "
+      "%.4f s beside one and %.4f s without",
+      pace.every() == 1 ? "step" : (std::to_string(pace.every()) + " steps").c_str(),
+      static_cast<double>(counts.bytes) * 1e-6 / static_cast<double>(counts.begun),
+      static_cast<double>(counts.calls) / static_cast<double>(counts.begun), pace.beside_copy_s(),
+      pace.plain_s());
+  return text.data();
+}
 
 }  // namespace
 
@@ -75,13 +91,14 @@ Outcome Generation::step() {
         [&] { return ledger_->append(next_step(), my_samples_, my_counted_); }));
   }
   update(sums, samples, lr);
+  const bool due = save_due(sums);
+  copy_state(sums, due);
   HP_FAILPOINT("trainer.step.applied");
   if (snapshots_) snapshots_->at_boundary(sums.snapshots);
   times_.lap(StepPart::kOptimizer);
   report(sums, lr);
   times_.lap(StepPart::kReport);
   stopping_ = sums.stop && !is_last_step();
-  const bool due = save_due(sums);
   if (due) {
     run_.save_begins(state().step());
     owes_save_ = false;
@@ -167,6 +184,7 @@ Result<std::optional<Generation::StepSums>> Generation::compute_gradients(
   inject_ordered_slowness(workload_.generation, Clock::now() - began);
   times_.lap(StepPart::kCompute);
   add_schedule(trace_, schedule_, run_.model_blocks());
+  beside_copy_ = state().seal_copy() || beside_copy_;
   if (snapshots_) {
     progress_.set_computing(false);  // it waits for another rank, in no collective
     HP_TRY(snapshots_->make_room());
@@ -239,6 +257,16 @@ void Generation::update(const StepSums& sums, const StepSamples& samples, double
   std::vector<const float*> gradients;
   for (size_t b = 0; b < state().blocks().size(); ++b) gradients.push_back(engine_->gradient(b));
   state().apply(adam, gradients, samples.next_cursor);
+}
+
+// A GPU's state, to host memory, beside the next step.
+void Generation::copy_state(const StepSums& sums, bool is_saved) {
+  if (!state().is_copied_to_host()) return;
+  const bool is_news = copy_pace_.step_done(sums.seconds, std::exchange(beside_copy_, false));
+  if (is_news && workload_.rank == 0) {
+    log_info(copy_pace_text(copy_pace_, *state().copies()));
+  }
+  if (is_saved || copy_pace_.is_due(state().step(), state().copied_step())) state().begin_copy();
 }
 
 void Generation::report(const StepSums& sums, double lr) {

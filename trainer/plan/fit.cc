@@ -55,4 +55,17 @@ Outcome check_fit(const MemoryPlan& plan, int64_t workers, double memory_bytes) 
                    "; hpctl plan shows the rest"};
 }
 
+Outcome check_host_fit(const MemoryPlan& plan, int64_t workers, double memory_bytes) {
+  // The rest is for data that are read ahead, the page cache, and other programs.
+  constexpr double kMostOfMemory = 0.8;
+  double needed = 0;
+  for (const MemoryPart& part : plan.host) needed += part.bytes * static_cast<double>(workers);
+  if (needed <= kMostOfMemory * memory_bytes) return Ok{};
+  return Error{ErrorCode::kFailedPrecondition,
+               "no copies of the GPUs' state are kept in host memory, so a fault goes back to the "
+               "newest checkpoint: " +
+                   std::to_string(workers) + (workers == 1 ? " worker needs " : " workers need ") +
+                   gib(needed) + " and this machine has " + gib(memory_bytes)};
+}
+
 }  // namespace hpctl

@@ -22,4 +22,8 @@ std::string describe_largest(const MemoryPlan& plan);
 // to change.
 Outcome check_fit(const MemoryPlan& plan, int64_t workers, double memory_bytes);
 
+// Likewise of MemoryPlan::host: what workers on GPUs have in the host's memory.
+// kFailedPrecondition: the copies of the state are not kept.
+Outcome check_host_fit(const MemoryPlan& plan, int64_t workers, double memory_bytes);
+
 }  // namespace hpctl

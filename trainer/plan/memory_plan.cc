@@ -165,10 +165,16 @@ void add_state(MemoryPlan& plan, const PlanSetting& s, const std::vector<Block>&
     plan.parts.push_back(
         {"rounded weights", shard * compute_bytes(s.train), "bf16" + of + ", for the gathers"});
   }
+  const double slot = shard * (param_bytes(s.train) + 2 * moment_bytes(s.train));
+  if (s.gpu) {
+    plan.host.push_back(
+        {kHostCopiesPart, 3 * slot,
+         "parameters and moments" + of + ", two slots and what a save writes from"});
+  }
   if (!keeps_copies(s)) return;
-  plan.parts.push_back({kPeerSnapshotsPart,
-                        3 * shard * (param_bytes(s.train) + 2 * moment_bytes(s.train)),
-                        "one more slot, and two for a peer's parameters and moments"});
+  (s.gpu ? plan.host : plan.parts)
+      .push_back({kPeerSnapshotsPart, 3 * slot,
+                  "one more slot, and two for a peer's parameters and moments"});
 }
 
 void add_buffers(MemoryPlan& plan, const PlanSetting& s, const std::vector<Block>& blocks) {
@@ -289,7 +295,8 @@ int32_t shard_count(const PlanSetting& setting) {
 }
 
 bool keeps_copies(const PlanSetting& setting) {
-  return setting.snapshots && !setting.gpu && setting.nodes > 1 &&
+  const bool in_host_memory = !setting.gpu || !offloads_optimizer(setting.train);
+  return setting.snapshots && in_host_memory && setting.nodes > 1 &&
          shard_count(setting) == setting.world_size();
 }
 

@@ -24,9 +24,9 @@ struct PlanSetting {
   int32_t workers_per_node = 1;
   // Operations between products of matrices are fused, on a GPU by the kernels that NVRTC compiles
   // (the log says if there are none; more is kept then). Attention is fused on a CPU, and on a GPU
-  // in bf16 and fp16: its scores are never stored. The state has one copy on a GPU. On a CPU it has
-  // two slots (docs/formats.md, State arena). With copies at peers it has three, plus the slots of
-  // the copies, and one more slot for a save to read from.
+  // in bf16 and fp16: its scores are never stored. The state has one copy on a GPU. In host memory,
+  // a CPU's state or the copies of a GPU's, it has two slots (docs/formats.md, State arena) and one
+  // more for a save to read from. With copies at peers it has four, plus the slots of the copies.
   bool gpu = false;
   bool snapshots = true;  // copies at peers are wanted (recovery.snapshot)
 
@@ -43,6 +43,9 @@ PlanSetting setting_of(const JobSpec& spec, bool gpu);
 // Name of that part of a MemoryPlan.
 inline constexpr const char* kPeerSnapshotsPart = "snapshots at peers";
 
+// Likewise, of MemoryPlan::host.
+inline constexpr const char* kHostCopiesPart = "copies of the state";
+
 // The private memory of a waiting standby of the trainer (recovery.standbys), measured: 50 to 57
 // MiB. LibTorch's some 90 MiB are shared with the workers; it has no state and no GPU's context.
 inline constexpr double kStandbyBytes = 60.0 * (1 << 20);
@@ -55,7 +58,9 @@ struct MemoryPart {
 
 struct MemoryPlan {
   std::vector<MemoryPart> parts;
-  std::vector<MemoryPart> host;  // what memory.offload has moved to the host's memory
+  // What a worker on a GPU has in the host's memory: what memory.offload has moved there, or copies
+  // of the state, if there is room for them.
+  std::vector<MemoryPart> host;
   double total() const;
 };
 
@@ -67,7 +72,7 @@ double moment_bytes(const TrainSpec& train);
 // Workers that share one copy of parameters and moments.
 int32_t shard_count(const PlanSetting& setting);
 // Each worker has one more slot of its own and two for a peer's copies: no other rank has the same
-// part, and the state is in host memory.
+// part, and the state, or copies of it, are in slots of host memory.
 bool keeps_copies(const PlanSetting& setting);
 
 // On all nodes. `blocks`: what is trained (arch/lora.h).

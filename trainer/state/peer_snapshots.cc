@@ -93,7 +93,7 @@ Outcome PeerSnapshots::restore() {
 void PeerSnapshots::start() {
   const int found = state_.find_copy();
   copy_ = found != kNoSlot ? found : state_.geometry().slots;
-  begun_step_ = state_.step();
+  begun_step_ = state_.sealed_step();
   thread_ = std::thread([this] { run(); });
 }
 
@@ -122,7 +122,7 @@ Result<bool> PeerSnapshots::transfer(const Transfer& transfer) {
 bool PeerSnapshots::must_wait() const {
   if (!under_way_) return false;
   const auto every = static_cast<uint64_t>(workload_.snapshot.every_steps);
-  const bool is_late = every > 0 && everywhere_ > 0 && state_.step() >= begun_step_ + every;
+  const bool is_late = every > 0 && everywhere_ > 0 && state_.sealed_step() >= begun_step_ + every;
   return is_late || !state_.has_room();
 }
 
@@ -138,8 +138,10 @@ Outcome PeerSnapshots::make_room() {
 bool PeerSnapshots::is_due() const {
   if (workload_.rank != 0) return false;
   if (everywhere_ == 0 && !under_way_) return true;
+  const uint64_t next = state_.is_copied_to_host() ? state_.sealed_step() : state_.step() + 1;
+  if (next == begun_step_) return false;  // nothing newer is in host memory
   const auto every = static_cast<uint64_t>(workload_.snapshot.every_steps);
-  if (every > 0) return state_.step() + 1 >= begun_step_ + every;
+  if (every > 0) return next >= begun_step_ + every;
   // Beside a save that holds another step, it would take the last slot.
   return !state_.holds() && Clock::now() - begun_ >= took_ / kMostOfTime;
 }
@@ -186,7 +188,7 @@ void PeerSnapshots::conclude(const SnapshotNews& sums) {
 void PeerSnapshots::at_boundary(const SnapshotNews& sums) {
   if (under_way_ || sums.due == 0) return;
   under_way_ = true;
-  step_under_way_ = begun_step_ = state_.step();
+  step_under_way_ = begun_step_ = state_.sealed_step();
   begun_ = Clock::now();
   const int first = state_.geometry().slots;
   const int to = copy_ == first ? first + 1 : first;

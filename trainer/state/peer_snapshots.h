@@ -19,6 +19,9 @@
 // if the next copy is already due after the first one, so that a lost node costs no more than the
 // key promises. With `auto` no copy begins while a save holds an older step.
 //
+// A GPU's state is sent from its copies in host memory (host_copies.h), so the newest of these is
+// what a copy for a peer begins with: mostly that of the step before.
+//
 // Threads: all calls except abort() come from the step loop's.
 #pragma once
 

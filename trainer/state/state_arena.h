@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state arena: this rank's shards of parameters and AdamW moments, in memory that outlives the
 // process when the holder hands over a memfd (worker_abi.h, kArenaFd). On a GPU they are in its
-// memory, in one slot, which a step overwrites in place: its memory is scarce, none of it outlives
-// the process, and bad steps are skipped before the update. If the state is offloaded
-// (offloaded_state.h), that slot is in host memory from which the GPU copies.
+// memory, in one slot, which a step overwrites in place: its memory is scarce, and bad steps are
+// skipped before the update. It ends with the process; a second arena, in the memfd, has copies of
+// it (host_copies.h). If the state is offloaded (offloaded_state.h), the one slot is in host memory
+// from which the GPU copies, and there is no second arena.
 //
 // Behind the header and the notes (common/worker/arena_header.h), every part 64-byte aligned:
 //
@@ -115,9 +116,15 @@ class StateArena {
   // Call after its last byte was written. False if there is no room for the notes: the slot stays
   // unsealed, since no process could resume from it.
   bool seal(int slot, const Seal& seal, std::string_view notes = {});
-  // All of a slot's state, in host memory.
+  // All of a slot's state, at an address of the device.
   std::span<std::byte> slot_bytes(int slot) {
     return {state_ + static_cast<size_t>(slot) * geometry_.slot_bytes(), geometry_.slot_bytes()};
+  }
+
+  // Of an arena in host memory: from the header on to the end of the own slots.
+  std::span<std::byte> own_memory() {
+    return {reinterpret_cast<std::byte*>(header_),
+            geometry_.state_at() + static_cast<size_t>(geometry_.slots) * geometry_.slot_bytes()};
   }
 
   // The seal of a sealed slot.

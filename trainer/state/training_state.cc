@@ -11,7 +11,6 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/job/snapshot_peers.h"
 #include "common/layout/memory_savings.h"
 #include "common/layout/sharding.h"
 #include "common/process/processors.h"
@@ -23,7 +22,7 @@
 #include "trainer/checkpoint/lora_base.h"
 #include "trainer/data/batch_ramp.h"
 #include "trainer/optim/loss_scaler.h"
-#include "trainer/plan/memory_plan.h"
+#include "trainer/state/arena_geometry.h"
 #include "trainer/state/exactness.h"
 #include "trainer/state/may_pass.h"
 #include "trainer/state/replicas.h"
@@ -59,31 +58,6 @@ std::vector<Block> blocks_of(const Workload& workload) {
   return blocks;
 }
 
-// The notes have a loss and a gradient norm for each step of the window. Half of the usual room is
-// for the rest: labels, and samples that are left out.
-size_t notes_room(const StabilitySpec& stability) {
-  const size_t window = static_cast<size_t>(stability.window) * 2 * sizeof(double);
-  const size_t beyond = window - std::min(window, kArenaNotesBytes / 2);
-  return kArenaNotesBytes * (1 + (beyond + kArenaNotesBytes - 1) / kArenaNotesBytes);
-}
-
-ArenaGeometry geometry_of(const Workload& workload, const std::vector<Block>& blocks,
-                          const Mesh& mesh, const Device& device) {
-  ArenaGeometry geometry = ArenaGeometry::of(blocks, workload.job, workload.rank, mesh);
-  if (workload.train.optimizer.master == StateType::kBf16) geometry.param_bytes = 2;
-  if (workload.train.optimizer.moments == StateType::kBf16) geometry.moment_bytes = 2;
-  // The third is for a save to read from, and the fourth, where copies at peers have the third.
-  geometry.slots = device.is_host() ? 3 : 1;
-  geometry.notes_bytes = notes_room(workload.train.stability);
-  if (keeps_copies(setting_of(workload, !device.is_host()))) {
-    geometry.slots = static_cast<int32_t>(kOwnSlots);
-    geometry.copies = static_cast<int32_t>(kCopySlots);
-    geometry.copied_index =
-        snapshot_source(workload.rank, workload.world_size, workload.workers_per_node);
-  }
-  return geometry;
-}
-
 // Adapters mean nothing beside other weights. `base` is the job's.
 Outcome check_same_base(const Manifest& manifest, const Environment& here, const std::string& base,
                         const std::string& checkpoint) {
@@ -108,7 +82,7 @@ Outcome check_same_base(const Manifest& manifest, const Environment& here, const
 
 Error ends_with_process() {
   return {ErrorCode::kDataLoss,
-          "the state of a worker on a GPU ends with its process; start from a checkpoint"};
+          "this worker keeps no copy of its GPU's state in host memory; start from a checkpoint"};
 }
 
 }  // namespace
@@ -119,16 +93,9 @@ Result<TrainingState> TrainingState::create(int arena_fd, const Workload& worklo
                                             FileFault* fault) {
   std::vector<Block> blocks = blocks_of(workload);
   HP_TRY_ASSIGN(const Sharding sharding, sharding_of(workload.train, workload.world_size));
-  const ArenaGeometry geometry = geometry_of(workload, blocks, sharding.mesh, device);
-  auto arena = make_arena(arena_fd, geometry, workload, device);
-  if (!arena.ok()) return arena.error();
-  TrainingState state(std::move(arena).value(), workload, sharding.mesh, std::move(blocks));
-  if (!device.is_host() && offloads_optimizer(workload.train)) {
-    state.offloaded_ = std::make_unique<OffloadedState>(device, geometry, workload.train);
-  }
-  if (!device.is_host() && keeps_rounded_weights(workload.train, geometry.shard_count)) {
-    state.rounded_ = std::make_unique<RoundedWeights>(device, geometry);
-  }
+  const bool anew = !workload.from_memory || is_refilled(workload);
+  HP_TRY_ASSIGN(TrainingState state,
+                with_arenas(arena_fd, workload, sharding.mesh, std::move(blocks), device, anew));
   state.data_ = data;
   state.environment_ = environment_with(workload.train, environment);
   if (workload.from_memory) {
@@ -153,64 +120,63 @@ Result<TrainingState> TrainingState::create_from_parts(int arena_fd, const Workl
                                                        const Environment& environment,
                                                        Device& device, Communicator& world,
                                                        std::optional<TrainingState>& former) {
-  if (!device.is_host()) return ends_with_process();
+  if (!device.is_host() && arena_fd < 0) return ends_with_process();
   std::vector<Block> blocks = blocks_of(workload);
   HP_TRY_ASSIGN(const Sharding sharding, sharding_of(workload.train, workload.world_size));
-  const ArenaGeometry geometry = geometry_of(workload, blocks, sharding.mesh, device);
+  const ArenaGeometry geometry = host_geometry(workload, blocks, sharding.mesh, !device.is_host());
   // The arena of a worker that died here. A new node of the job has none.
   std::optional<StateArena> left;
   if (!former) {
     auto found = StateArena::open_former(arena_fd, blocks, geometry);
     if (found.ok()) left.emplace(std::move(found).value());
   }
-  StateArena* const has = former ? &former->arena_ : left ? &*left : nullptr;
+  StateArena* const has = former ? &former->arena() : left ? &*left : nullptr;
   // The former mesh had data dimensions only, as the engine does.
   const Mesh former_mesh(1, workload.former_parts);
   HP_TRY_ASSIGN(NewPart part, reshard(world, has, former_mesh, workload.start_step,
                                       trained_cuts(workload.train), sharding.mesh, geometry));
   left.reset();
   former.reset();
-  HP_TRY_ASSIGN(StateArena arena, StateArena::create(arena_fd, geometry));
+  HP_TRY_ASSIGN(TrainingState state,
+                with_arenas(arena_fd, workload, sharding.mesh, std::move(blocks), device, true));
   const auto bytes = part.arena.slot_bytes(0);
-  std::copy(bytes.begin(), bytes.end(), arena.slot_bytes(0).begin());
-  arena.seal(0, part.seal, part.notes);
-  TrainingState state(std::move(arena), workload, sharding.mesh, std::move(blocks));
+  std::copy(bytes.begin(), bytes.end(), state.arena().slot_bytes(0).begin());
+  state.arena().seal(0, part.seal, part.notes);
   state.data_ = data;
   state.environment_ = environment_with(workload.train, environment);
   HP_TRY(state.go_on_from_seal());
   return state;
 }
 
-Result<StateArena> TrainingState::make_arena(int arena_fd, const ArenaGeometry& geometry,
-                                             const Workload& workload, Device& device) {
-  if (workload.from_memory && !device.is_host()) return ends_with_process();
-  if (workload.from_memory && !is_refilled(workload)) return StateArena::open(arena_fd, geometry);
-  if (device.is_host()) return StateArena::create(arena_fd, geometry);
-  if (offloads_optimizer(workload.train)) return StateArena::create_offloaded(device, geometry);
-  return StateArena::create(device, geometry);
-}
-
-// After a beginning or a checkpoint was put into the arena.
-void TrainingState::seal_filled() {
-  if (offloaded_) offloaded_->refresh(arena_);
-  seal();
-}
-
-// The slot that is now the newest.
-void TrainingState::seal() {
-  const std::string notes =
-      encode({now_, environment_, inexact_reason_, workload_.train.model.max_positions,
-              workload_.world_size, data_});
-  const bool sealed = arena_.seal(slot_, {now_.step, digest_of(now_), workload_.generation}, notes);
-  if (sealed || told_unsealed_ || !arena_.device().is_host()) return;
-  told_unsealed_ = true;
-  log_warning("step " + std::to_string(now_.step) +
-              " and those after it are of no use to a recovery from memory: " +
-              std::to_string(now_.skipped.size()) +
-              " ranges of samples are left out, and what goes with the state takes " +
-              std::to_string(notes.size()) + " bytes, for which an arena has " +
-              std::to_string(geometry().notes_bytes) +
-              "; a fault goes back to the newest checkpoint: save more often");
+// `anew`: what is behind the descriptor is not used.
+Result<TrainingState> TrainingState::with_arenas(int arena_fd, const Workload& workload,
+                                                 const Mesh& mesh, std::vector<Block> blocks,
+                                                 Device& device, bool anew) {
+  const ArenaGeometry geometry = host_geometry(workload, blocks, mesh, !device.is_host());
+  const bool offloaded = !device.is_host() && offloads_optimizer(workload.train);
+  const bool in_host_memory = device.is_host() || (arena_fd >= 0 && !offloaded);
+  if (!in_host_memory && workload.from_memory) return ends_with_process();
+  std::optional<StateArena> in_memory;
+  if (in_host_memory) {
+    HP_TRY_ASSIGN(StateArena arena, anew ? StateArena::create(arena_fd, geometry)
+                                         : StateArena::open(arena_fd, geometry));
+    in_memory.emplace(std::move(arena));
+  }
+  if (device.is_host()) {
+    return TrainingState(std::move(*in_memory), workload, mesh, std::move(blocks));
+  }
+  const ArenaGeometry in_place = in_one_slot(geometry);
+  TrainingState state(offloaded ? StateArena::create_offloaded(device, in_place)
+                                : StateArena::create(device, in_place),
+                      workload, mesh, std::move(blocks));
+  if (in_memory) state.copies_ = std::make_unique<HostCopies>(device, std::move(*in_memory));
+  if (offloaded) {
+    state.offloaded_ = std::make_unique<OffloadedState>(device, in_place, workload.train);
+  }
+  if (keeps_rounded_weights(workload.train, geometry.shard_count)) {
+    state.rounded_ = std::make_unique<RoundedWeights>(device, in_place);
+  }
+  return state;
 }
 
 TrainingState::TrainingState(StateArena arena, const Workload& workload, const Mesh& mesh,
@@ -239,7 +205,8 @@ std::span<float> TrainingState::host_part(StateKind kind, size_t block,
                                           std::vector<float>& otherwise) {
   const auto capacity = static_cast<size_t>(geometry().block_capacity[block]);
   const bool fp32 = arena_.element_bytes(kind) == sizeof(float);
-  if (fp32 && arena_.device().is_host()) return {arena_.state(slot_, kind, block), capacity};
+  if (fp32 && arena_.device().is_host())
+    return {arena_.state(training_slot(), kind, block), capacity};
   otherwise.resize(capacity);
   return otherwise;
 }
@@ -258,9 +225,9 @@ void TrainingState::fill_from_seed() {
     const std::span<float> values = host_part(StateKind::kParam, b, converted);
     fill_initial_values(workload_.train.model, blocks_[b], workload_.train.seed, padded_shard(b),
                         values.data(), threads);
-    if (!converted.empty()) arena_.write(slot_, StateKind::kParam, b, 0, values);
-    arena_.clear(slot_, StateKind::kExpAvg, b);
-    arena_.clear(slot_, StateKind::kExpAvgSq, b);
+    if (!converted.empty()) arena_.write(training_slot(), StateKind::kParam, b, 0, values);
+    arena_.clear(training_slot(), StateKind::kExpAvg, b);
+    arena_.clear(training_slot(), StateKind::kExpAvgSq, b);
   }
 }
 
@@ -295,7 +262,7 @@ Outcome TrainingState::load(const std::string& checkpoint, FileFault& fault) {
         if (!read.ok()) fault = loader->fault();
         HP_TRY(read);
       }
-      if (shard.data() == converted.data()) arena_.write(slot_, kind, b, 0, shard);
+      if (shard.data() == converted.data()) arena_.write(training_slot(), kind, b, 0, shard);
     }
   }
   // An imported model's longest sequence does not change with this job's data.
@@ -324,10 +291,10 @@ void TrainingState::note_inexact(std::string reason) {
 
 WeightShards TrainingState::weight_shards() {
   if (offloaded_) return offloaded_->weights(arena_);
-  if (rounded_) return rounded_->shards(arena_, slot_);
+  if (rounded_) return rounded_->shards(arena_, training_slot());
   WeightShards shards;
   for (size_t b = 0; b < blocks_.size(); ++b) {
-    shards.push_back({.values = arena_.bytes_at(slot_, StateKind::kParam, b, 0),
+    shards.push_back({.values = arena_.bytes_at(training_slot(), StateKind::kParam, b, 0),
                       .rounded = arena_.element_bytes(StateKind::kParam) == sizeof(uint16_t)});
   }
   return shards;
@@ -346,17 +313,20 @@ void TrainingState::flip_parameter() {
   // A bf16 is the upper half of an fp32 number.
   const size_t size = arena_.element_bytes(StateKind::kParam);
   std::array<std::byte, sizeof(float)> bytes{};
-  arena_.begin_read(slot_, StateKind::kParam, block, middle, 1,
+  arena_.begin_read(training_slot(), StateKind::kParam, block, middle, 1,
                     bytes.data() + (sizeof(float) - size));
   device().await_downloads();
   const float value = std::bit_cast<float>(std::bit_cast<uint32_t>(bytes) ^ kBit);
-  arena_.write(slot_, StateKind::kParam, block, middle, std::span(&value, 1));
+  arena_.write(training_slot(), StateKind::kParam, block, middle, std::span(&value, 1));
 }
 
 void TrainingState::apply(const AdamStep& adam, const std::vector<const float*>& gradients,
                           uint64_t next_cursor) {
-  const int target = free_slot();
+  const int target = is_in_place() ? 0 : free_slot();
   HP_CHECK(target != kNoSlot);
+  seal_copy();  // the state changes under it
+  in_place_.reset();
+  is_whole_ = false;
   arena_.device().after_downloads();
   arena_.unseal(target);
   if (offloaded_) {
@@ -365,45 +335,11 @@ void TrainingState::apply(const AdamStep& adam, const std::vector<const float*>&
     update_in_arena(target, adam, gradients);
   }
   ++now_.step;
+  is_whole_ = true;
   now_.former_cursor = std::exchange(now_.sample_cursor, next_cursor);
+  if (copies_) return;
   slot_ = target;
   seal();
-}
-
-int TrainingState::free_slot() const {
-  if (geometry().slots == 1) return slot_;
-  const std::array taken = {slot_, sent_slot_, kept_slot_, held_slot_};
-  for (int slot = 0; slot < geometry().slots; ++slot) {
-    if (std::find(taken.begin(), taken.end(), slot) == taken.end()) return slot;
-  }
-  return kNoSlot;
-}
-
-bool TrainingState::hold_newest() {
-  HP_CHECK(held_slot_ == kNoSlot);
-  if (geometry().slots < 3) return false;
-  held_slot_ = slot_;
-  return true;
-}
-
-const std::byte* TrainingState::held(StateKind kind, size_t block, ElementRange range) {
-  HP_CHECK(held_slot_ != kNoSlot);
-  return arena_.bytes_at(held_slot_, kind, block, range.begin - padded_shard(block).begin);
-}
-
-int TrainingState::begin_snapshot() { return sent_slot_ = slot_; }
-
-void TrainingState::end_snapshot(bool everywhere) {
-  if (everywhere) kept_slot_ = sent_slot_;
-  sent_slot_ = kNoSlot;
-}
-
-int TrainingState::find_copy() const {
-  const Seal newest = arena_.seal_of(slot_);
-  for (int slot = geometry().slots; slot < geometry().all_slots(); ++slot) {
-    if (arena_.is_sealed(slot) && arena_.seal_of(slot) == newest) return slot;
-  }
-  return kNoSlot;
 }
 
 void TrainingState::update_in_arena(int target, const AdamStep& adam,
@@ -421,6 +357,7 @@ void TrainingState::update_in_arena(int target, const AdamStep& adam,
 template <typename M, typename P>
 void TrainingState::update_as(int target, const AdamStep& adam,
                               const std::vector<const float*>& gradients) {
+  const int source = training_slot();
   for (size_t b = 0; b < blocks_.size(); ++b) {
     const int64_t begin = padded_shard(b).begin;
     const auto param = [&](int slot) { return arena_.elements<P>(slot, StateKind::kParam, b); };
@@ -428,8 +365,8 @@ void TrainingState::update_as(int target, const AdamStep& adam,
     for (const DecayRange& part : decay_[b]) {
       const int64_t at = part.range.begin - begin;
       const AdamSource<float, M, P> from = {
-          param(slot_) + at, moment(slot_, StateKind::kExpAvg) + at,
-          moment(slot_, StateKind::kExpAvgSq) + at, gradients[b] + at};
+          param(source) + at, moment(source, StateKind::kExpAvg) + at,
+          moment(source, StateKind::kExpAvgSq) + at, gradients[b] + at};
       const AdamTarget<float, M, P> to = {
           param(target) + at, moment(target, StateKind::kExpAvg) + at,
           moment(target, StateKind::kExpAvgSq) + at, rounded_ ? rounded_->block(b) + at : nullptr};
@@ -449,7 +386,9 @@ Outcome TrainingState::go_back(const std::string& checkpoint) {
   const uint64_t skips = now_.stability.skips;
   const uint64_t overflows = now_.loss_scale.overflows;
   HP_CHECK(held_slot_ == kNoSlot);
-  for (int slot = 0; slot < geometry().all_slots(); ++slot) arena_.unseal(slot);
+  is_whole_ = false;
+  if (copies_) copies_->give_up();
+  for (int slot = 0; slot < geometry().all_slots(); ++slot) arena().unseal(slot);
   kept_slot_ = kNoSlot;
   if (checkpoint.empty()) {
     begin_from_seed();
@@ -484,10 +423,11 @@ Outcome TrainingState::rejoin(const Workload& workload, const Environment& envir
 // Of workload_.start_step.
 Outcome TrainingState::go_on_from_seal() {
   HP_CHECK(held_slot_ == kNoSlot);
-  parameters_changed();
+  seal_copy();
+  StateArena& arena = this->arena();
   int sealed = -1;
   for (int slot = 0; slot < geometry().slots; ++slot) {
-    if (arena_.is_sealed(slot) && arena_.seal_of(slot).step == workload_.start_step) sealed = slot;
+    if (arena.is_sealed(slot) && arena.seal_of(slot).step == workload_.start_step) sealed = slot;
   }
   if (sealed < 0) {
     return Error{ErrorCode::kDataLoss, "generation " + std::to_string(workload_.generation) +
@@ -495,13 +435,14 @@ Outcome TrainingState::go_on_from_seal() {
                                            std::to_string(workload_.start_step) +
                                            " is not sealed; start from a checkpoint"};
   }
-  HP_TRY_ASSIGN(SlotNotes notes, decode_slot_notes(arena_.notes(sealed)));
+  HP_TRY_ASSIGN(SlotNotes notes, decode_slot_notes(arena.notes(sealed)));
   // Others are of a history that is undone, or older. A copy of this very state is not.
   for (int slot = 0; slot < geometry().all_slots(); ++slot) {
-    if (arena_.seal_of(slot) != arena_.seal_of(sealed)) arena_.unseal(slot);
+    if (arena.seal_of(slot) != arena.seal_of(sealed)) arena.unseal(slot);
   }
   slot_ = sealed;
   sent_slot_ = kept_slot_ = kNoSlot;
+  take_in_place();
   now_ = std::move(notes.position);
   inexact_reason_ = std::move(notes.inexact_reason);
   workload_.train.model.max_positions = notes.max_positions;
@@ -521,16 +462,16 @@ Outcome TrainingState::refill(Communicator& replicas) {
   if (workload_.refilled.empty()) return Ok{};
   const bool lacks = is_refilled(workload_);
   std::string own;
-  if (!lacks) own = encode(arena_.seal_of(slot_)) + std::string(arena_.notes(slot_));
+  if (!lacks) own = encode(arena().seal_of(slot_)) + std::string(arena().notes(slot_));
   HP_TRY_ASSIGN(const std::vector<std::string> said, replicas.all_gather_text(own));
   const ReplicaGroup group = replica_group(mesh_, workload_.rank, workload_.refilled);
   const auto first = std::find(group.has.begin(), group.has.end(), true);
   HP_CHECK(first != group.has.end());  // the controller has looked
-  HP_TRY(spread(replicas, group, arena_.slot_bytes(slot_)));
+  HP_TRY(spread(replicas, group, arena().slot_bytes(slot_)));
   if (!lacks) return Ok{};
   const std::string& source = said[static_cast<size_t>(first - group.has.begin())];
   HP_TRY_ASSIGN(const Seal seal, decode_seal(source));
-  arena_.seal(slot_, seal, std::string_view(source).substr(kSealBytes));
+  arena().seal(slot_, seal, std::string_view(source).substr(kSealBytes));
   return go_on_from_seal();
 }
 

@@ -21,6 +21,7 @@
 #include "trainer/data/step_samples.h"
 #include "trainer/optim/adamw.h"
 #include "trainer/state/exactness.h"
+#include "trainer/state/host_copies.h"
 #include "trainer/state/offloaded_state.h"
 #include "trainer/state/position.h"
 #include "trainer/state/rounded_weights.h"
@@ -30,11 +31,12 @@ namespace hpctl {
 
 class TrainingState {
  public:
-  // `arena_fd` as in StateArena::create, for the host's memory only; the device outlives it. A
-  // checkpoint that is missing or damaged gives kDataLoss (another one may do); one of another
-  // model, data or seed kInvalidArgument. `environment` has the other labels of bit-exactness, of
-  // all ranks (joined_environment.h); a difference to the checkpoint's is noted as inexact, on
-  // every rank alike.
+  // `arena_fd` as in StateArena::create; on a GPU -1 means that no copies are kept in host memory,
+  // and the state ends with the process. The device outlives it. A checkpoint that is missing or
+  // damaged gives kDataLoss (another one may do); one of another model, data or seed
+  // kInvalidArgument. `environment` has the other labels of bit-exactness, of all ranks
+  // (joined_environment.h); a difference to the checkpoint's is noted as inexact, on every rank
+  // alike.
   //
   // With Workload::from_memory the arena comes from a dead process, and this one resumes from the
   // seal of start_step; kDataLoss if there is none. A rank of Workload::refilled has no state
@@ -65,13 +67,15 @@ class TrainingState {
   // Reads from the newest sealed state elements `range` of a block, which this rank must hold, like
   // StateArena::begin_read; the copy is complete even if apply() follows.
   void begin_read_sealed(StateKind kind, size_t block, ElementRange range, std::byte* host) {
-    arena_.begin_read(slot_, kind, block, range.begin - padded_shard(block).begin, range.size(),
-                      host);
+    arena_.begin_read(training_slot(), kind, block, range.begin - padded_shard(block).begin,
+                      range.size(), host);
   }
   // A save reads the newest state in place: apply() does not write its slot until release_held(),
-  // whatever else reads it. False if the only slot is overwritten in place (begin_read_sealed()
-  // works there): on a device, and if the state is offloaded. One state is held at most, and none
-  // during a rollback or while joining another generation.
+  // whatever else reads it. On a GPU that slot has its copy, which has arrived when
+  // device().await_downloads() returns; it is begun if that was not done. False if there are no
+  // slots: on a GPU without copies, and if the state is offloaded (begin_read_sealed() works
+  // there). One state is held at most, and none during a rollback or while joining another
+  // generation.
   bool hold_newest();
   void release_held() { held_slot_ = kNoSlot; }
   bool holds() const { return held_slot_ != kNoSlot; }
@@ -80,7 +84,9 @@ class TrainingState {
   size_t element_bytes(StateKind kind) const { return arena_.element_bytes(kind); }
   // Whose memory the state is in: the host's where it is offloaded.
   Device& device() const { return arena_.device(); }
-  const ArenaGeometry& geometry() const { return arena_.geometry(); }
+  const ArenaGeometry& geometry() const {
+    return copies_ ? copies_->arena().geometry() : arena_.geometry();
+  }
   // This rank's range of a block, with the padding after the block's end.
   ElementRange padded_shard(size_t block) const;
   // The part of a block's range that this rank writes to checkpoints: all of its shard, or, where
@@ -90,6 +96,19 @@ class TrainingState {
   // A fault on purpose (flip-parameter): inverts a bit in the middle of this rank's parameters, of
   // no use where they are offloaded.
   void flip_parameter();
+
+  // Whether a GPU's state is copied to host memory.
+  bool is_copied_to_host() const { return copies_ != nullptr; }
+  // Where it is: begins to copy the newest state, unless that was done, or a fault came in the
+  // middle of its change. False if there is no slot for it (has_room()).
+  bool begin_copy();
+  // Before the small all-reduce of the next step, and where the generation ends: waits for the copy
+  // under way and seals it. False if there was none.
+  bool seal_copy();
+  // The newest step whose copy was begun; 0 = none.
+  uint64_t copied_step() const { return copied_step_; }
+  // Null where there are no copies.
+  const HostCopies* copies() const { return copies_.get(); }
 
   // One AdamW step with gradients[b] = block b's gradient shard; afterwards step() is one more.
   void apply(const AdamStep& adam, const std::vector<const float*>& gradients,
@@ -108,8 +127,9 @@ class TrainingState {
 
   // Goes on in another generation, in which this rank has the same part, as of the seal of
   // workload.start_step: what was decided after it is decided again. Every step's all-reduce proves
-  // that all ranks have sealed the step before, so there is a newest one that all ranks have; on a
-  // device with one slot it may be that none is. kDataLoss when there is no such seal.
+  // that all ranks have sealed the step before, or the newest that is copied from a GPU, so there
+  // is a newest one that all ranks have. kDataLoss when there is no such seal. A GPU's own state
+  // stays if it is the one of that seal.
   Outcome rejoin(const Workload& workload, const Environment& environment);
 
   // With Workload::refilled, after create() or rejoin() and before anything else: the ranks named
@@ -121,14 +141,16 @@ class TrainingState {
 
   // After that: the generation that has sealed this state, how many ranks it had, and what one of
   // them trained on in the newest step; {} where it did none.
-  uint64_t sealed_by() const { return arena_.seal_of(slot_).generation; }
+  uint64_t sealed_by() const { return sealed_arena().seal_of(slot_).generation; }
   int32_t former_world_size() const { return former_world_size_; }
   std::vector<SampleRange> samples_of_newest_step(int32_t former_rank) const;
 
   // Copies at peers (peer_snapshots.h). The arena, and its slot that has another rank's part of
   // the state that is now the newest; kNoSlot = there is none.
-  StateArena& arena() { return arena_; }
+  StateArena& arena() { return copies_ ? copies_->arena() : arena_; }
   int find_copy() const;
+  // The step that begin_snapshot() begins with; 0 = none.
+  uint64_t sealed_step() const;
   // apply() needs no slot whose state must stay: the snapshot in flight, the newest one that is
   // everywhere, and the held state. A slot may be several of these; it is free when it is none of
   // them any more.
@@ -144,8 +166,15 @@ class TrainingState {
  private:
   TrainingState(StateArena arena, const Workload& workload, const Mesh& mesh,
                 std::vector<Block> blocks);
-  static Result<StateArena> make_arena(int arena_fd, const ArenaGeometry& geometry,
-                                       const Workload& workload, Device& device);
+  static Result<TrainingState> with_arenas(int arena_fd, const Workload& workload, const Mesh& mesh,
+                                           std::vector<Block> blocks, Device& device, bool anew);
+  bool is_in_place() const { return arena_.geometry().slots == 1; }
+  // Of arena_: where steps read the state.
+  int training_slot() const { return is_in_place() ? 0 : slot_; }
+  const StateArena& sealed_arena() const { return copies_ ? copies_->arena() : arena_; }
+  Seal seal_of_now() const { return {now_.step, digest_of(now_), workload_.generation}; }
+  std::string notes_of_now() const;
+  void tell_unsealed(size_t notes_bytes);
 
   // In host memory a block's part of the state itself, else `otherwise`, which must be written
   // back.
@@ -156,6 +185,7 @@ class TrainingState {
   void parameters_changed();
   Outcome load(const std::string& checkpoint, FileFault& fault);
   Outcome go_on_from_seal();
+  void take_in_place();
   int free_slot() const;
   void seal();
   void seal_filled();
@@ -165,7 +195,8 @@ class TrainingState {
   void update_as(int target, const AdamStep& adam, const std::vector<const float*>& gradients);
   void note_inexact(std::string reason);  // "" = bit-exact
 
-  StateArena arena_;
+  StateArena arena_;                    // where steps change the state
+  std::unique_ptr<HostCopies> copies_;  // null = there are none
   Workload workload_;
   Mesh mesh_;
   std::vector<Block> blocks_;
@@ -174,10 +205,14 @@ class TrainingState {
   std::unique_ptr<RoundedWeights> rounded_;     // null = gathers round, or need not
   DataIdentity data_;
   Environment environment_;
-  int slot_ = 0;             // of the newest sealed state
-  int sent_slot_ = kNoSlot;  // of the snapshot under way
-  int kept_slot_ = kNoSlot;  // of the newest one that is everywhere
-  int held_slot_ = kNoSlot;  // of the state that a save reads
+  int slot_ = 0;               // of the newest sealed state, in sealed_arena()
+  int sent_slot_ = kNoSlot;    // of the snapshot under way
+  int kept_slot_ = kNoSlot;    // of the newest one that is everywhere
+  int held_slot_ = kNoSlot;    // of the state that a save reads
+  int copied_slot_ = kNoSlot;  // of the newest copy, under way or not
+  uint64_t copied_step_ = 0;
+  bool is_whole_ = false;  // a GPU's state in place: neither lacking, nor in the middle of a change
+  std::optional<Seal> in_place_;  // with which the state in place was copied; nullopt = it was not
   bool told_unsealed_ = false;
   Position now_;
   std::string inexact_reason_;  // "" = bit-exact

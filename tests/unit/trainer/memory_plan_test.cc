@@ -242,7 +242,6 @@ TEST(MemoryPlan, OffloadMovesTheStateToTheHost) {
   const auto blocks = model_layout(s.train.model);
   const double parameters = static_cast<double>(parameter_count(blocks)) / 8;
   const double without = plan_memory(s, blocks).total();
-  EXPECT_TRUE(plan_memory(s, blocks).host.empty());
   s.train.memory.offload = {Offload::kOptimizer};
   const MemoryPlan plan = plan_memory(s, blocks);
   const double pieces = 2.0 * kOffloadPiece * 12;
@@ -258,6 +257,29 @@ TEST(MemoryPlan, OffloadMovesTheStateToTheHost) {
   ASSERT_EQ(more.host.size(), 3U);
   s.gpu = false;
   EXPECT_TRUE(plan_memory(s, blocks).host.empty()) << "nothing to move on a CPU";
+}
+
+// Three slots of copies of a GPU's state, and as much again where a peer keeps copies of them. None
+// of it is on the GPU, and none is needed: without room the job trains all the same.
+TEST(MemoryPlan, CopiesOfAGpusStateAreInHostMemory) {
+  PlanSetting s = planned_job("llama3-8b", 1, 8);
+  const auto blocks = model_layout(s.train.model);
+  const double slot = 12 * static_cast<double>(parameter_count(blocks)) / 8;
+  const MemoryPlan one_node = plan_memory(s, blocks);
+  ASSERT_EQ(one_node.host.size(), 1U);
+  EXPECT_EQ(one_node.host[0].name, std::string(kHostCopiesPart));
+  EXPECT_NEAR(one_node.host[0].bytes / (3 * slot), 1, 1e-3);
+  s.nodes = 2;
+  const MemoryPlan two_nodes = plan_memory(s, blocks);
+  ASSERT_EQ(two_nodes.host.size(), 2U);
+  EXPECT_EQ(two_nodes.host[1].name, std::string(kPeerSnapshotsPart));
+  EXPECT_NEAR(two_nodes.host[1].bytes / (3 * slot / 2), 1, 1e-3);
+  EXPECT_TRUE(check_host_fit(one_node, 8, 8 * 3 * slot / 0.79).ok());
+  const Outcome too_much = check_host_fit(one_node, 8, 8 * 3 * slot / 0.81);
+  ASSERT_FALSE(too_much.ok());
+  EXPECT_THAT(too_much.error().message, HasSubstr("8 workers need"));
+  s.snapshots = false;
+  EXPECT_EQ(plan_memory(s, blocks).host.size(), 1U);
 }
 
 TEST(MemoryPlan, TheMostIsOnTheFewestNodesOrOnTwo) {

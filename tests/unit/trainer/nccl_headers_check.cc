@@ -33,6 +33,7 @@ static_assert(cudaErrorNotReady == cuda::kNotReady);
 static_assert(cudaStreamNonBlocking == cuda::kStreamNonBlocking);
 static_assert(cudaEventDisableTiming == cuda::kEventDisableTiming);
 static_assert(cudaMemcpyDefault == cuda::kCopyDefault);
+static_assert(cudaHostRegisterPortable == cuda::kHostRegisterPortable);
 static_assert(sizeof(cudaDeviceProp) <= sizeof(cuda::DeviceProperties));
 static_assert(offsetof(cudaDeviceProp, name) == 0);
 static_assert(sizeof(cudaDeviceProp::name) == sizeof(cuda::DeviceProperties::name));

@@ -5,12 +5,14 @@
 // a release that has dropped some names.
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 
 namespace {
@@ -59,6 +61,9 @@ class Stream {
 // The device that this thread has chosen.
 thread_local int chosen_device = -1;
 std::atomic<int> contexts_unasked{0};
+
+std::mutex registered_mutex;
+std::set<void*> registered;  // page-locked memory of others
 
 std::atomic<int> clock_ms{0};
 std::atomic<int> blocked{0};
@@ -190,6 +195,16 @@ int cudaMallocHost(void** memory, size_t bytes) {
   return cudaMalloc(memory, bytes);
 }
 int cudaFreeHost(void* memory) { return cudaFree(memory); }
+int cudaHostRegister(void* memory, size_t bytes, unsigned) {
+  if (chosen_device < 0) ++contexts_unasked;
+  if (reinterpret_cast<uintptr_t>(memory) % 4096 != 0 || bytes == 0) return 1;
+  const std::lock_guard lock(registered_mutex);
+  return registered.insert(memory).second ? 0 : 712;  // cudaErrorHostMemoryAlreadyRegistered
+}
+int cudaHostUnregister(void* memory) {
+  const std::lock_guard lock(registered_mutex);
+  return registered.erase(memory) > 0 ? 0 : 713;  // cudaErrorHostMemoryNotRegistered
+}
 int cudaMemcpyAsync(void* to, const void* from, size_t bytes, int, void* stream) {
   stream_of(stream).add([=] { std::memcpy(to, from, bytes); });
   return 0;

@@ -145,6 +145,8 @@ class TorchOnHost final : public TorchDevice {
     host_.remove(memory);
     host_device().release(memory);
   }
+  void lock_host(void* memory, size_t bytes) override { host_.add(memory, bytes); }
+  void unlock_host(void* memory) noexcept override { host_.remove(memory); }
   void copy(const float* from, float* to, int64_t count) override {
     here(from, count);
     here(to, count);
@@ -251,14 +253,18 @@ struct RankEnd {
   Outcome outcome = Ok{};
   size_t peak_bytes = 0;
   size_t peak_host_bytes = 0;
-  int roundings = 0;   // as TorchOnHost::roundings()
-  int host_waits = 0;  // for the device, by the step loop
-  int agreements = 0;  // with other ranks, over NCCL
-  int settles = 0;     // calls, of all communicators over NCCL
+  int roundings = 0;               // as TorchOnHost::roundings()
+  int host_waits = 0;              // for the device, by the step loop
+  int agreements = 0;              // with other ranks, over NCCL
+  int settles = 0;                 // calls, of all communicators over NCCL
+  HostCopies::Counts copies = {};  // of the state, to host memory
+  size_t slot_bytes = 0;           // of such a copy
 };
 
-// Trains the job to its end. The device of `faulty_rank` fails.
-inline std::vector<RankEnd> train(const Job& job, Kind kind, int faulty_rank = -1) {
+// Trains the job to its end. The device of `faulty_rank` fails. `arenas`: by rank, where copies of
+// the state are kept; {} = nowhere.
+inline std::vector<RankEnd> train(const Job& job, Kind kind, int faulty_rank = -1,
+                                  const std::vector<int>& arenas = {}) {
   signal(SIGPIPE, SIG_IGN);
   std::vector<RankEnd> ends(static_cast<size_t>(job.workload.world_size));
   std::vector<std::thread> ranks;
@@ -274,7 +280,8 @@ inline std::vector<RankEnd> train(const Job& job, Kind kind, int faulty_rank = -
                         kind == Kind::kTorchKernels ? &stub_kernels() : nullptr);
       torch.fails = r == faulty_rank;
       Device& device = kind == Kind::kHost ? host_device() : torch;
-      Run run(workload, *progress, -1, device);
+      const int arena = arenas.empty() ? -1 : arenas[static_cast<size_t>(r)];
+      Run run(workload, *progress, arena, device);
       Generation generation(run, workload);
       RankEnd& end = ends[static_cast<size_t>(r)];
       end.outcome = generation.start();
@@ -289,6 +296,10 @@ inline std::vector<RankEnd> train(const Job& job, Kind kind, int faulty_rank = -
       end.roundings = torch.roundings();
       end.peak_bytes = torch.peak_bytes();
       end.peak_host_bytes = torch.peak_host_bytes();
+      if (run.has_state() && run.state().is_copied_to_host()) {
+        end.copies = run.state().copies()->counts();
+        end.slot_bytes = run.state().geometry().slot_bytes();
+      }
     });
   }
   for (std::thread& t : ranks) t.join();
