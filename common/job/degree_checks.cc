@@ -17,8 +17,8 @@ constexpr int64_t kContextBlock = 64;
 
 class DegreeChecks {
  public:
-  DegreeChecks(const TrainSpec& train, int64_t world_size, SpecChecks& checks)
-      : train_(train), degrees_(train.degrees), world_size_(world_size), checks_(checks) {}
+  DegreeChecks(const TrainSpec& train, WorkerCounts workers, SpecChecks& checks)
+      : train_(train), degrees_(train.degrees), workers_(workers), checks_(checks) {}
 
   void run() {
     const bool in_range = degrees_.pipeline >= 1 && degrees_.context >= 1 && degrees_.tensor >= 1 &&
@@ -28,9 +28,9 @@ class DegreeChecks {
     const bool fits =
         check_tensor() && check_pipeline() && check_context() && check_expert() && check_world();
     if (!fits) return;
-    check_known("tensor", degrees_.tensor);
     check_known("pipeline", degrees_.pipeline);
     check_known("context", degrees_.context);
+    if (degrees_.tensor > 1) check_tensor_engine();
   }
 
  private:
@@ -55,8 +55,39 @@ class DegreeChecks {
       return false;
     }
     // Where there are fewer key heads, neighbours share one.
-    if (model.kv_heads < 1 || degree % model.kv_heads == 0) return true;
-    return divides("tensor", degree, "model.kv_heads", model.kv_heads);
+    if (model.kv_heads >= 1 && degree % model.kv_heads != 0 &&
+        !divides("tensor", degree, "model.kv_heads", model.kv_heads)) {
+      return false;
+    }
+    // Parts of a vocabulary may differ, but none is empty.
+    if (model.vocab < 1 || degree <= model.vocab) return true;
+    return checks_.fail(key("tensor"), "expected at most model.vocab (" +
+                                           std::to_string(model.vocab) + "), found " +
+                                           std::to_string(degree));
+  }
+
+  // What tensor parallelism is not combined with yet.
+  void check_tensor_engine() {
+    const auto refuse = [&](bool found, const std::string& what) {
+      if (!found) return;
+      checks_.fail(key("tensor"),
+                   "expected 1 with " + what +
+                       ", which is not combined with tensor parallelism yet; found " +
+                       std::to_string(degrees_.tensor));
+    };
+    refuse(train_.model.arch == Arch::gpt, "model.arch gpt");
+    refuse(train_.precision != Precision::kFp32,
+           std::string("precision ") + to_word(train_.precision));
+    refuse(train_.lora.on(), "lora");
+    refuse(train_.strategy == Strategy::kHybrid, "parallelism.strategy hybrid");
+    refuse(train_.automatic.strategy, "parallelism.strategy auto");
+    refuse(!train_.memory.offload.empty(), "memory.offload");
+    // Its ranks exchange rows several times in a layer, so they are on one node.
+    if (workers_.per_node == 0) {
+      refuse(true, "workers_per_node auto");
+    } else {
+      divides("tensor", degrees_.tensor, "workers_per_node", workers_.per_node);
+    }
   }
 
   bool check_pipeline() {
@@ -85,13 +116,14 @@ class DegreeChecks {
 
   bool check_world() {
     const int64_t unit = degrees_.unit();
-    if (world_size_ < 1 || world_size_ % unit == 0) return true;
+    const int64_t world_size = workers_.world_size;
+    if (world_size < 1 || world_size % unit == 0) return true;
     const char* given = "tensor";
     if (degrees_.tensor == 1) given = degrees_.pipeline > 1 ? "pipeline" : "context";
     return checks_.fail(key(given),
                         "expected pipeline x context x tensor degree (" + std::to_string(unit) +
-                            ") to divide nodes x workers_per_node (" + std::to_string(world_size_) +
-                            ")" + nearest_divisors(world_size_, unit));
+                            ") to divide nodes x workers_per_node (" + std::to_string(world_size) +
+                            ")" + nearest_divisors(world_size, unit));
   }
 
   void check_known(const std::string& dimension, int64_t degree) {
@@ -103,14 +135,14 @@ class DegreeChecks {
 
   const TrainSpec& train_;
   const DegreesSpec& degrees_;
-  int64_t world_size_;
+  WorkerCounts workers_;
   SpecChecks& checks_;
 };
 
 }  // namespace
 
-void check_degrees(const TrainSpec& train, int64_t world_size, SpecChecks& checks) {
-  DegreeChecks(train, world_size, checks).run();
+void check_degrees(const TrainSpec& train, WorkerCounts workers, SpecChecks& checks) {
+  DegreeChecks(train, workers, checks).run();
 }
 
 }  // namespace hpctl

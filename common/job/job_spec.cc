@@ -334,7 +334,8 @@ std::vector<SpecProblem> find_problems(const JobSpec& spec) {
   }
   if (spec.train && spec.command.empty()) {
     const bool known = nodes && workers && !spec.auto_workers;
-    check_train(*spec.train, known ? spec.world_size() : 0, checks);
+    const WorkerCounts counts = {spec.world_size(), spec.workers_per_node};
+    check_train(*spec.train, known ? counts : WorkerCounts(), checks);
   }
   check_checkpoint(spec.checkpoint, checks);
   if (spec.train) check_rollback(spec.train->stability, spec.checkpoint, checks);

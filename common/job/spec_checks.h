@@ -67,10 +67,16 @@ class SpecChecks {
   std::vector<SpecProblem> problems_;
 };
 
-// The part of find_problems() about workload.train; world_size 0 = not known.
-void check_train(const TrainSpec& train, int64_t world_size, SpecChecks& checks);
+// The workers of a job; 0 = not known.
+struct WorkerCounts {
+  int64_t world_size = 0;  // nodes x workers_per_node
+  int64_t per_node = 0;
+};
+
+// The part of find_problems() about workload.train.
+void check_train(const TrainSpec& train, WorkerCounts workers, SpecChecks& checks);
 // The part about workload.train.parallelism.*_parallel_degree.
-void check_degrees(const TrainSpec& train, int64_t world_size, SpecChecks& checks);
+void check_degrees(const TrainSpec& train, WorkerCounts workers, SpecChecks& checks);
 // The part about notify.
 void check_notify(const NotifySpec& notify, SpecChecks& checks);
 // The part about slurm.

@@ -329,7 +329,8 @@ constexpr TrainKey kKeys[] = {
     {.path = "workload.train.parallelism.tensor_parallel_degree",
      .field = HP_FIELD(degrees.tensor), .limits = {1, 1 << 16},
      .meaning = "Workers that share each layer; divides model.heads and model.ffn, and divides "
-     "model.kv_heads or is a multiple of it. Not above 1 yet."},
+     "model.kv_heads or is a multiple of it. Above 1 with the Llama family, fp32, on a CPU; "
+     "divides workers_per_node."},
     {.path = "workload.train.parallelism.pipeline_parallel_degree",
      .field = HP_FIELD(degrees.pipeline), .limits = {1, 10'000},
      .meaning = "Stages of layers; at most model.layers. Not above 1 yet."},

@@ -294,12 +294,12 @@ void check_gpu(const TrainSpec& t, SpecChecks& checks) {
 
 }  // namespace
 
-void check_train(const TrainSpec& t, int64_t world_size, SpecChecks& checks) {
+void check_train(const TrainSpec& t, WorkerCounts workers, SpecChecks& checks) {
   check_limits(t, checks);
   check_heads(t.model, checks);
   check_positions(t, checks);
   check_data(t, checks);
-  check_batch(t.batch, world_size, checks);
+  check_batch(t.batch, workers.world_size, checks);
   if (t.schedule.name == ScheduleShape::kWsd) {
     checks.range("workload.train.schedule.decay_steps", t.schedule.decay_steps, 1, kMaxSteps);
   }
@@ -307,8 +307,8 @@ void check_train(const TrainSpec& t, int64_t world_size, SpecChecks& checks) {
     checks.fail("workload.train.schedule.decay_steps",
                 "expected 0 with schedule.name: constant, which has no decrease");
   }
-  check_parallelism(t, world_size, checks);
-  check_degrees(t, world_size, checks);
+  check_parallelism(t, workers.world_size, checks);
+  check_degrees(t, workers, checks);
   check_loss_scale(t.loss_scale, checks);
   check_master(t, checks);
   check_gpu(t, checks);

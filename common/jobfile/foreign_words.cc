@@ -154,19 +154,11 @@ constexpr ForeignKey kKeys[] = {
     {"zero_stage", "workload.train.parallelism.strategy", ""},
     {"zero_optimization", "workload.train.parallelism.strategy", ""},
     {"fsdp", "workload.train.parallelism.strategy", ""},
-    {"tensor_parallel", "",
-     "the built-in trainer has no tensor parallelism; a program that has it runs as "
-     "workload.command"},
-    {"tensor_parallel_size", "",
-     "the built-in trainer has no tensor parallelism; a program that has it runs as "
-     "workload.command"},
-    {"tensor_model_parallel_size", "",
-     "the built-in trainer has no tensor parallelism; a program that has it runs as "
-     "workload.command"},
+    {"tensor_parallel", "workload.train.parallelism.tensor_parallel_degree", ""},
+    {"tensor_parallel_size", "workload.train.parallelism.tensor_parallel_degree", ""},
+    {"tensor_model_parallel_size", "workload.train.parallelism.tensor_parallel_degree", ""},
     {"tp", "workload.train.parallelism.tensor_parallel_degree", ""},
-    {"tp_size", "",
-     "the built-in trainer has no tensor parallelism; a program that has it runs as "
-     "workload.command"},
+    {"tp_size", "workload.train.parallelism.tensor_parallel_degree", ""},
     {"pipeline_parallel_size", "",
      "the built-in trainer has no pipeline parallelism; a program that has it runs as "
      "workload.command"},

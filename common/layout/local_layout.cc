@@ -54,6 +54,18 @@ std::vector<int64_t> shape_of(const TensorSlot& tensor, const CuttingRule& rule,
   return shape;
 }
 
+// Elements of the largest part that a rank of tp has.
+int64_t largest_part(const TensorSlot& tensor, const CuttingRule& rule, int32_t size) {
+  int64_t largest = 0;
+  for (int32_t rank = 0; rank < size; ++rank) {
+    const LocalTensor local = local_tensor(tensor, rule, {rank, size});
+    int64_t numel = 1;
+    for (const int64_t extent : local.shape) numel *= extent;
+    largest = std::max(largest, numel);
+  }
+  return largest;
+}
+
 // Appends tensor `tensor` of a block of the model.
 void append_local(const CutModel& model, size_t block, size_t tensor, TensorPlace place,
                   LocalBlock& local) {
@@ -63,7 +75,9 @@ void append_local(const CutModel& model, size_t block, size_t tensor, TensorPlac
   own.block = static_cast<int32_t>(block);
   own.tensor = static_cast<int32_t>(tensor);
   append_tensor(local.block, whole.name, own.shape);
-  local.block.tensors.back().no_decay = whole.no_decay;
+  TensorSlot& slot = local.block.tensors.back();
+  slot.no_decay = whole.no_decay;
+  local.block.numel = slot.offset + align_elements(largest_part(whole, rule, place.size));
   local.tensors.push_back(std::move(own));
 }
 
@@ -153,6 +167,20 @@ LocalTensor local_tensor(const TensorSlot& tensor, const CuttingRule& rule, Tens
   return local;
 }
 
+std::vector<Rectangle> rectangles_of(ElementRange elements, int64_t width) {
+  std::vector<Rectangle> found;
+  if (elements.empty()) return found;
+  int64_t row = elements.begin / width;
+  const int64_t column = elements.begin % width;
+  const int64_t last_row = elements.end / width;
+  const int64_t last_column = elements.end % width;
+  if (row == last_row) return {{row, 1, column, last_column - column}};
+  if (column > 0) found.push_back({row++, 1, column, width - column});
+  if (row < last_row) found.push_back({row, last_row - row, 0, width});
+  if (last_column > 0) found.push_back({last_row, 1, 0, last_column});
+  return found;
+}
+
 StageLayers layers_of_stage(int64_t layers, int32_t stages, int32_t stage) {
   HP_CHECK(stage >= 0 && stage < stages && (stages == 1 || layers >= stages));
   const int64_t each = layers / stages;
@@ -179,20 +207,8 @@ Outcome check_local_layout(const CutModel& model, const Mesh& mesh) {
 
 std::vector<LocalBlock> local_layout(const CutModel& model, const Mesh& mesh, int32_t rank) {
   HP_CHECK(check_local_layout(model, mesh).ok());
-  const int32_t stage = mesh.coordinate(rank, MeshDim::kPp);
-  TensorPlace place{0, mesh.degree(MeshDim::kTp)};
-  std::vector<int64_t> largest;
-  for (place.rank = 0; place.rank < place.size; ++place.rank) {
-    const std::vector<LocalBlock> blocks = blocks_of(model, mesh, stage, place);
-    largest.resize(blocks.size());
-    for (size_t b = 0; b < blocks.size(); ++b) {
-      largest[b] = std::max(largest[b], blocks[b].block.numel);
-    }
-  }
-  place.rank = mesh.coordinate(rank, MeshDim::kTp);
-  std::vector<LocalBlock> own = blocks_of(model, mesh, stage, place);
-  for (size_t b = 0; b < own.size(); ++b) own[b].largest_numel = largest[b];
-  return own;
+  return blocks_of(model, mesh, mesh.coordinate(rank, MeshDim::kPp),
+                   {mesh.coordinate(rank, MeshDim::kTp), mesh.degree(MeshDim::kTp)});
 }
 
 }  // namespace hpctl

@@ -89,12 +89,25 @@ struct LocalTensor {
 // That of one rank of tp. Precondition: check_local_layout() of a model with this tensor.
 LocalTensor local_tensor(const TensorSlot& tensor, const CuttingRule& rule, TensorPlace place);
 
+// A tensor has the same offset on all ranks of tp. Where its parts differ in size, as those of a
+// vocabulary may, each rank has room for the largest one. So numel is the same everywhere, and an
+// interval of the flat range has the same elements of a copied tensor on all ranks.
 struct LocalBlock {
   Block block;                       // with the model's names and the local shapes
   std::vector<LocalTensor> tensors;  // index in Block::tensors
-  int64_t largest_numel = 0;         // of this block on any rank of tp: intervals are of that
   bool operator==(const LocalBlock&) const = default;
 };
+
+// Of a matrix: rows [row, row + rows), columns likewise.
+struct Rectangle {
+  int64_t row = 0;
+  int64_t rows = 0;
+  int64_t column = 0;
+  int64_t columns = 0;
+};
+
+// The elements [begin, end) of a matrix with rows of `width`, in order: at most three rectangles.
+std::vector<Rectangle> rectangles_of(ElementRange elements, int64_t width);
 
 // The layers [begin, end) of a stage.
 struct StageLayers {

@@ -110,11 +110,11 @@ Mesh Mesh::with_world(int32_t world_size) const {
 
 Outcome check_engine_mesh(const Mesh& mesh) {
   for (const MeshDimension& d : mesh.dimensions()) {
-    if (d.degree == 1 || is_among(kDataDims, d)) continue;
+    if (d.degree == 1 || is_among(kDataDims, d) || d.name == MeshDim::kTp) continue;
     return Error{ErrorCode::kFailedPrecondition,
                  "the mesh has " + d.name + " of degree " + std::to_string(d.degree) +
-                     ": this version trains with data parallelism alone (dp_replicate and "
-                     "dp_shard); give " +
+                     ": this version trains with data and tensor parallelism alone "
+                     "(dp_replicate, dp_shard and tp); give " +
                      d.name + " the degree 1"};
   }
   return Ok{};

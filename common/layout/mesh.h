@@ -12,7 +12,7 @@
 // the place in their own order, whatever lies between them. A dimension that a mesh does not have
 // has the degree 1.
 //
-// The engine trains with dp_replicate and dp_shard (check_engine_mesh()); data, evaluation and
+// The engine trains with dp_replicate, dp_shard and tp (check_engine_mesh()); data, evaluation and
 // communicators work with any mesh.
 #pragma once
 

@@ -10,14 +10,6 @@
 namespace hpctl {
 namespace {
 
-// Of a matrix: rows [row, row + rows), columns likewise.
-struct Rectangle {
-  int64_t row = 0;
-  int64_t rows = 0;
-  int64_t column = 0;
-  int64_t columns = 0;
-};
-
 std::optional<Rectangle> common_part(const Rectangle& a, const Rectangle& b) {
   const ElementRange rows =
       intersect(ElementRange{a.row, a.row + a.rows}, ElementRange{b.row, b.row + b.rows});
@@ -25,21 +17,6 @@ std::optional<Rectangle> common_part(const Rectangle& a, const Rectangle& b) {
                                          ElementRange{b.column, b.column + b.columns});
   if (rows.empty() || columns.empty()) return std::nullopt;
   return Rectangle{rows.begin, rows.size(), columns.begin, columns.size()};
-}
-
-// The elements [begin, end) of a matrix with rows of `width`, in order.
-std::vector<Rectangle> rectangles_of(ElementRange elements, int64_t width) {
-  std::vector<Rectangle> found;
-  if (elements.empty()) return found;
-  int64_t row = elements.begin / width;
-  const int64_t column = elements.begin % width;
-  const int64_t last_row = elements.end / width;
-  const int64_t last_column = elements.end % width;
-  if (row == last_row) return {{row, 1, column, last_column - column}};
-  if (column > 0) found.push_back({row++, 1, column, width - column});
-  if (row < last_row) found.push_back({row, last_row - row, 0, width});
-  if (last_column > 0) found.push_back({last_row, 1, 0, last_column});
-  return found;
 }
 
 // Columns of a local tensor and where they lie in the tensor that the model has.
@@ -71,7 +48,7 @@ ElementRange within(ElementRange interval, int64_t offset, int64_t numel) {
 }
 
 ElementRange interval_of(const LocalBlock& block, int32_t interval, int32_t intervals) {
-  const int64_t capacity = shard_capacity(block.largest_numel, intervals);
+  const int64_t capacity = shard_capacity(block.block.numel, intervals);
   return {interval * capacity, (interval + 1) * capacity};
 }
 
@@ -161,7 +138,7 @@ void ReshardPlan::take_from(const Held& from, const Held& to, int32_t interval,
   const auto from_intervals = static_cast<int32_t>(from.holder->parts.size());
   const auto to_intervals = static_cast<int32_t>(to.holder->parts.size());
   const ElementRange own = interval_of(to_block, interval, to_intervals);
-  const int64_t from_capacity = shard_capacity(from_block.largest_numel, from_intervals);
+  const int64_t from_capacity = shard_capacity(from_block.block.numel, from_intervals);
   const int64_t inner = inner_of(*to.tensor);
   const int64_t from_width = width_of(*from.tensor, inner);
   const int64_t to_width = width_of(*to.tensor, inner);

@@ -336,9 +336,11 @@ constexpr Row kDeepspeedRows[] = {
     unneeded("compile.enabled", kPointless),
     unneeded("compile.deepcompile", kPointless),
     unneeded("compile.backend", kPointless),
-    impossible("tensor_parallel.autotp_size", "the built-in trainer has data parallelism only",
+    impossible("tensor_parallel.autotp_size",
+               "the built-in trainer divides data, and layers in fp32 on CPUs only",
                "0|1"),
-    impossible("sequence_parallel_size", "the built-in trainer has data parallelism only", "1"),
+    impossible("sequence_parallel_size",
+               "the built-in trainer divides data, and layers in fp32 on CPUs only", "1"),
     impossible("compression_training", kOwnCode),
     impossible("sparse_attention", kOwnCode),
 };

@@ -191,7 +191,8 @@ void finish_megatron(const Document& d, Draft& draft) {
 }
 
 constexpr std::string_view kMegatronParallel =
-    "the built-in trainer has data parallelism only; a program that has more runs as a command";
+    "the built-in trainer divides data, and layers in fp32 on CPUs only; a program that has more "
+    "runs as a command";
 constexpr std::string_view kMegatronSpeed = "without effect on what is computed";
 constexpr std::string_view kMegatronLogs = "metrics.jsonl of the job has every step";
 constexpr std::string_view kMegatronFaults = "hpctl finds faults and restarts by itself";

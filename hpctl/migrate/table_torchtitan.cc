@@ -119,7 +119,8 @@ void take_kept(const Given& given, const Document& document, Draft& draft) {
 }
 
 constexpr std::string_view kNoParallel =
-    "the built-in trainer has data parallelism only; a program that has more runs as a command";
+    "the built-in trainer divides data, and layers in fp32 on CPUs only; a program that has more "
+    "runs as a command";
 constexpr std::string_view kNoEight = "the built-in trainer computes in bf16, fp16 or fp32";
 constexpr std::string_view kLogs = "metrics.jsonl of the job has every step";
 constexpr std::string_view kFaults = "hpctl finds faults and restarts by itself";

@@ -173,6 +173,12 @@ Outcome Generation::meet_peers() {
   options.groups = progress_.group_slots();
   HP_TRY_ASSIGN(sharding_, sharding_of(run_.train(), workload_.world_size));
   HP_TRY(check_engine_mesh(sharding_.mesh));
+  if (!device_.is_host() && sharding_.mesh.degree(MeshDim::kTp) > 1) {
+    return Error{ErrorCode::kFailedPrecondition,
+                 "parallelism.tensor_parallel_degree is " +
+                     std::to_string(sharding_.mesh.degree(MeshDim::kTp)) +
+                     ": this version divides layers on a CPU alone; give it the degree 1"};
+  }
   data_rank_ = sharding_.mesh.data_rank(workload_.rank);
   HP_TRY_ASSIGN(
       MeshCommunicators comms,
@@ -393,7 +399,8 @@ void Generation::note_what_is_for_gpus() const {
   }
   if (run_.train().memory.offload.empty()) return;
   double bytes = 0;
-  const MemoryPlan plan = plan_memory(setting_of(workload_, !device_.is_host()), state().blocks());
+  const MemoryPlan plan =
+      plan_memory(setting_of(workload_, !device_.is_host()), state().whole_blocks());
   for (const MemoryPart& part : plan.host) {
     const bool is_copy = part.name == std::string_view(kHostCopiesPart) ||
                          part.name == std::string_view(kPeerSnapshotsPart);

@@ -136,7 +136,7 @@ Outcome Run::load_state(const Workload& workload, const Environment& environment
 
 void Run::open_metrics(const Workload& workload) {
   throughput_.flops =
-      flops_per_token(train_.model, state_->blocks(), train_.data.seq_len, train_.lora);
+      flops_per_token(train_.model, state_->whole_blocks(), train_.data.seq_len, train_.lora);
   throughput_.world_size = workload.world_size;
   if (const GpuModel* gpu = gpu_model_of_product(device_.product())) {
     throughput_.peak_flops = gpu->peak_flops;

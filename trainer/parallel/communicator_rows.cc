@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/parallel/communicator_rows.h"
 
+#include <chrono>
 #include <vector>
 
 #include "common/base/check.h"
@@ -25,8 +26,18 @@ NumberType number_type_of(at::ScalarType type) {
 
 Outcome CommunicatorRows::gather(const Tensor& chunks) {
   const size_t bytes = chunks.nbytes() / static_cast<size_t>(comm_.world_size());
-  HP_TRY_ASSIGN(const CollectivePtr gather, comm_.begin_all_gather(chunks.data_ptr(), bytes));
-  return gather->wait();
+  return wait(comm_.begin_all_gather(chunks.data_ptr(), bytes));
+}
+
+Outcome CommunicatorRows::wait(Result<CollectivePtr> begun) {
+  using Clock = std::chrono::steady_clock;
+  if (!begun.ok()) return begun.error();
+  const Clock::time_point began = Clock::now();
+  if (timer_ != nullptr) timer_->begun();
+  HP_TRY((*begun)->wait());
+  if (timer_ != nullptr) timer_->waited_for();
+  wait_seconds_ += std::chrono::duration<double>(Clock::now() - began).count();
+  return Ok{};
 }
 
 Result<Tensor> CommunicatorRows::gather_rows(const Tensor& own, int64_t rows) {
@@ -58,10 +69,8 @@ Result<Tensor> CommunicatorRows::sum_rows(const Tensor& whole) {
     }
   }
   const Tensor sum = at::empty({most, whole.size(-1)}, whole.options());
-  HP_TRY_ASSIGN(const CollectivePtr reduction,
-                comm_.begin_sums(number_type_of(whole.scalar_type()), chunks.data_ptr(),
-                                 static_cast<size_t>(sum.numel()), sum.data_ptr()));
-  HP_TRY(reduction->wait());
+  HP_TRY(wait(comm_.begin_sums(number_type_of(whole.scalar_type()), chunks.data_ptr(),
+                               static_cast<size_t>(sum.numel()), sum.data_ptr())));
   return sum.narrow(0, 0, own_rows(*this, rows).count);
 }
 

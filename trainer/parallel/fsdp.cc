@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/layout/memory_savings.h"
 #include "common/layout/sharding.h"
+#include "trainer/arch/lora.h"
 #include "trainer/arch/registry.h"
 #include "trainer/arch/wide_matmul.h"
 
@@ -107,6 +108,7 @@ FullySharded::FullySharded(const Model& model, const std::vector<Block>& blocks,
       device_(device),
       sharding_(sharding),
       first_replica_(comms.replicate().rank() == 0),
+      shard_rank_(comms.shard().rank()),
       chunk_tokens_(train.loss.chunk_tokens),
       tied_(train.model.tied_embeddings),
       head_((frozen == nullptr ? blocks : frozen->blocks).size() - 1),
@@ -114,11 +116,17 @@ FullySharded::FullySharded(const Model& model, const std::vector<Block>& blocks,
       gathers_from_peers_(comms.shard().world_size() > 1),
       reducer_(elements_of(blocks), comms, sharding.whole_gradients, device, under_way_),
       keep_(kept_by_blocks(train, head_ + 1)),
+      vocabulary_(train.model.vocab),
       offloaded_inputs_(leaving_inputs(train, head_ + 1, device), device),
       sums_(device, sizeof(Sums) / sizeof(double)),
       loss_sum_(compat::tensor_over(sums_.data(), 1, at::kDouble, device.name())),
       marks_(device, static_cast<size_t>(comms.world().world_size())) {
   HP_CHECK(head_ >= 2 && (frozen == nullptr || blocks.size() == head_ - 1));
+  if (sharding.mesh.degree(MeshDim::kTp) > 1) {
+    HP_CHECK(frozen == nullptr);
+    rows_.emplace(comms.along(MeshDim::kTp), &under_way_);
+    local_ = local_layout(trained_cuts(train), sharding.mesh, comms.world().rank());
+  }
   add_blocks(blocks, compute);
   const bool writes =
       compute == at::kBFloat16 && wide_product_of(at::Device(device.name())) != nullptr;
@@ -186,23 +194,24 @@ void FullySharded::begin_step(WeightShards shards, int micro_batches) {
   reducer_.begin_step(micro_batches);
   clear_sums();
   wait_seconds_ = 0;
+  if (rows_) rows_waited_ = rows_->wait_seconds();
   streams_.reset();
   under_way_.reset();
 }
 
 Result<FullySharded::Sums> FullySharded::finish_step() {
   HP_CHECK(micro_batches_left_ == 0);
-  if (first_replica_) {
-    std::vector<std::span<const float>> shards;
-    for (size_t b = 0; b < shards_.size(); ++b) {
-      shards.emplace_back(gradient(b), static_cast<size_t>(gradient_elements(b)));
-    }
-    device_.sum_of_squares(shards, sums_.data() + 1);
-  }
+  HP_TRY(sum_gradients_of_copies());
+  if (first_replica_) device_.sum_of_squares(counted_gradients(), sums_.data() + 1);
   HP_TRY(settle());
   Sums sums;
   device_.download(sums_.data(), &sums, sizeof sums);
   return sums;
+}
+
+double FullySharded::wait_seconds() const {
+  if (streams_) return streams_->waiting;
+  return wait_seconds_ + (rows_ ? rows_->wait_seconds() - rows_waited_ : 0);
 }
 
 Outcome FullySharded::begin_gather(size_t block) {
@@ -290,7 +299,7 @@ Outcome FullySharded::forward_backward(const at::Tensor& tokens, const at::Tenso
   if (trained(kEmbed)) {
     const Traced span(trace_, ScheduleEvent::kBackward, kEmbed);
     if (!tied_) HP_TRY(attach_gradient(kEmbed));
-    compat::backward(embedded_, gradient);
+    HP_TRY(backward_embed(gradient));
   }
   embedded_ = at::Tensor();
   HP_TRY(reduce(kEmbed));
@@ -308,7 +317,9 @@ void FullySharded::clear_sums() {
 }
 
 Outcome FullySharded::settle() {
-  for (Communicator* comm : {&comms_.shard(), &comms_.replicate(), &comms_.world()}) {
+  std::vector<Communicator*> groups = {&comms_.shard(), &comms_.replicate(), &comms_.world()};
+  if (rows_) groups.push_back(&comms_.along(MeshDim::kTp));
+  for (Communicator* comm : groups) {
     HP_TRY(comm->settle());
     const std::optional<StreamTimes> times = comm->take_stream_times();
     if (!times) continue;
@@ -319,16 +330,27 @@ Outcome FullySharded::settle() {
   return Ok{};
 }
 
-at::Tensor FullySharded::embed(const at::Tensor& tokens) {
+Result<at::Tensor> FullySharded::embed(const at::Tensor& tokens) {
+  if (rows_) {
+    EmbeddingTape& tape = embedding_.emplace(model_, *rows_, vocabulary_);
+    HP_TRY_ASSIGN(const at::Tensor own, tape.forward(parameters(kEmbed), tokens, documents_));
+    return own.set_requires_grad(true);
+  }
   embedded_ = model_.embed(parameters(kEmbed), tokens, documents_);
   // The gradient of a frozen embedding's output is not needed.
   return embedded_.detach().set_requires_grad(trained(kEmbed).has_value());
 }
 
+Outcome FullySharded::backward_embed(const at::Tensor& gradient) {
+  if (rows_) return embedding_->backward(gradient);
+  compat::backward(embedded_, gradient);
+  return Ok{};
+}
+
 Result<at::Tensor> FullySharded::forward_layer(size_t block, const at::Tensor& x) {
   if (offloaded_inputs_.leaves(block)) offloaded_inputs_.begin_leave(block, x);
   LayerTape& layer =
-      layers_[block].emplace(model_, nullptr, sequences_, tokens_, documents_, keep_[block]);
+      layers_[block].emplace(model_, exchange(), sequences_, tokens_, documents_, keep_[block]);
   HP_TRY_ASSIGN(const at::Tensor y, layer.forward(parameters(block), x));
   if (offloaded_inputs_.leaves(block)) offloaded_inputs_.leave(x);
   return y.set_requires_grad(true);
@@ -342,7 +364,7 @@ Result<at::Tensor> FullySharded::forward(const at::Tensor& tokens) {
     {
       const Traced span(trace_, ScheduleEvent::kForward, b);
       if (b == kEmbed) {
-        x = embed(tokens);
+        HP_TRY_ASSIGN(x, embed(tokens));
       } else {
         HP_TRY_ASSIGN(x, forward_layer(b, x));
       }
@@ -361,8 +383,17 @@ Outcome FullySharded::backward_head(at::Tensor x, const at::Tensor& targets, dou
     const Traced span(trace_, ScheduleEvent::kBackward, head_);
     HP_TRY(attach_gradient(head_));
     if (tied_) HP_TRY(attach_gradient(kEmbed));
-    loss_sum = backward_loss(x, targets, scale);
-    gradient = x.grad();
+    if (rows_) {
+      const std::vector<at::Tensor> all = head_parameters();
+      const at::Tensor labels = targets.reshape({-1});
+      const HeadCall call = {model_, *rows_, all, labels, vocabulary_, chunk_tokens_};
+      HP_TRY_ASSIGN(const HeadResult result, hpctl::backward_head(call, x, scale));
+      loss_sum = result.entropy;
+      gradient = result.gradient;
+    } else {
+      loss_sum = backward_loss(x, targets, scale);
+      gradient = x.grad();
+    }
     x = at::Tensor();
   }
   if (!sharding_.keep_parameters) release(head_);
@@ -370,11 +401,16 @@ Outcome FullySharded::backward_head(at::Tensor x, const at::Tensor& targets, dou
   return reduce(head_);
 }
 
+std::vector<at::Tensor> FullySharded::head_parameters() const {
+  std::vector<at::Tensor> all = blocks_[head_]->parameters();
+  if (tied_) all.push_back(blocks_[kEmbed]->parameters().front());
+  return all;
+}
+
 // Sum of the loss, in fp64, and gradient of the head, `chunk_tokens` rows of logits at a time.
 at::Tensor FullySharded::backward_loss(const at::Tensor& x, const at::Tensor& targets,
                                        double scale) {
-  std::vector<at::Tensor> parameters = blocks_[head_]->parameters();
-  if (tied_) parameters.push_back(blocks_[kEmbed]->parameters().front());
+  const std::vector<at::Tensor> parameters = head_parameters();
   if (chunk_tokens_ == 0 || chunk_tokens_ >= targets.numel()) {
     const Model::Loss loss = model_.loss(model_.logits(parameters, x), targets);
     compat::backward(loss.objective * scale, {});

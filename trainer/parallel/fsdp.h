@@ -24,6 +24,11 @@
 // `operations` every layer keeps its graph, but not what cheap operations put into it
 // (arch/recomputed.h).
 //
+// With tensor parallelism a rank's blocks have parts of the model's tensors, and tapes make the
+// exchanges between tp ranks (layer_tape.h, vocabulary_tape.h). Tensors of which several ranks have
+// a copy get the sum of their gradients once a step, after the reduction over data
+// (copied_gradients.h).
+//
 // With a frozen model the trained blocks are the adapters of its layers (arch/lora.h). Using a
 // layer gathers both its blocks, gradients are computed and reduced only for adapters, and the
 // backward pass ends at the first layer's adapters. A frozen block is never written, so if
@@ -38,16 +43,19 @@
 #include <vector>
 
 #include "common/layout/block_layout.h"
+#include "common/layout/local_layout.h"
 #include "common/layout/sharding.h"
 #include "trainer/arch/model.h"
 #include "trainer/comm/mesh_communicators.h"
 #include "trainer/parallel/buffer_pool.h"
 #include "trainer/parallel/comm_timer.h"
+#include "trainer/parallel/communicator_rows.h"
 #include "trainer/parallel/gradient_reducer.h"
 #include "trainer/parallel/layer_tape.h"
 #include "trainer/parallel/offloaded_inputs.h"
 #include "trainer/parallel/schedule_trace.h"
 #include "trainer/parallel/sharded_block.h"
+#include "trainer/parallel/vocabulary_tape.h"
 
 namespace hpctl {
 
@@ -64,9 +72,10 @@ std::vector<bool> weights_of_products(const Block& block, const ModelSpec& model
 
 class FullySharded {
  public:
-  // `blocks` is what is trained: the layout of the model, or with `frozen`, one block of adapters
-  // for each of its layers. `blocks`, the communicators, the device, on which the model computes,
-  // and `frozen` outlive it.
+  // `blocks` is what is trained: the layout of the model, or this rank's part of it, or with
+  // `frozen`, one block of adapters for each of its layers. `blocks`, the communicators, the
+  // device, on which the model computes, and `frozen` outlive it. A mesh with tp has no frozen
+  // model.
   FullySharded(const Model& model, const std::vector<Block>& blocks, MeshCommunicators& comms,
                const TrainSpec& train, const Sharding& sharding, at::ScalarType compute,
                Device& device = host_device(), const FrozenModel* frozen = nullptr);
@@ -82,7 +91,8 @@ class FullySharded {
 
   // The sums of this rank and step.
   struct Sums {
-    double loss = 0;  // the cross entropy, over all micro-batches
+    // The cross entropy, over all micro-batches; the same number on all ranks of tp.
+    double loss = 0;
     // Its part of the squared norm of the whole gradient: the sum over ranks is the square of the
     // global norm. Replicas hold the same gradients, so the first one's count.
     double gradient_squares = 0;
@@ -119,7 +129,7 @@ class FullySharded {
 
   // After finish_step(): seconds this rank has waited for collectives since begin_step: this
   // thread, or, where streams wait, computation on the device.
-  double wait_seconds() const { return streams_ ? streams_->waiting : wait_seconds_; }
+  double wait_seconds() const;
   // Seconds since begin_step in which at least one collective was in flight; 0 with one rank. If
   // streams wait, collectives of several groups count each.
   double communication_seconds() const {
@@ -155,15 +165,23 @@ class FullySharded {
   void release(size_t block);
   void release_adapters(size_t block);
   void release_written();
-  at::Tensor embed(const at::Tensor& tokens);
+  RowExchange* exchange() { return rows_ ? &*rows_ : nullptr; }
+  std::vector<at::Tensor> head_parameters() const;
+  Result<at::Tensor> embed(const at::Tensor& tokens);
   Result<at::Tensor> forward_layer(size_t block, const at::Tensor& x);
   Result<at::Tensor> forward(const at::Tensor& tokens);
   Outcome backward_head(at::Tensor x, const at::Tensor& targets, double scale, at::Tensor& loss_sum,
                         at::Tensor& gradient);
+  Outcome backward_embed(const at::Tensor& gradient);
   at::Tensor backward_loss(const at::Tensor& x, const at::Tensor& targets, double scale);
+  Result<at::Tensor> evaluate_block(size_t block, const at::Tensor& x);
+  Result<at::Tensor> evaluate_loss(const at::Tensor& x, const at::Tensor& labels);
   Result<at::Tensor> backward_layer(size_t block, const at::Tensor& gradient);
   Outcome backward_layers(at::Tensor& gradient);
   Outcome reduce(size_t block);
+  ElementRange shard_of(size_t block) const;
+  Outcome sum_gradients_of_copies();
+  std::vector<std::span<const float>> counted_gradients() const;
   Outcome meet();
   void clear_sums();
   Outcome settle();
@@ -173,6 +191,7 @@ class FullySharded {
   Device& device_;
   Sharding sharding_;
   bool first_replica_;
+  int64_t shard_rank_;
   int64_t chunk_tokens_;
   bool tied_;                  // the head uses the embedding's weight
   size_t head_;                // index of the last block
@@ -184,7 +203,10 @@ class FullySharded {
   std::vector<std::vector<bool>> products_;  // by trained block, as ShardedBlock::attach_gradient()
   CommTimer under_way_;
   GradientReducer reducer_;
-  std::vector<Keep> keep_;  // per block of the model
+  std::vector<Keep> keep_;                // per block of the model
+  std::optional<CommunicatorRows> rows_;  // none with one rank of tp
+  std::vector<LocalBlock> local_;         // with rows_: of `blocks`
+  int64_t vocabulary_;                    // of the whole model
   OffloadedInputs offloaded_inputs_;
   WeightShards shards_;
   DeviceArray<double> sums_;                      // Sums, on the device
@@ -193,7 +215,8 @@ class FullySharded {
   Documents documents_;                           // of the micro-batch under way
   int64_t sequences_ = 0;                         // likewise
   int64_t tokens_ = 0;                            // of each of them
-  at::Tensor embedded_;                           // with its graph
+  at::Tensor embedded_;                           // with its graph; without rows_
+  std::optional<EmbeddingTape> embedding_;        // with them
   std::vector<std::optional<LayerTape>> layers_;  // by block
   std::vector<size_t> uses_;  // blocks in the order in which a micro-batch needs them
   size_t next_use_ = 0;       // index in uses_ of the next acquire()
@@ -202,6 +225,7 @@ class FullySharded {
   size_t gathered_ = 0;
   size_t peak_gathered_ = 0;
   double wait_seconds_ = 0;
+  double rows_waited_ = 0;              // by rows_ before begin_step
   std::optional<StreamTimes> streams_;  // since begin_step; where streams wait
   ScheduleTrace* trace_ = nullptr;
 };

@@ -47,6 +47,7 @@ class GradientReducer {
   Outcome finish_micro_batch();
 
   // After the last micro-batch: this rank's shard of the sum, shard_elements(block) floats.
+  float* shard(size_t block) { return blocks_[block].shard; }
   const float* shard(size_t block) const { return blocks_[block].shard; }
   int64_t shard_elements(size_t block) const { return blocks_[block].shard_elements; }
 

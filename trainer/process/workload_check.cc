@@ -31,7 +31,8 @@ Outcome check_workload(const Workload& w) {
   }
   JobSpec spec;
   spec.name = w.name;
-  spec.nodes = w.world_size;
+  spec.nodes = w.world_size / w.workers_per_node;
+  spec.workers_per_node = w.workers_per_node;
   spec.train = w.train;
   spec.checkpoint = w.checkpoint;
   spec.recovery.snapshot = w.snapshot;

@@ -72,6 +72,9 @@ Environment environment_of(const TrainSpec& train) {
   if (train.data.mask == DocumentMask::kBorders) environment["data.mask"] = "borders";
   if (train.lora.on()) environment["lora"] = described(train.lora);
   if (train.data.has_answers()) environment["data.format"] = to_word(train.data.format);
+  if (train.degrees.tensor > 1) {
+    environment["tensor_parallel_degree"] = std::to_string(train.degrees.tensor);
+  }
   const bool narrow_state = train.optimizer.moments == StateType::kBf16;
   if (narrow_state) environment["optimizer.rounding"] = "stochastic";
   if (!train.batch.ramp.empty()) environment["batch.ramp"] = json_text(json(train.batch.ramp));

@@ -25,7 +25,7 @@ OffloadedState::OffloadedState(Device& device, const ArenaGeometry& geometry,
     elements += capacity;
     for (int64_t first = 0; first < capacity; first += kOffloadPiece) {
       pieces_.push_back({.block = b,
-                         .shard_begin = capacity * geometry.shard_index,
+                         .shard_begin = capacity * geometry.interval,
                          .first = first,
                          .count = std::min(kOffloadPiece, capacity - first)});
       largest = std::max(largest, pieces_.back().count);

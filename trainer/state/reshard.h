@@ -35,8 +35,7 @@ struct NewPart {
 // Collective over the world, whose ranks divide the state as `mesh` does. `former`: the former
 // arena of this rank's place, null = none; it is only read. `former_mesh` divided the state before.
 // `geometry`: of its new part. kDataLoss, on all ranks, if a part of the state of `step` is in no
-// rank's memory, or arrived damaged. An arena is one of ArenaGeometry::shard_count parts, so both
-// meshes have pp 1 and tp 1 until it knows the others.
+// rank's memory, or arrived damaged.
 Result<NewPart> reshard(Communicator& world, StateArena* former, const Mesh& former_mesh,
                         uint64_t step, const CutModel& model, const Mesh& mesh,
                         const ArenaGeometry& geometry);

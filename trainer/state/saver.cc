@@ -257,15 +257,8 @@ void Saver::begin() {
   progress_.is_syncing = false;
   part_s_ = 0;
   manifest_ = state_.manifest();
-  std::vector<ShardPart> parts;
-  for (const StateKind kind : kStateKinds) {
-    for (size_t b = 0; b < manifest_.blocks.size(); ++b) {
-      parts.push_back({.block = static_cast<int32_t>(b),
-                       .kind = kind,
-                       .range = state_.written(b),
-                       .values = {}});
-    }
-  }
+  written_ = state_.written_parts();
+  std::vector<ShardPart> parts = parts_of_save();
   part_bytes_ = 0;
   for (const ShardPart& part : parts) {
     part_bytes_ += static_cast<uint64_t>(part.range.size()) * sizeof(float);
@@ -290,14 +283,30 @@ void Saver::begin() {
   });
 }
 
+std::vector<ShardPart> Saver::parts_of_save() const {
+  std::vector<ShardPart> parts;
+  for (const StateKind kind : kStateKinds) {
+    for (const WrittenPart& written : written_) {
+      const bool is_slice = written.slice.has_value();
+      parts.push_back({.block = written.block,
+                       .kind = kind,
+                       .range = is_slice ? ElementRange{0, written.range.size()} : written.range,
+                       .values = {},
+                       .slice = is_slice ? &*written.slice : nullptr});
+    }
+  }
+  return parts;
+}
+
 // The place of each part, now or after the downloads: in the state's own slot, which optimizer
 // steps do not write until it is released, or in a copy, since a step overwrites the slot soon. On
 // a GPU the copy is made while training goes on.
 std::vector<const std::byte*> Saver::read_sealed(const std::vector<ShardPart>& parts) {
   std::vector<const std::byte*> sources;
   if (state_.hold_newest()) {
-    for (const ShardPart& part : parts) {
-      sources.push_back(state_.held(part.kind, static_cast<size_t>(part.block), part.range));
+    for (size_t i = 0; i < parts.size(); ++i) {
+      sources.push_back(
+          state_.held(parts[i].kind, static_cast<size_t>(parts[i].block), range_in_state(i)));
     }
     return sources;
   }
@@ -307,10 +316,11 @@ std::vector<const std::byte*> Saver::read_sealed(const std::vector<ShardPart>& p
   size_t bytes = 0;
   for (const ShardPart& part : parts) bytes += bytes_of(part);
   std::byte* to = copy_.reserve(bytes);
-  for (const ShardPart& part : parts) {
-    state_.begin_read_sealed(part.kind, static_cast<size_t>(part.block), part.range, to);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    state_.begin_read_sealed(parts[i].kind, static_cast<size_t>(parts[i].block), range_in_state(i),
+                             to);
     sources.push_back(to);
-    to += bytes_of(part);
+    to += bytes_of(parts[i]);
   }
   return sources;
 }

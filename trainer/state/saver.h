@@ -129,7 +129,12 @@ class Saver {
   enum class Turn { kIdle, kWriting, kCommitting, kClearing };
 
   void begin();
+  std::vector<ShardPart> parts_of_save() const;
   std::vector<const std::byte*> read_sealed(const std::vector<ShardPart>& parts);
+  // Where part number `index` of a save lies in the state.
+  ElementRange range_in_state(size_t index) const {
+    return written_[index % written_.size()].range;
+  }
   void give_values(const std::vector<const std::byte*>& sources, std::vector<ShardPart>& parts);
   void run(std::function<Result<std::string>()> work);
   Outcome take_turn(const SaveNews& sum);
@@ -162,6 +167,7 @@ class Saver {
   HostStaging copy_;            // of what this rank writes, as the arena keeps it; empty = held
   std::vector<float> widened_;  // of that, what is bf16 there
   Manifest manifest_;           // of the save under way
+  std::vector<WrittenPart> written_;  // of each kind in that save
   uint64_t begun_step_ = 0;
   Clock::time_point begun_at_;
   ShardProgress progress_;         // of this rank's part of it

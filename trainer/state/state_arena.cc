@@ -62,10 +62,12 @@ ArenaGeometry ArenaGeometry::of(const std::vector<Block>& blocks, uint64_t job, 
                                 const Mesh& mesh) {
   ArenaGeometry geometry;
   geometry.job = job;
-  geometry.shard_index = mesh.coordinate(rank, kShardDims);
-  geometry.shard_count = mesh.degree(kShardDims);
+  geometry.shard_index = mesh.part(rank);
+  geometry.shard_count = mesh.parts();
+  geometry.interval = mesh.coordinate(rank, kShardDims);
+  geometry.intervals = mesh.degree(kShardDims);
   for (const Block& block : blocks) {
-    geometry.block_capacity.push_back(shard_capacity(block.numel, geometry.shard_count));
+    geometry.block_capacity.push_back(shard_capacity(block.numel, geometry.intervals));
     for (const TensorSlot& tensor : block.tensors) {
       geometry.layout_hash = hash_text(geometry.layout_hash, tensor.name);
       geometry.layout_hash = mix64(geometry.layout_hash ^ static_cast<uint64_t>(tensor.offset));
@@ -137,13 +139,16 @@ Result<StateArena> StateArena::open_former(int fd, const std::vector<Block>& blo
   if (found.parts <= 0 || found.part < 0 || found.part >= found.parts) {
     return not_ours("there is no state in it");
   }
+  const int32_t parts_of_layers = geometry.shard_count / geometry.intervals;
+  if (found.parts % parts_of_layers != 0) return not_ours("it is of another sharding");
   ArenaGeometry former = geometry;
   former.shard_index = found.part;
   former.shard_count = found.parts;
+  former.intervals = found.parts / parts_of_layers;
   former.copied_index = found.copied_part;
   former.copies = found.copied_part < 0 ? 0 : static_cast<int32_t>(kCopySlots);
   for (size_t b = 0; b < blocks.size(); ++b) {
-    former.block_capacity[b] = shard_capacity(blocks[b].numel, found.parts);
+    former.block_capacity[b] = shard_capacity(blocks[b].numel, former.intervals);
   }
   // The size tells how many there are.
   former.slots = static_cast<int32_t>(kOwnSlots);

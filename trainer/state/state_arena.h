@@ -41,17 +41,22 @@ namespace hpctl {
 // The part of the state that a rank holds.
 struct ArenaGeometry {
   uint64_t job = 0;
-  int32_t shard_index = 0;
-  int32_t shard_count = 1;
+  int32_t shard_index = 0;  // Mesh::part()
+  int32_t shard_count = 1;  // Mesh::parts()
+  // Of each of its blocks it has interval `interval` of `intervals`; the same two numbers unless a
+  // rank's blocks are parts of the model's.
+  int32_t interval = 0;
+  int32_t intervals = 1;
   uint32_t param_bytes = 4;
   uint32_t moment_bytes = 4;
   int32_t slots = 2;                      // of own states: 2 to kOwnSlots; 1 on a device
   int32_t copies = 0;                     // slots behind them, for another rank's
   int32_t copied_index = -1;              // which shard those are; -1 = there are none
   size_t notes_bytes = kArenaNotesBytes;  // room for the notes of each slot
-  std::vector<int64_t> block_capacity;    // shard_capacity of each block at shard_count
+  std::vector<int64_t> block_capacity;    // shard_capacity of each block at `intervals`
   uint64_t layout_hash = 0;
 
+  // `blocks` are the rank's.
   static ArenaGeometry of(const std::vector<Block>& blocks, uint64_t job, int32_t rank,
                           const Mesh& mesh);
   int32_t all_slots() const { return slots + copies; }
@@ -75,8 +80,8 @@ class StateArena {
   // Maps what a former owner, who is gone, left behind `fd`, with its seals. kDataLoss where that
   // is not an arena of this geometry.
   static Result<StateArena> open(int fd, const ArenaGeometry& geometry);
-  // Likewise, however the state was divided between the ranks then; slots and sharding are as
-  // found. kDataLoss where it is not an arena of this job, model and types.
+  // Likewise, however many ranks divided the rank's blocks then; slots and sharding are as found.
+  // kDataLoss where it is not an arena of this job, model, part of each layer, and types.
   static Result<StateArena> open_former(int fd, const std::vector<Block>& blocks,
                                         const ArenaGeometry& geometry);
   // In memory of a device, which outlives it. Throws as Device::allocate.

@@ -15,9 +15,7 @@
 #include "common/layout/sharding.h"
 #include "common/process/processors.h"
 #include "common/worker/seal_packet.h"
-#include "trainer/arch/initial_values.h"
 #include "trainer/arch/lora.h"
-#include "trainer/arch/registry.h"
 #include "trainer/checkpoint/loader.h"
 #include "trainer/checkpoint/lora_base.h"
 #include "trainer/data/batch_ramp.h"
@@ -50,12 +48,6 @@ Result<Seal> decode_seal(std::string_view bytes) {
   const Seal seal = read_seal(r);
   if (r.finished()) return seal;
   return Error{ErrorCode::kDataLoss, "a replica has sent the seal of no state"};
-}
-
-std::vector<Block> blocks_of(const Workload& workload) {
-  std::vector<Block> blocks = trained_layout(workload.train);
-  set_no_decay(workload.train.model, blocks, workload.train.optimizer.no_decay);
-  return blocks;
 }
 
 // Adapters mean nothing beside other weights. `base` is the job's.
@@ -91,11 +83,11 @@ Result<TrainingState> TrainingState::create(int arena_fd, const Workload& worklo
                                             const DataIdentity& data,
                                             const Environment& environment, Device& device,
                                             FileFault* fault) {
-  std::vector<Block> blocks = blocks_of(workload);
   HP_TRY_ASSIGN(const Sharding sharding, sharding_of(workload.train, workload.world_size));
+  RankLayout layout(workload.train, sharding.mesh, workload.rank);
   const bool anew = !workload.from_memory || is_refilled(workload);
   HP_TRY_ASSIGN(TrainingState state,
-                with_arenas(arena_fd, workload, sharding.mesh, std::move(blocks), device, anew));
+                with_arenas(arena_fd, workload, sharding.mesh, std::move(layout), device, anew));
   state.data_ = data;
   state.environment_ = environment_with(workload.train, environment);
   if (workload.from_memory) {
@@ -121,24 +113,31 @@ Result<TrainingState> TrainingState::create_from_parts(int arena_fd, const Workl
                                                        Device& device, Communicator& world,
                                                        std::optional<TrainingState>& former) {
   if (!device.is_host() && arena_fd < 0) return ends_with_process();
-  std::vector<Block> blocks = blocks_of(workload);
   HP_TRY_ASSIGN(const Sharding sharding, sharding_of(workload.train, workload.world_size));
-  const ArenaGeometry geometry = host_geometry(workload, blocks, sharding.mesh, !device.is_host());
+  RankLayout layout(workload.train, sharding.mesh, workload.rank);
+  const ArenaGeometry geometry =
+      host_geometry(workload, layout.blocks(), sharding.mesh, !device.is_host());
   // The arena of a worker that died here. A new node of the job has none.
   std::optional<StateArena> left;
   if (!former) {
-    auto found = StateArena::open_former(arena_fd, blocks, geometry);
+    auto found = StateArena::open_former(arena_fd, layout.blocks(), geometry);
     if (found.ok()) left.emplace(std::move(found).value());
   }
   StateArena* const has = former ? &former->arena() : left ? &*left : nullptr;
-  // The former mesh had data dimensions only, as the engine does.
-  const Mesh former_mesh(1, workload.former_parts);
+  // The degrees are the job's; only the data dimensions were others. Its parts are of one replica.
+  if (workload.former_parts % sharding.mesh.unit() != 0) {
+    return Error{ErrorCode::kDataLoss,
+                 "the state in memory has " + std::to_string(workload.former_parts) +
+                     " parts, which is no multiple of the " + std::to_string(sharding.mesh.unit()) +
+                     " ranks that share samples; start from a checkpoint"};
+  }
+  const Mesh former_mesh = sharding.mesh.with_world(workload.former_parts);
   HP_TRY_ASSIGN(NewPart part, reshard(world, has, former_mesh, workload.start_step,
                                       trained_cuts(workload.train), sharding.mesh, geometry));
   left.reset();
   former.reset();
   HP_TRY_ASSIGN(TrainingState state,
-                with_arenas(arena_fd, workload, sharding.mesh, std::move(blocks), device, true));
+                with_arenas(arena_fd, workload, sharding.mesh, std::move(layout), device, true));
   const auto bytes = part.arena.slot_bytes(0);
   std::copy(bytes.begin(), bytes.end(), state.arena().slot_bytes(0).begin());
   state.arena().seal(0, part.seal, part.notes);
@@ -150,9 +149,9 @@ Result<TrainingState> TrainingState::create_from_parts(int arena_fd, const Workl
 
 // `anew`: what is behind the descriptor is not used.
 Result<TrainingState> TrainingState::with_arenas(int arena_fd, const Workload& workload,
-                                                 const Mesh& mesh, std::vector<Block> blocks,
+                                                 const Mesh& mesh, RankLayout layout,
                                                  Device& device, bool anew) {
-  const ArenaGeometry geometry = host_geometry(workload, blocks, mesh, !device.is_host());
+  const ArenaGeometry geometry = host_geometry(workload, layout.blocks(), mesh, !device.is_host());
   const bool offloaded = !device.is_host() && offloads_optimizer(workload.train);
   const bool in_host_memory = device.is_host() || (arena_fd >= 0 && !offloaded);
   if (!in_host_memory && workload.from_memory) return ends_with_process();
@@ -163,42 +162,48 @@ Result<TrainingState> TrainingState::with_arenas(int arena_fd, const Workload& w
     in_memory.emplace(std::move(arena));
   }
   if (device.is_host()) {
-    return TrainingState(std::move(*in_memory), workload, mesh, std::move(blocks));
+    return TrainingState(std::move(*in_memory), workload, mesh, std::move(layout));
   }
   const ArenaGeometry in_place = in_one_slot(geometry);
   TrainingState state(offloaded ? StateArena::create_offloaded(device, in_place)
                                 : StateArena::create(device, in_place),
-                      workload, mesh, std::move(blocks));
+                      workload, mesh, std::move(layout));
   if (in_memory) state.copies_ = std::make_unique<HostCopies>(device, std::move(*in_memory));
   if (offloaded) {
     state.offloaded_ = std::make_unique<OffloadedState>(device, in_place, workload.train);
   }
-  if (keeps_rounded_weights(workload.train, geometry.shard_count)) {
+  if (keeps_rounded_weights(workload.train, geometry.intervals)) {
     state.rounded_ = std::make_unique<RoundedWeights>(device, in_place);
   }
   return state;
 }
 
 TrainingState::TrainingState(StateArena arena, const Workload& workload, const Mesh& mesh,
-                             std::vector<Block> blocks)
-    : arena_(std::move(arena)), workload_(workload), mesh_(mesh), blocks_(std::move(blocks)) {
-  for (size_t b = 0; b < blocks_.size(); ++b) {
-    decay_.push_back(decay_ranges(blocks_[b], padded_shard(b)));
+                             RankLayout layout)
+    : arena_(std::move(arena)), workload_(workload), mesh_(mesh), layout_(std::move(layout)) {
+  for (size_t b = 0; b < blocks().size(); ++b) {
+    decay_.push_back(decay_ranges(blocks()[b], padded_shard(b)));
   }
 }
 
 ElementRange TrainingState::padded_shard(size_t block) const {
   const int64_t capacity = geometry().block_capacity[block];
-  return {capacity * geometry().shard_index, capacity * (geometry().shard_index + 1)};
+  return {capacity * geometry().interval, capacity * (geometry().interval + 1)};
 }
 
 ElementRange TrainingState::written(size_t block) const {
   const ElementRange shard =
-      shard_range(blocks_[block].numel, geometry().shard_index, geometry().shard_count);
+      shard_range(blocks()[block].numel, geometry().interval, geometry().intervals);
   const ElementRange part =
       shard_range(shard.size(), mesh_.coordinate(workload_.rank, MeshDim::kDpReplicate),
                   mesh_.degree(MeshDim::kDpReplicate));
   return {shard.begin + part.begin, shard.begin + part.end};
+}
+
+std::vector<WrittenPart> TrainingState::written_parts() const {
+  std::vector<WrittenPart> parts;
+  for (size_t b = 0; b < blocks().size(); ++b) layout_.append_written(b, written(b), parts);
+  return parts;
 }
 
 std::span<float> TrainingState::host_part(StateKind kind, size_t block,
@@ -221,10 +226,9 @@ void TrainingState::fill_from_seed() {
   parameters_changed();
   const int threads = std::max(1, allowed_processors() / workload_.workers_per_node);
   std::vector<float> converted;
-  for (size_t b = 0; b < blocks_.size(); ++b) {
+  for (size_t b = 0; b < blocks().size(); ++b) {
     const std::span<float> values = host_part(StateKind::kParam, b, converted);
-    fill_initial_values(workload_.train.model, blocks_[b], workload_.train.seed, padded_shard(b),
-                        values.data(), threads);
+    layout_.fill_initial_values(workload_.train, b, padded_shard(b), values.data(), threads);
     if (!converted.empty()) arena_.write(training_slot(), StateKind::kParam, b, 0, values);
     arena_.clear(training_slot(), StateKind::kExpAvg, b);
     arena_.clear(training_slot(), StateKind::kExpAvgSq, b);
@@ -233,7 +237,7 @@ void TrainingState::fill_from_seed() {
 
 Outcome TrainingState::load(const std::string& checkpoint, FileFault& fault) {
   const RunIdentity run = {.model = workload_.train.model,
-                           .blocks = blocks_,
+                           .blocks = whole_blocks(),
                            .data = data_,
                            .seed = workload_.train.seed};
   auto loader = CheckpointLoader::open(checkpoint, &fault);
@@ -249,16 +253,15 @@ Outcome TrainingState::load(const std::string& checkpoint, FileFault& fault) {
   HP_TRY(check_resumable(manifest, run, checkpoint));
   parameters_changed();
   std::vector<float> converted;
-  for (size_t b = 0; b < blocks_.size(); ++b) {
+  for (size_t b = 0; b < blocks().size(); ++b) {
     const ElementRange range =
-        shard_range(blocks_[b].numel, geometry().shard_index, geometry().shard_count);
+        shard_range(blocks()[b].numel, geometry().interval, geometry().intervals);
     for (const StateKind kind : kStateKinds) {
       const std::span<float> shard = host_part(kind, b, converted);
       const auto size = static_cast<size_t>(range.size());
       std::fill(shard.begin() + range.size(), shard.end(), 0.0F);
       if (size > 0) {
-        const Outcome read =
-            loader->load_range(static_cast<int32_t>(b), kind, range, shard.first(size));
+        const Outcome read = layout_.load_range(*loader, b, kind, range, shard.first(size));
         if (!read.ok()) fault = loader->fault();
         HP_TRY(read);
       }
@@ -293,7 +296,7 @@ WeightShards TrainingState::weight_shards() {
   if (offloaded_) return offloaded_->weights(arena_);
   if (rounded_) return rounded_->shards(arena_, training_slot());
   WeightShards shards;
-  for (size_t b = 0; b < blocks_.size(); ++b) {
+  for (size_t b = 0; b < blocks().size(); ++b) {
     shards.push_back({.values = arena_.bytes_at(training_slot(), StateKind::kParam, b, 0),
                       .rounded = arena_.element_bytes(StateKind::kParam) == sizeof(uint16_t)});
   }
@@ -307,7 +310,7 @@ void TrainingState::parameters_changed() {
 void TrainingState::flip_parameter() {
   parameters_changed();
   constexpr uint32_t kBit = 1U << 22;  // the largest of the fraction
-  const size_t block = blocks_.size() / 2;
+  const size_t block = blocks().size() / 2;
   const ElementRange range = padded_shard(block);
   const int64_t middle = range.size() / 2;
   // A bf16 is the upper half of an fp32 number.
@@ -358,7 +361,7 @@ template <typename M, typename P>
 void TrainingState::update_as(int target, const AdamStep& adam,
                               const std::vector<const float*>& gradients) {
   const int source = training_slot();
-  for (size_t b = 0; b < blocks_.size(); ++b) {
+  for (size_t b = 0; b < blocks().size(); ++b) {
     const int64_t begin = padded_shard(b).begin;
     const auto param = [&](int slot) { return arena_.elements<P>(slot, StateKind::kParam, b); };
     const auto moment = [&](int slot, StateKind kind) { return arena_.elements<M>(slot, kind, b); };
@@ -502,7 +505,7 @@ Manifest TrainingState::manifest() const {
   manifest.exact = inexact_reason_.empty();
   manifest.inexact_reason = inexact_reason_;
   manifest.created_wall_ms = SystemClock().wall_ms();
-  manifest.blocks = blocks_;
+  manifest.blocks = whole_blocks();
   return manifest;
 }
 

@@ -24,6 +24,7 @@
 #include "trainer/state/host_copies.h"
 #include "trainer/state/offloaded_state.h"
 #include "trainer/state/position.h"
+#include "trainer/state/rank_layout.h"
 #include "trainer/state/rounded_weights.h"
 #include "trainer/state/state_arena.h"
 
@@ -56,7 +57,9 @@ class TrainingState {
                                                  Communicator& world,
                                                  std::optional<TrainingState>& former);
 
-  const std::vector<Block>& blocks() const { return blocks_; }
+  // This rank's blocks, and the model's or its adapters' that they are parts of (rank_layout.h).
+  const std::vector<Block>& blocks() const { return layout_.blocks(); }
+  const std::vector<Block>& whole_blocks() const { return layout_.whole(); }
   uint64_t step() const { return now_.step; }
   uint64_t sample_cursor() const { return now_.sample_cursor; }
   const std::vector<SampleRange>& skipped() const { return now_.skipped; }
@@ -89,9 +92,11 @@ class TrainingState {
   }
   // This rank's range of a block, with the padding after the block's end.
   ElementRange padded_shard(size_t block) const;
-  // The part of a block's range that this rank writes to checkpoints: all of its shard, or, where
-  // replicas have the same one, its part of it. Empty for some ranks when the block is small.
+  // The part of a block's range that this rank may write to checkpoints: all of its shard, or,
+  // where replicas have the same one, its part of it. Empty for some ranks when the block is small.
   ElementRange written(size_t block) const;
+  // What of it this rank writes, of all blocks, in the order of a file.
+  std::vector<WrittenPart> written_parts() const;
 
   // A fault on purpose (flip-parameter): inverts a bit in the middle of this rank's parameters, of
   // no use where they are offloaded.
@@ -164,10 +169,9 @@ class TrainingState {
   Manifest manifest() const;
 
  private:
-  TrainingState(StateArena arena, const Workload& workload, const Mesh& mesh,
-                std::vector<Block> blocks);
+  TrainingState(StateArena arena, const Workload& workload, const Mesh& mesh, RankLayout layout);
   static Result<TrainingState> with_arenas(int arena_fd, const Workload& workload, const Mesh& mesh,
-                                           std::vector<Block> blocks, Device& device, bool anew);
+                                           RankLayout layout, Device& device, bool anew);
   bool is_in_place() const { return arena_.geometry().slots == 1; }
   // Of arena_: where steps read the state.
   int training_slot() const { return is_in_place() ? 0 : slot_; }
@@ -199,7 +203,7 @@ class TrainingState {
   std::unique_ptr<HostCopies> copies_;  // null = there are none
   Workload workload_;
   Mesh mesh_;
-  std::vector<Block> blocks_;
+  RankLayout layout_;
   std::vector<std::vector<DecayRange>> decay_;  // of this rank's shards
   std::unique_ptr<OffloadedState> offloaded_;   // null = the state is where the device computes
   std::unique_ptr<RoundedWeights> rounded_;     // null = gathers round, or need not

@@ -37,8 +37,8 @@ TEST(ForeignWords, UnknownKeysAreAnsweredWithOurs) {
             "j.yaml:8:1: unknown key \"gradient_accumulation_steps\"; here it is "
             "workload.train.batch.global: batch.micro x workers x accumulation steps\n");
   EXPECT_EQ(problems_of(with_line("tensor_parallel_size: 2")),
-            "j.yaml:8:1: unknown key \"tensor_parallel_size\"; the built-in trainer has no tensor "
-            "parallelism; a program that has it runs as workload.command\n");
+            "j.yaml:8:1: unknown key \"tensor_parallel_size\"; here it is "
+            "workload.train.parallelism.tensor_parallel_degree\n");
 }
 
 // The key that was meant is not reported as missing as well.

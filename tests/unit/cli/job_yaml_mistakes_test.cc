@@ -63,14 +63,37 @@ TEST(JobYaml, DegreesThatDivideNothingAreRefusedWithBothNumbers) {
 }
 
 TEST(JobYaml, DegreesThatTheTrainerCannotDoYetAreRefused) {
-  for (const std::string dimension : {"tensor", "pipeline"}) {
-    const std::string key = dimension + "_parallel_degree";
-    EXPECT_THAT(problems_of(with_line("    parallelism: {" + key + ": 2}\nworkers_per_node: 2")),
-                ::testing::HasSubstr("workload.train.parallelism." + key +
-                                     ": expected 1: the built-in trainer has no " + dimension +
-                                     " parallelism yet; found 2; a program that has it runs as "
-                                     "workload.command\n"));
-  }
+  EXPECT_THAT(
+      problems_of(with_line("    parallelism: {pipeline_parallel_degree: 2}\nworkers_per_node: 2")),
+      ::testing::HasSubstr("workload.train.parallelism.pipeline_parallel_degree: expected 1: the "
+                           "built-in trainer has no pipeline parallelism yet; found 2; a program "
+                           "that has it runs as workload.command\n"));
+}
+
+TEST(JobYaml, TensorParallelismIsRefusedWithWhatItIsNotCombinedWith) {
+  const std::string divided = "    parallelism: {tensor_parallel_degree: 2";
+  const auto text = [&](const std::string& more, const std::string& rest) {
+    return with_line(divided + more + "}\n" + rest);
+  };
+  const std::string fp32 = "    precision: fp32\n";
+  EXPECT_EQ(good(text("", fp32 + "workers_per_node: 4")).train->degrees.tensor, 2);
+  EXPECT_EQ(good(text(", strategy: no_shard", fp32 + "workers_per_node: 2")).train->degrees.tensor,
+            2);
+  const auto expect_refused = [&](const std::string& job, const std::string& with) {
+    EXPECT_THAT(problems_of(job),
+                ::testing::HasSubstr("tensor_parallel_degree: expected 1 with " + with +
+                                     ", which is not combined with tensor parallelism yet; found "
+                                     "2\n"));
+  };
+  expect_refused(text("", "workers_per_node: 2"), "precision bf16");
+  expect_refused(text("", fp32 + "    lora: {rank: 4, base: /base}\nworkers_per_node: 2"), "lora");
+  expect_refused(text(", strategy: hybrid", fp32 + "workers_per_node: 2"),
+                 "parallelism.strategy hybrid");
+  expect_refused(text("", fp32 + "    memory: {offload: [optimizer]}\nworkers_per_node: 2"),
+                 "memory.offload");
+  EXPECT_THAT(problems_of(text("", fp32 + "nodes: 2\nworkers_per_node: 1")),
+              ::testing::HasSubstr("tensor_parallel_degree: expected a divisor of workers_per_node "
+                                   "(1), found 2; 1 fits\n"));
 }
 
 TEST(JobYaml, NamesEveryMistake) {

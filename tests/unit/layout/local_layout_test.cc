@@ -85,7 +85,6 @@ Holdings holdings_of(const CutModel& model, const Mesh& mesh) {
   Holdings all;
   for (const int32_t rank : mesh.group(0, std::vector{MeshDim::kPp, MeshDim::kTp})) {
     for (const LocalBlock& block : local_layout(model, mesh, rank)) {
-      EXPECT_GE(block.largest_numel, block.block.numel);
       for (size_t t = 0; t < block.tensors.size(); ++t) {
         const LocalTensor& own = block.tensors[t];
         std::vector<Box> boxes;
@@ -185,7 +184,6 @@ TEST(LocalLayout, OfOneRankIsTheModels) {
     ASSERT_EQ(own.size(), model.blocks.size());
     for (size_t b = 0; b < own.size(); ++b) {
       EXPECT_EQ(own[b].block, model.blocks[b].block);
-      EXPECT_EQ(own[b].largest_numel, own[b].block.numel);
       for (const LocalTensor& tensor : own[b].tensors) EXPECT_EQ(tensor.copies, 1);
     }
   }

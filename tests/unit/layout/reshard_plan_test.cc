@@ -93,7 +93,7 @@ std::vector<PartValues> state_of(const CutModel& model, const Mesh& mesh) {
     PartValues& part = state[static_cast<size_t>(mesh.part(rank))];
     if (!part.empty()) continue;  // a replica of one before
     for (const LocalBlock& block : local_layout(model, mesh, rank)) {
-      const int64_t capacity = shard_capacity(block.largest_numel, shards);
+      const int64_t capacity = shard_capacity(block.block.numel, shards);
       part.push_back(
           values_of(model, block, capacity * mesh.coordinate(rank, kShardDims), capacity));
     }

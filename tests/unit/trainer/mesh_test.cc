@@ -162,13 +162,13 @@ TEST(Mesh, SequencesAreEvaluatedOncePerCoordinate) {
 
 TEST(Mesh, TheEngineRefusesWhatItDoesNotTrainWith) {
   EXPECT_TRUE(check_engine_mesh(Mesh(2, 3)).ok());
-  EXPECT_TRUE(check_engine_mesh(Mesh({{"dp_shard", 2}, {"cp", 1}, {"tp", 1}})).ok());
-  const Outcome refused = check_engine_mesh(Mesh({{"dp_shard", 2}, {"tp", 4}}));
+  EXPECT_TRUE(check_engine_mesh(Mesh({{"dp_shard", 2}, {"cp", 1}, {"tp", 2}})).ok());
+  const Outcome refused = check_engine_mesh(Mesh({{"dp_shard", 2}, {"cp", 4}, {"tp", 2}}));
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kFailedPrecondition);
   EXPECT_EQ(refused.error().message,
-            "the mesh has tp of degree 4: this version trains with data parallelism alone "
-            "(dp_replicate and dp_shard); give tp the degree 1");
+            "the mesh has cp of degree 4: this version trains with data and tensor parallelism "
+            "alone (dp_replicate, dp_shard and tp); give cp the degree 1");
 }
 
 TEST(Mesh, OfAStrategy) {

@@ -32,6 +32,7 @@ std::string name_of(const Setting& s) {
   return name + ", " + std::to_string(s.micros) + " micro-batches, recompute " + s.checkpointing +
          ", chunk " + std::to_string(s.chunk_tokens) + ", reshard " + s.reshard +
          (s.documents ? ", documents" : "") + (s.masked ? ", masked" : "") +
+         (s.tensor > 1 ? ", tp " + std::to_string(s.tensor) : "") + (s.tied ? ", tied" : "") +
          (s.lora_rank > 0 ? ", adapters" : "") + (s.gathers_anew ? ", gathered anew" : "");
 }
 
@@ -39,6 +40,7 @@ ModelSpec model_of(const Setting& setting) {
   ModelSpec model = *model_preset(setting.preset);
   model.layers = 3;
   model.tied_embeddings = setting.tied;
+  if (setting.vocab > 0) model.vocab = setting.vocab;
   return model;
 }
 
@@ -87,6 +89,7 @@ Workload workload_of(const Setting& setting) {
   w.train.memory.every = setting.every;
   w.train.loss.chunk_tokens = setting.chunk_tokens;
   w.train.lora.rank = setting.lora_rank;
+  w.train.degrees.tensor = setting.tensor;
   return w;
 }
 
@@ -108,6 +111,7 @@ class Rank {
     options.counts = &counts_;
     const auto sharding = sharding_of(workload_.train, setting.world_size);
     HP_CHECK(sharding.ok());
+    data_rank_ = sharding->mesh.data_rank(rank);
     comms_.emplace(options, sharding->mesh);
     HP_CHECK(comms_->connect().ok());
     auto state = TrainingState::create(-1, workload_, {}, {});
@@ -125,10 +129,10 @@ class Rank {
     engine_->set_trace(&training.traces[workload_.rank]);
     if (setting_.gathers_anew) engine_->gather_anew();
     engine_->begin_step(state_->weight_shards(), setting_.micros);
-    const int64_t own = kSequences / setting_.world_size;
+    const int64_t own = kSequences / data_rank_.count;
     const int64_t rows = own / setting_.micros;
     for (int m = 0; m < setting_.micros; ++m) {
-      const int64_t first = own * workload_.rank + rows * m;
+      const int64_t first = own * data_rank_.index + rows * m;
       const Outcome done = engine_->forward_backward(
           some_tokens(number).narrow(0, first, rows),
           (setting_.masked ? masked_targets : some_tokens)(number + 7).narrow(0, first, rows),
@@ -138,7 +142,8 @@ class Rank {
     }
     const auto own_sums = engine_->finish_step();
     ASSERT_TRUE(own_sums.ok()) << own_sums.error().message;
-    std::array<double, 2> sums = {own_sums->gradient_squares, own_sums->loss * kScale};
+    const double share = data_rank_.shares_loss ? kScale : 0;
+    std::array<double, 2> sums = {own_sums->gradient_squares, own_sums->loss * share};
     ASSERT_TRUE(comms_->world().all_reduce(sums).ok());
     const double norm = std::sqrt(sums[0]) / setting_.loss_scale;
     std::vector<const float*> gradients;
@@ -179,31 +184,41 @@ class Rank {
   void evaluate(int64_t number, Training& training) {
     engine_->set_trace(nullptr);
     engine_->begin_evaluation(state_->weight_shards());
-    const int64_t rows = kSequences / setting_.world_size;
-    const int64_t first = rows * workload_.rank;
+    const int64_t rows = kSequences / data_rank_.count;
+    const int64_t first = rows * data_rank_.index;
     const Outcome done = engine_->evaluate(some_tokens(number).narrow(0, first, rows),
                                            some_tokens(number + 7).narrow(0, first, rows),
                                            Documents(), /*counts=*/true);
     ASSERT_TRUE(done.ok()) << done.error().message;
     const auto own = engine_->finish_evaluation();
     ASSERT_TRUE(own.ok()) << own.error().message;
-    std::array<double, 1> sum = {*own * kScale};
+    std::array<double, 1> sum = {data_rank_.shares_loss ? *own * kScale : 0};
     ASSERT_TRUE(comms_->world().all_reduce(sum).ok());
     if (workload_.rank == 0) training.evaluations.push_back(sum[0]);
   }
 
   // What this rank would write to a checkpoint: together the ranks must cover everything.
   void collect(const std::vector<const float*>& shards, Blocks& blocks) {
-    for (size_t b = 0; b < blocks.size(); ++b) {
-      const ElementRange part = state_->written(b);
-      std::copy_n(shards[b] + (part.begin - state_->padded_shard(b).begin), part.size(),
-                  blocks[b].data() + part.begin);
+    for (const WrittenPart& part : state_->written_parts()) {
+      const auto b = static_cast<size_t>(part.block);
+      const float* from = shards[b] + (part.range.begin - state_->padded_shard(b).begin);
+      if (!part.slice) {
+        std::copy_n(from, part.range.size(), blocks[b].data() + part.range.begin);
+        continue;
+      }
+      const TensorSlot& tensor =
+          state_->whole_blocks()[b].tensors[static_cast<size_t>(part.slice->tensor)];
+      for_each_run(tensor, *part.slice, {0, part.range.size()},
+                   [&](int64_t place, int64_t at, int64_t count) {
+                     std::copy_n(from + at, count, blocks[b].data() + place);
+                   });
     }
   }
 
   Setting setting_;
   Workload workload_;
   CollectiveCounts counts_{};
+  DataRank data_rank_;
   std::optional<MeshCommunicators> comms_;
   std::optional<TrainingState> state_;
   std::unique_ptr<Model> model_;

@@ -35,6 +35,8 @@ struct Setting {
   bool masked = false;     // targets are masked_targets()
   const char* preset = "tiny";
   double loss_scale = 1;
+  int64_t tensor = 1;         // ranks that share each layer
+  int64_t vocab = 0;          // 0 = the preset's
   int64_t lora_rank = 0;      // of adapters beside a frozen model; 0 = the model is trained
   bool evaluates = false;     // behind each step, its own sequences
   bool gathers_anew = false;  // nothing stays gathered from step to step

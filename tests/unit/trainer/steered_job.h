@@ -104,17 +104,27 @@ class SteeredJob : public Job {
 
   // Rank `lost` has nothing: the newest step that the others have, and of which its peer has its
   // part. It is to be refilled.
-  uint64_t refill_from_peer(int lost) {
-    const int holder = snapshot_holder(lost, workload.world_size, 1);
-    std::vector<Seal> common = read_seals(workers[static_cast<size_t>(holder)]->arena_fd()).copies;
+  uint64_t refill_from_peer(int lost) { return refill_from_peers({lost}); }
+  // The same of several ranks, ascending.
+  uint64_t refill_from_peers(const std::vector<int>& lost) {
+    const auto is_lost = [&](int rank) {
+      return std::find(lost.begin(), lost.end(), rank) != lost.end();
+    };
+    std::vector<std::vector<Seal>> all;
+    for (const int rank : lost) {
+      const int holder = snapshot_holder(rank, workload.world_size, workload.workers_per_node);
+      all.push_back(read_seals(workers[static_cast<size_t>(holder)]->arena_fd()).copies);
+    }
     for (int rank = 0; rank < workload.world_size; ++rank) {
-      if (rank == lost) continue;
-      const std::vector<Seal> seals = seals_of(rank);
+      if (!is_lost(rank)) all.push_back(seals_of(rank));
+    }
+    std::vector<Seal> common = all.front();
+    for (const std::vector<Seal>& seals : all) {
       std::erase_if(common, [&](const Seal& seal) {
         return std::find(seals.begin(), seals.end(), seal) == seals.end();
       });
     }
-    workload.refilled = {lost};
+    workload.refilled.assign(lost.begin(), lost.end());
     return common.empty() ? 0 : common.front().step;
   }
 
@@ -207,11 +217,13 @@ class SteeredJob : public Job {
   }
 
   // A rank that has nothing in memory, the third.
-  void add_third() {
-    workers.push_back(std::make_unique<WorkerProcess>(""));
-    hand_over_arena(*workers.back(), WorkerProcess::memory("arena", "").get());
-    workload.world_size = 3;
+  void add_third() { add_ranks(1); }
+  void add_ranks(int count) {
+    for (int i = 0; i < count; ++i) workers.push_back(without_memory());
+    workload.world_size = static_cast<int>(workers.size());
   }
+  // Another process with nothing in memory becomes that rank.
+  void replace(int rank) { workers[static_cast<size_t>(rank)] = without_memory(); }
 
   // Of three generations, with three, two and three ranks.
   void expect_shrunk_and_exact(uint64_t step) const {
@@ -225,6 +237,12 @@ class SteeredJob : public Job {
   }
 
  private:
+  static std::unique_ptr<WorkerProcess> without_memory() {
+    auto worker = std::make_unique<WorkerProcess>("");
+    hand_over_arena(*worker, WorkerProcess::memory("arena", "").get());
+    return worker;
+  }
+
   std::vector<Seal> seals_of(int rank) const {
     return read_seals(workers[static_cast<size_t>(rank)]->arena_fd()).own;
   }
