@@ -47,10 +47,6 @@ inline bool is_storage_errno(int err) {
     case EREMOTEIO:
     case ESHUTDOWN:
     case EHOSTDOWN:
-    case ECOMM:        // BeeGFS
-    case EUCLEAN:      // a local disk under it
-    case EKEYEXPIRED:  // Kerberos, AFS
-    case ENOKEY:
       return true;
     default:
       return false;

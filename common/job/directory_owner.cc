@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "common/base/bounded_json.h"
@@ -303,9 +304,10 @@ Outcome check_is_there(const std::string& checkpoint_dir, const std::string& uui
   const auto owner = parse_owner(path, *text);
   if (!owner.ok()) return Error{ErrorCode::kStorage, owner.error().message};
   if (owner->owner.uuid == uuid) return Ok{};
-  return Error{ErrorCode::kFailedPrecondition,
-               checkpoint_dir + " belongs to " + describe(owner->owner) +
-                   " by now; if that is another directory than before, mount or link the right one"};
+  return Error{
+      ErrorCode::kFailedPrecondition,
+      checkpoint_dir + " belongs to " + describe(owner->owner) +
+          " by now; if that is another directory than before, mount or link the right one"};
 }
 
 Outcome check_ownership(const std::string& checkpoint_dir, const JobIdentity& self) {
@@ -318,9 +320,18 @@ Outcome check_ownership(const std::string& checkpoint_dir, const JobIdentity& se
                      "job has recorded generations there; mount or restore it",
                  ENOENT};
   }
-  return Error{ErrorCode::kFailedPrecondition, checkpoint_dir + " belongs to " +
-                                                   describe(owner->owner) +
-                                                   " by now; this job may not go on there"};
+  const std::string whose = checkpoint_dir + " belongs to " + describe(owner->owner);
+  HP_TRY_ASSIGN(const auto records, read_lineage(checkpoint_dir));
+  const bool is_same_directory = std::any_of(
+      records.begin(), records.end(),
+      [&](const GenerationRecord& record) { return is_recorded_by(record, self.job, self.uuid); });
+  if (is_same_directory) {
+    return Error{ErrorCode::kFailedPrecondition, whose + " by now; this job may not go on there"};
+  }
+  return Error{ErrorCode::kUnavailable,
+               whose +
+                   ", and has no generation record of this job; mount or link the job's own "
+                   "directory"};
 }
 
 }  // namespace hpctl

@@ -91,13 +91,15 @@ Outcome undo_claim(const std::string& checkpoint_dir, const JobIdentity& self,
                    const DirectoryClaim& claim);
 
 // For a directory that the job with this UUID has claimed; "" = any job has. kStorage: it has no
-// owner.json, or an unreadable one, so its file system is away, and what is written there would hide
-// below its mount. kFailedPrecondition: it belongs to another job, as where a symlink or a mount
-// leads to another directory by now.
+// owner.json, or an unreadable one, so its file system is away, and what is written there would
+// hide below its mount. kFailedPrecondition: it belongs to another job, as where a symlink or a
+// mount leads to another directory by now.
 Outcome check_is_there(const std::string& checkpoint_dir, const std::string& uuid);
 
-// For a job that has owned the directory. kFailedPrecondition: it belongs to another job by now;
-// kStorage: it has no owner, so its file system is away.
+// For a job that has owned the directory and recorded a generation there. kFailedPrecondition: it
+// belongs to another job by now; kUnavailable: what is there is another job's directory, without
+// such a record, so a mount or a link is wrong; kStorage: it has no owner, so its file system is
+// away.
 Outcome check_ownership(const std::string& checkpoint_dir, const JobIdentity& self);
 
 }  // namespace hpctl

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // JOBDIR/start-failure: why no controller of a job serves, for those whom none answers. One line of
 // text, written by a controller whose start failed, or by the batch script while it waits for
-// storage; removed by the next one that serves and by the
-// batch script when it begins. Best effort; safe from any thread, but the directory is shared and
-// may block.
+// storage. The next controller that serves removes it, and the batch script when it begins. Best
+// effort; safe from any thread, but the directory is shared and may block.
 #pragma once
 
 #include <string>

@@ -37,7 +37,6 @@ struct Workload {
   uint64_t durable_step = 0;   // of the newest checkpoint, as far as the controller knows
   std::string checkpoint_dir;  // absolute
   bool claimed = false;        // the controller has claimed it: owner.json is there
-  std::string owner;           // the UUID in owner.json; "" = an older controller does not say
   std::string ledger_dir;      // "" = no ledger; else JSONL file g{G}.r{R}.jsonl inside
   std::string metrics_path;    // rank 0 appends a JSON line per step; "" = off
   CheckpointSpec checkpoint;
@@ -46,6 +45,7 @@ struct Workload {
   int64_t last_checkpoint_ms = local_limits().last_checkpoint_ms;
   SnapshotSpec snapshot;
   TrainSpec train;
+  std::string owner;  // the UUID in owner.json; "" = an older controller does not say
 };
 
 // The rank, this one where none is named, has nothing in memory.

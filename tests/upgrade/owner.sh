@@ -56,10 +56,7 @@ forget_owner() { # as a release without owners leaves the directory
 start_owned old before
 forget_owner
 refuses before
-controller=$(controller_pid)
-kill -KILL "$controller"
-start "$work/controller.log" "$work/new/hpcontroller"
-await "a new controller has the older job" controller_is_another "$controller"
+serve_home_by new
 kill_worker 0
 check "which owns its directory from then on" before "$(owner name)"
 end_owned new

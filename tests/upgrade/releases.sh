@@ -149,6 +149,20 @@ kill_controller() { # kill_controller [RELEASE NODE]: of which the next is; "" =
   echo "   now it is of: $(release_of "$(controller_pid)")"
   trains_on
 }
+# serve_home_by RELEASE: a controller of that release takes over the home. Its agents start one of
+# their own release after 3 s, which on a busy machine may be the quicker one.
+serve_home_by() {
+  local controller tries=5
+  while [ $tries -gt 0 ]; do
+    tries=$((tries - 1))
+    controller=$(controller_pid)
+    kill -KILL "$controller"
+    start "$work/controller.log" "$work/$1/hpcontroller"
+    await "the controller of the home was killed, and replaced" controller_is_another "$controller"
+    [ "$(release_of "$(controller_pid)")" != "$1" ] || break
+  done
+  check "it is of" "$1" "$(release_of "$(controller_pid)")"
+}
 # replace_node NODE RELEASE: its holder dies, and it comes back as one of that release
 replace_node() {
   local generation

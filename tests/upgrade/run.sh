@@ -161,12 +161,7 @@ await "the old controller's job trains" is_generation 1
 trains_on
 ask new
 kill_worker 0
-# Left alone, its agents would start one of their own release.
-controller=$(controller_pid)
-kill -KILL "$controller"
-start "$work/controller.log" "$work/new/hpcontroller"
-await "a new controller has the old one's home" controller_is_another "$controller"
-check "it is of" new "$(release_of "$(controller_pid)")"
+serve_home_by new
 trains_on
 check "it has the old one's rows: faults" 1 "$(status .faults)"
 ask old

@@ -90,6 +90,14 @@ TEST_F(DirectoryOwnership, DirectoryOfAnotherJobIsNotTheClaimedOne) {
   ASSERT_FALSE(other.ok());
   EXPECT_EQ(other.error().code, ErrorCode::kFailedPrecondition);
   EXPECT_THAT(other.error().message, HasSubstr("belongs to job \"job-a\" of alice"));
+  EXPECT_EQ(check_ownership(dir_, job_of("b")).error().code, ErrorCode::kUnavailable)
+      << "the job waits";
+  GenerationRecord own;
+  own.generation = 1;
+  own.job_uuid = "b";
+  ASSERT_TRUE(create_generation(dir_, own).ok());
+  EXPECT_EQ(check_ownership(dir_, job_of("b")).error().code, ErrorCode::kFailedPrecondition)
+      << "it was taken";
   ASSERT_TRUE(write_file_atomic(dir_ + "/owner.json", "").ok());
   EXPECT_EQ(check_is_there(dir_, "a").error().code, ErrorCode::kStorage);
 }
