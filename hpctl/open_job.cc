@@ -8,6 +8,7 @@
 
 #include "common/base/file.h"
 #include "common/base/host.h"
+#include "common/job/directory_owner.h"
 #include "common/rpc/cluster_client.h"
 #include "common/rpc/cluster_conf.h"
 #include "common/rpc/job_channel.h"
@@ -120,6 +121,15 @@ bool OpenJob::has_files() const { return directory_answers(paths.jobs()); }
 
 std::string OpenJob::lost_directory() const {
   return has_files() ? lost_job_directory(paths, id, view.state) : "";
+}
+
+std::string OpenJob::saves_problem() const {
+  const std::string& directory = view.checkpoint_dir;
+  if (!view.margins || view.margins->failed_saves == 0 || directory.empty()) return "";
+  if (!directory_answers(directory)) return describe_verdict(directory);
+  const Outcome is_there = check_is_there(directory);
+  const bool is_away = !is_there.ok() && is_there.error().code == ErrorCode::kStorage;
+  return is_away ? is_there.error().message : "";
 }
 
 std::string OpenJob::notice() const {

@@ -25,6 +25,9 @@ struct OpenJob {
   bool has_files() const;
   // lost_job_directory(), and "" if the file system does not answer.
   std::string lost_directory() const;
+  // If its saves fail: what is wrong with the checkpoint directory, as seen from here. "" =
+  // nothing.
+  std::string saves_problem() const;
   // For people: what the answer is worth, and whether it lacks what the files tell. "" = all is
   // well.
   std::string notice() const;

@@ -70,10 +70,10 @@ class JobHistory {
     const size_t old = events_.size() > kMostEvents ? events_.size() - kMostEvents : 0;
     events_.erase(events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(old));
     TopJob shown;
-    shown.view = std::move(job->view);
     shown.events = events_;
-    shown.notice = job->source->notice(shown.view);
-    shown.findings = obstacles_of(shown.view, job->lost_directory());
+    shown.notice = job->source->notice(job->view);
+    shown.findings = obstacles_of(*job);
+    shown.view = job->view;
     if (subject_.part == TopPart::kWhy) shown.why = explain(*job);
     if (subject_.part == TopPart::kLogs && job->has_files()) {
       shown.logs = last_log_lines(job->paths, job->id, kMostLogLines);

@@ -115,7 +115,7 @@ void print_summary(const Terminal& terminal, const OpenJob& opened, const std::s
   }
   if (!job.owner.empty()) print_field(terminal, "owner", owner_text(job.owner));
   if (!job.reason.empty()) print_field(terminal, "because", with_job_paths(job.reason, job.job));
-  for (const std::string& obstacle : obstacles_of(job, opened.lost_directory())) {
+  for (const std::string& obstacle : obstacles_of(opened)) {
     print_field(terminal, "finding", obstacle);
   }
 }

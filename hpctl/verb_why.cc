@@ -136,7 +136,7 @@ int run(Invocation& invocation) {
     print_event(terminal, event);
   }
   for (const RecordedHang& hang : hangs) print_hang(terminal, hang);
-  for (const std::string& obstacle : obstacles_of(job, opened->lost_directory())) {
+  for (const std::string& obstacle : obstacles_of(*opened)) {
     terminal.out << "now: " << wrap(printable(obstacle), terminal.width, 5) << "\n";
   }
   return kExitOk;

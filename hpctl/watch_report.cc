@@ -37,10 +37,11 @@ ordered_json worst_of(const FleetWatch& watch) {
 
 }  // namespace
 
-std::vector<std::string> obstacles_of(const JobView& view, const std::string& lost_directory) {
+std::vector<std::string> obstacles_of(const OpenJob& job) {
   const WallTime now = SystemClock().wall();
-  JobSnapshot snapshot = snapshot_of(view, now);
-  snapshot.lost_directory = lost_directory;
+  JobSnapshot snapshot = snapshot_of(job.view, now);
+  snapshot.lost_directory = job.lost_directory();
+  snapshot.saves_problem = job.saves_problem();
   std::vector<std::string> texts;
   for (const Finding& finding : JobWatch(true).look(snapshot, now)) {
     if (finding.kind == FindingKind::kFailed) continue;  // its reason is shown

@@ -9,6 +9,7 @@
 
 #include "common/watch/job_watch.h"
 #include "controller/publish/status_files.h"
+#include "hpctl/open_job.h"
 #include "hpctl/terminal.h"
 
 namespace hpctl {
@@ -21,8 +22,7 @@ inline constexpr int kWatchUnknown = 3;
 int watch_status(std::optional<Severity> worst);
 
 // What is found of the job in one look, except that it failed: "it has waited ...; repair ...".
-// `lost_directory` as in JobSnapshot.
-std::vector<std::string> obstacles_of(const JobView& view, const std::string& lost_directory);
+std::vector<std::string> obstacles_of(const OpenJob& job);
 
 // One line each, printable.
 void print_changes(const Terminal& terminal, const WatchChanges& changes, WallTime now,

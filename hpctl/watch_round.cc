@@ -19,6 +19,7 @@ Result<WatchRound> ask_about_job(const std::string& word) {
   snapshot.user = user_name(job.view.owner);
   if (!job.source->is_live()) snapshot.silent_ms = record_age_ms(job.paths, job.id);
   snapshot.lost_directory = job.lost_directory();
+  snapshot.saves_problem = job.saves_problem();
   return WatchRound{{std::move(snapshot)}, {}};
 }
 

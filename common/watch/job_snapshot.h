@@ -28,6 +28,8 @@ struct JobSnapshot {
   int64_t silent_ms = 0;
   // The path of its directory, where that was deleted; "" = it is there, or that is not known.
   std::string lost_directory = {};
+  // What is wrong with its checkpoint directory, as seen from here; "" = nothing, or not looked at.
+  std::string saves_problem = {};
 };
 
 }  // namespace hpctl

@@ -202,8 +202,9 @@ void JobWatch::add_storage(const JobSnapshot& snapshot) {
   } else if (margins.failed_saves >= kFailedSavesWarn) {
     Finding& found = add(snapshot, FindingKind::kStorageAway,
                          "storage takes no checkpoints: " + std::to_string(margins.failed_saves) +
-                             " saves in a row failed; what it computes lives in memory only",
-                         repair);
+                             " saves in a row failed" + why_of(snapshot.saves_problem) +
+                             "; what it computes lives in memory only",
+                         "`hpctl logs " + to_string(job.job) + "` has the error; " + repair);
     if (margins.failed_saves >= kFailedSavesCritical) found.severity = Severity::kCritical;
   }
 }

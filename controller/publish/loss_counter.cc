@@ -17,6 +17,15 @@ void LossCounter::recall(const core::Job& job) {
   if (!job.recent_faults.empty()) fault_ = job.recent_faults.back().seq;
 }
 
+void LossCounter::go_on_from(LossCounts counts) {
+  counts_ = std::move(counts);
+  if (counts_.until_fault < 0) return;
+  // The row of another session of the job may have begun at 0.
+  lost_ms_ = std::min(lost_ms_, counts_.until_lost_ms);
+  notice_ms_ = std::min(notice_ms_, counts_.until_notice_ms);
+  fault_ = std::min(fault_, Seq{static_cast<uint64_t>(counts_.until_fault)});
+}
+
 void LossCounter::count_fault(const core::Fault& fault) {
   const std::string kind = fault_kind(fault);
   const auto known = std::find_if(
@@ -27,6 +36,12 @@ void LossCounter::count_fault(const core::Fault& fault) {
   } else if (counts_.faults.size() < kMostFaultCounts) {
     counts_.faults.push_back({kind, fault.node, 1});
   }
+}
+
+void LossCounter::note_how_far() {
+  counts_.until_lost_ms = lost_ms_;
+  counts_.until_notice_ms = notice_ms_;
+  counts_.until_fault = static_cast<int64_t>(fault_.value);
 }
 
 void LossCounter::count(const core::Job& job, Metrics* metrics) {
@@ -50,8 +65,10 @@ void LossCounter::count(const core::Job& job, Metrics* metrics) {
   }
   if (!runs && !core::has_ended(job.state)) {
     fault_ = fault_before;
+    note_how_far();
     return;
   }
+  note_how_far();
   for (const core::Fault& fault : job.recent_faults) {
     if (fault.seq <= fault_before) continue;
     count_fault(fault);

@@ -17,8 +17,9 @@ class LossCounter {
   // Earlier losses do not count again: they happened under another controller, or another process
   // of it, which has counted them.
   void recall(const core::Job& job);
-  // What these have counted, before the first count().
-  void go_on_from(LossCounts counts) { counts_ = std::move(counts); }
+  // What these have counted, after recall() and before the first count(). Of the job's row, what
+  // they have not counted counts again.
+  void go_on_from(LossCounts counts);
   // The job's row after a commit. A fault counts when it is over: until then its cause may be found
   // to be another. `metrics` may be null.
   void count(const core::Job& job, Metrics* metrics);
@@ -26,6 +27,7 @@ class LossCounter {
 
  private:
   void count_fault(const core::Fault& fault);
+  void note_how_far();
 
   LossCounts counts_;
   bool is_new_ = true;  // the metrics have not been given what was counted before

@@ -37,6 +37,14 @@ struct LossCounts {
   std::vector<FaultCount> faults;  // at most kMostFaultCounts
   LossHistogram recovery;
   LossHistogram detection;
+  // How far the job's row was counted: its lost_ms, the notice_ms of its spent time, and the seq of
+  // the newest fault. The next controller counts what came after, such as a fault that was not over
+  // when the former controller died. -1 = not recorded, as by older releases.
+  int64_t until_lost_ms = -1;
+  int64_t until_notice_ms = -1;
+  int64_t until_fault = -1;
+
+  bool is_recorded() const { return !faults.empty() || until_fault >= 0; }
 };
 inline constexpr size_t kMostFaultCounts = 1'000;
 

@@ -31,7 +31,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkerView, rank, node, pid, gen
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(FaultCount, kind, node, count)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LossHistogram, counts, sum)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LossCounts, faults, recovery, detection)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LossCounts, faults, recovery, detection,
+                                                until_lost_ms, until_notice_ms, until_fault)
 
 static void to_json(nlohmann::json& j, const NodeView& v) {
   j = {{"name", v.name},           {"role", v.role},
@@ -195,7 +196,7 @@ std::string to_json_text(const JobView& view) {
     document["counted_wall_ms"] = view.counted_at.unix_ms();
     document["told_waits"] = view.told_waits;
   }
-  if (!view.losses.faults.empty()) document["losses"] = view.losses;
+  if (view.losses.is_recorded()) document["losses"] = view.losses;
   if (std::isfinite(view.loss)) document["loss"] = view.loss;
   std::string text = dump(document);
   text.back() = ',';

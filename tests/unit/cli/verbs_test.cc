@@ -294,6 +294,11 @@ TEST(Verbs, StatusAndWhyShowWhatHoldsTheJobUp) {
   EXPECT_THAT(run_hpctl({"status", "1"}).out,
               HasSubstr("storage takes no checkpoints: 9 saves in a row failed"));
   EXPECT_THAT(run_hpctl({"why", "1"}).out, HasSubstr("now: storage takes no checkpoints"));
+  // A deleted checkpoint directory was called a full disk.
+  controller.jobs[0].set_checkpoint_dir("/nonexistent/ck");
+  for (const char* verb : {"status", "why", "top"}) {
+    EXPECT_THAT(run_hpctl({verb, "1"}).out, HasSubstr("/nonexistent/ck has no owner.json")) << verb;
+  }
 }
 
 // It was "pending for" the hours that a requeued job had trained, and "running for" those in the

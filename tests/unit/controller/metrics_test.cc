@@ -260,6 +260,49 @@ TEST(LossCounter, GoesOnFromWhatTheFormerControllerCounted) {
   EXPECT_EQ(losses.counts().faults[0].count, 2U);
 }
 
+// A controller died while its job recovered. The time until the fault was detected vanished, and
+// the fault was never counted.
+TEST(LossCounter, CountsTheFaultThatOutlivedAController) {
+  core::Job job;
+  job.id = JobId{3};
+  job.spec.name = "t";
+  job.state = core::JobState::kRunning;
+  LossCounter former;
+  former.recall(job);
+  former.count(job, nullptr);
+  job.state = core::JobState::kRecovering;
+  job.spent.notice_ms += 200;
+  job.recent_faults = {{.cause = "why", .node = "n1", .rank = 2, .seq = Seq{8}}};
+  former.count(job, nullptr);
+  JobView view;
+  view.job = 3;
+  view.losses = former.counts();
+  const auto read = job_view_from_json(to_json_text(view));
+  ASSERT_TRUE(read.ok());
+
+  LossCounter losses;
+  losses.recall(job);
+  losses.go_on_from(read->losses);
+  losses.count(job, nullptr);
+  EXPECT_TRUE(losses.counts().faults.empty()) << "it is not over";
+  job.state = core::JobState::kRunning;
+  job.lost_ms += 3'000;
+  losses.count(job, nullptr);
+  losses.count(job, nullptr);
+  ASSERT_EQ(losses.counts().faults.size(), 1U);
+  EXPECT_EQ(losses.counts().faults[0].count, 1U);
+  EXPECT_EQ(losses.counts().recovery.sum, 3);
+  EXPECT_EQ(losses.counts().detection.sum, 0.2);
+
+  // The former controller's last record may be older than the job's row.
+  LossCounter from_older;
+  from_older.recall(job);
+  from_older.go_on_from(read->losses);
+  from_older.count(job, nullptr);
+  ASSERT_EQ(from_older.counts().faults.size(), 1U);
+  EXPECT_EQ(from_older.counts().recovery.sum, 3);
+}
+
 // Whoever waits for a scrape hears of it; of /healthz nobody does.
 TEST(Metrics, TellThatTheyAreScraped) {
   std::atomic<int> scraped = 0;

@@ -246,7 +246,9 @@ TEST(JobWatch, SavesThatFail) {
   job.summary.margins->failed_saves = kFailedSavesCritical;
   const auto found = look(job);
   ASSERT_THAT(words(found), ElementsAre("critical storage_away"));
-  EXPECT_THAT(found[0].what, HasSubstr("5 saves in a row failed"));
+  EXPECT_THAT(found[0].what, HasSubstr("5 saves in a row failed; what it computes"));
+  job.saves_problem = "/ck has no owner.json";
+  EXPECT_THAT(look(job)[0].what, HasSubstr("5 saves in a row failed: /ck has no owner.json; what"));
 }
 
 TEST(JobWatch, SparesNodesAndRequeue) {
