@@ -127,7 +127,7 @@ std::string OpenJob::saves_problem() const {
   const std::string& directory = view.checkpoint_dir;
   if (!view.margins || view.margins->failed_saves == 0 || directory.empty()) return "";
   if (!directory_answers(directory)) return describe_verdict(directory);
-  const Outcome is_there = check_is_there(directory);
+  const Outcome is_there = check_is_there(directory, "");
   const bool is_away = !is_there.ok() && is_there.error().code == ErrorCode::kStorage;
   return is_away ? is_there.error().message : "";
 }
