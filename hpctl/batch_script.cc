@@ -116,8 +116,8 @@ on_all_nodes() {
 }
 
 # Before anything is trained: what this node writes must be seen by all others. The name is new each
-# time, so that no node remembers that it was not there. Fails with `problem`. The directory of a job
-# that has begun is not made: its file system may be away.
+# time, so that no node remembers that it was not there. Fails with `problem`. If the job has begun,
+# its directory is not made: the file system may be away.
 begun=
 [ ! -d "$job_dir/controllers" ] || begun=1
 nodes_see_storage() {
