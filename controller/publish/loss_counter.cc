@@ -21,8 +21,8 @@ void LossCounter::go_on_from(LossCounts counts) {
   counts_ = std::move(counts);
   if (counts_.until_fault < 0) return;
   // The row of another session of the job may have begun at 0.
-  lost_ms_ = std::min(lost_ms_, counts_.until_lost_ms);
-  notice_ms_ = std::min(notice_ms_, counts_.until_notice_ms);
+  lost_ms_ = std::min(lost_ms_, std::max<int64_t>(0, counts_.until_lost_ms));
+  notice_ms_ = std::min(notice_ms_, std::max<int64_t>(0, counts_.until_notice_ms));
   fault_ = std::min(fault_, Seq{static_cast<uint64_t>(counts_.until_fault)});
 }
 
