@@ -56,7 +56,7 @@ static_assert(offsetof(ArenaHeader, slots) == 64);
 static_assert(sizeof(ArenaHeader) <= kArenaHeaderBytes);
 
 // For an arena whose worker has died or idles. Empty if there is no arena, and if the state is not
-// in it (a GPU's).
+// in it (a GPU's without copies).
 ArenaSeals read_seals(int arena_fd);
 
 }  // namespace hpctl

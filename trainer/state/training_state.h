@@ -215,9 +215,9 @@ class TrainingState {
   int held_slot_ = kNoSlot;    // of the state that a save reads
   int copied_slot_ = kNoSlot;  // of the newest copy, under way or not
   uint64_t copied_step_ = 0;
-  bool is_whole_ = false;  // a GPU's state in place: neither lacking, nor in the middle of a change
   std::optional<Seal> in_place_;  // with which the state in place was copied; nullopt = it was not
   bool told_unsealed_ = false;
+  bool is_whole_ = false;  // a GPU's state in place: neither lacking, nor in the middle of a change
   Position now_;
   std::string inexact_reason_;  // "" = bit-exact
   int32_t former_world_size_ = 0;
