@@ -42,8 +42,9 @@ TEST(Oniguruma, PatternsMeanWhatTheyMeanThere) {
   EXPECT_THAT(pieces(R"([^[abc]]+|[abc])", "xyabz"), ElementsAre("xy", "a", "b", "z"));
   EXPECT_THAT(pieces(R"([x[yz]1]+)", "axz1["), ElementsAre("a", "xz1", "["));
   EXPECT_THAT(pieces(R"([\p{L}&&[^a]]+)", "bcab1"), ElementsAre("bc", "a", "b", "1"));
-  EXPECT_THAT(pieces(R"(\w+)", "a_\xcc\x81\xc2\xbd"), ElementsAre("a_\xcc\x81", "\xc2\xbd"))
-      << "marks, and no fractions";
+  EXPECT_THAT(pieces(R"(\w+)", "a_\xcc\x81\xc2\xbd"), ElementsAre("a_\xcc\x81\xc2\xbd"))
+      << "marks, and the fractions of Latin-1";
+  EXPECT_THAT(pieces(R"(\w+)", "a\xe2\x85\x93"), ElementsAre("a", "\xe2\x85\x93")) << "not 1/3";
   // U+3001 is used with Han, and is not of that script.
   EXPECT_THAT(pieces(R"(\p{Han}+)", "中、文"), ElementsAre("中", "、", "文"));
   EXPECT_THAT(pieces(R"([\u4e00-\u9fa5]+)", "a中"), ElementsAre("a", "中"));
@@ -137,14 +138,40 @@ TEST(CharacterBpe, GemmasFormReplacesSpacesAlone) {
 
 TEST(CharacterBpe, WhatIsNotUnderstoodIsRefused) {
   json document = character_tokenizer();
-  document["normalizer"] = {{"type", "Lowercase"}};
-  EXPECT_THAT(refusal(document), HasSubstr("\"Lowercase\" is not known with byte_fallback"));
-  document = character_tokenizer();
   document["model"]["vocab"].erase("<0x41>");
   EXPECT_THAT(refusal(document), HasSubstr("byte_fallback without the token <0x41>"));
   document = character_tokenizer();
   document["model"]["merges"].push_back("b b");
   EXPECT_THAT(refusal(document), HasSubstr("\"b b\" needs a token"));
+  document = character_tokenizer();
+  document["model"]["unk_token"] = "[UNK]";
+  EXPECT_THAT(refusal(document), HasSubstr("unk_token is \"[UNK]\", which vocab lacks"));
+}
+
+// As the library's tutorial makes one: Whitespace, and a token for what is unknown.
+TEST(CharacterBpe, SpacesThatAreLostStandBetweenTokensAgain) {
+  json document = character_tokenizer();
+  document["normalizer"] = nullptr;
+  document["pre_tokenizer"] = {{"type", "Whitespace"}};
+  document["model"]["byte_fallback"] = false;
+  const auto tokenizer = parse_tokenizer_json(document.dump(), "t.json");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
+  EXPECT_EQ(encode(**tokenizer, "ab  aXX"), (Ids{263, 260, 0}));
+  EXPECT_EQ((*tokenizer)->decode(Ids{263, 260, 0}).value(), "ab a <unk>");
+}
+
+// The library drops such a character; a training set must not lose text in silence.
+TEST(CharacterBpe, ACharacterWithoutTokenIsAnError) {
+  json document = character_tokenizer();
+  document["model"]["byte_fallback"] = false;
+  document["model"]["unk_token"] = nullptr;
+  const auto tokenizer = parse_tokenizer_json(document.dump(), "t.json");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
+  Ids ids = {7};
+  const Outcome done = (*tokenizer)->make_encoder()->encode("ab X", ids);
+  ASSERT_FALSE(done.ok());
+  EXPECT_EQ(done.error().message, "the tokenizer has no token for \"X\", and no unk_token");
+  EXPECT_EQ(ids, Ids{7});
 }
 
 std::string base64(const std::string& bytes) {

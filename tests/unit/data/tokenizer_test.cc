@@ -317,13 +317,16 @@ TEST(TokenizerJson, WhatIsNotUnderstoodIsRefused) {
     document[json::json_pointer(pointer)] = value;
     return refusal(document);
   };
-  EXPECT_THAT(changed("/normalizer", {{"type", "Lowercase"}}), HasSubstr("t.json cannot be used"));
-  EXPECT_THAT(changed("/normalizer", {{"type", "Lowercase"}}), HasSubstr("Lowercase"));
-  EXPECT_THAT(changed("/pre_tokenizer/type", "Whitespace"), HasSubstr("Whitespace"));
-  EXPECT_THAT(changed("/pre_tokenizer", nullptr), HasSubstr("no pre_tokenizer"));
+  EXPECT_THAT(changed("/normalizer", {{"type", "Nmt"}}), HasSubstr("t.json cannot be used"));
+  EXPECT_THAT(changed("/normalizer", {{"type", "Nmt"}}), HasSubstr("normalizer \"Nmt\" is not"));
+  EXPECT_THAT(changed("/pre_tokenizer/type", "UnicodeScripts"), HasSubstr("UnicodeScripts"));
+  EXPECT_THAT(changed("/pre_tokenizer", {{"type", "Punctuation"}, {"behavior", "Merged"}}),
+              HasSubstr("the behavior \"Merged\" is not known; Isolated, Removed"));
   EXPECT_THAT(changed("/model/type", "Unigram"), HasSubstr("Unigram"));
-  EXPECT_THAT(changed("/model/byte_fallback", true), HasSubstr("byte_fallback"));
-  EXPECT_THAT(changed("/model/unk_token", "a"), HasSubstr("unk_token"));
+  EXPECT_THAT(changed("/model/byte_fallback", true),
+              HasSubstr("byte_fallback with ByteLevel is known only where"));
+  EXPECT_THAT(changed("/model/unk_token", "a"), HasSubstr("unk_token with ByteLevel is known"));
+  EXPECT_THAT(changed("/model/dropout", 0.1), HasSubstr("model: dropout is not known"));
   EXPECT_THAT(changed("/model/merges", nullptr), HasSubstr("merges is null; a list is needed"));
   EXPECT_THAT(changed("/model/vocab/b", 0), HasSubstr("\"a\" and \"b\" have one id, 0"));
   EXPECT_THAT(changed("/model/vocab/<x>", 8),

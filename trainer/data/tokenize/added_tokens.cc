@@ -2,31 +2,14 @@
 #include "trainer/data/tokenize/added_tokens.h"
 
 #include <unicode/uchar.h>
-#include <unicode/utf8.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "trainer/data/tokenize/characters.h"
+
 namespace hpctl {
 namespace {
-
-// The character that ends at `at`, at > 0; moves `at` to its begin.
-UChar32 character_before(std::string_view text, size_t& at) {
-  auto place = static_cast<int32_t>(at);
-  UChar32 character = 0;
-  U8_PREV(text.data(), 0, place, character);
-  at = static_cast<size_t>(place);
-  return character;
-}
-
-// The character at `at`, which is not the end; moves `at` behind it.
-UChar32 character_at(std::string_view text, size_t& at) {
-  auto place = static_cast<int32_t>(at);
-  UChar32 character = 0;
-  U8_NEXT(text.data(), place, static_cast<int32_t>(text.size()), character);
-  at = static_cast<size_t>(place);
-  return character;
-}
 
 // \w of Rust's regex.
 bool is_of_word(UChar32 character) {
@@ -39,22 +22,6 @@ bool is_of_word(UChar32 character) {
 bool stands_alone(std::string_view text, size_t begin, size_t end) {
   if (begin > 0 && is_of_word(character_before(text, begin))) return false;
   return end == text.size() || !is_of_word(character_at(text, end));
-}
-
-// Where the spaces begin that end at `end`.
-size_t spaces_before(std::string_view text, size_t end) {
-  for (size_t at = end; at > 0; end = at) {
-    if (u_isUWhiteSpace(character_before(text, at)) == 0) break;
-  }
-  return end;
-}
-
-// Where the spaces end that begin at `begin`.
-size_t spaces_behind(std::string_view text, size_t begin) {
-  for (size_t at = begin; at < text.size(); begin = at) {
-    if (u_isUWhiteSpace(character_at(text, at)) == 0) break;
-  }
-  return begin;
 }
 
 }  // namespace

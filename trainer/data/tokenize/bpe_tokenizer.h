@@ -6,20 +6,15 @@
 #include <memory>
 #include <vector>
 
-#include "trainer/data/tokenize/added_tokens.h"
 #include "trainer/data/tokenize/bpe.h"
-#include "trainer/data/tokenize/normalizer.h"
-#include "trainer/data/tokenize/splitter.h"
+#include "trainer/data/tokenize/text_rules.h"
 #include "trainer/data/tokenize/tokenizer.h"
 
 namespace hpctl {
 
 // Checked: ids are from 0 to vocabulary - 1, and merges of tokens that there are.
 struct BpeParts {
-  std::vector<AddedToken> added;
-  std::vector<NormalForm> forms;
-  bool add_prefix_space = false;
-  std::vector<SplitPattern> patterns;  // each cuts the pieces of the one before
+  TextRules text;
   TokensByBytes tokens;
   std::vector<BpeMerge> merges;
   std::vector<uint32_t> ranks;  // of the merges; none: their order

@@ -14,8 +14,10 @@ namespace {
 constexpr std::string_view kSpaces =
     R"(\t-\r\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 constexpr std::string_view kHexDigits = "0-9a-fA-F";
-// PCRE2's own \w has numbers of all kinds, and no marks.
-constexpr std::string_view kOfWords = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+// PCRE2's own \w has numbers of all kinds, and no marks. Oniguruma has a table of its own for the
+// characters of Latin-1, in which powers and fractions are of words.
+constexpr std::string_view kOfWords =
+    R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 constexpr size_t kShownOfPattern = 300;
 
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }

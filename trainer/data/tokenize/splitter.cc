@@ -71,12 +71,15 @@ Splitter::Splitter(const SplitPattern& pattern)
 Splitter::~Splitter() = default;
 Splitter::Splitter(Splitter&&) noexcept = default;
 
-Outcome Splitter::split(std::string_view text, std::vector<std::string_view>& pieces) {
+// Calls `take` with the begin and end of each match, in order. As Oniguruma's users have it, a
+// match of nothing right behind another match does not count. `last`: the last place where one may
+// begin.
+template <typename Take>
+Outcome Splitter::each_match(std::string_view text, size_t last, const Take& take) {
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-  size_t done = 0;                 // behind the last piece
   size_t from = 0;                 // where the next match is looked for
   std::optional<size_t> last_end;  // of the last match
-  while (from < text.size()) {
+  while (from <= last) {
     const int found = pcre2_match(state_->code, subject, text.size(), from, PCRE2_NO_UTF_CHECK,
                                   state_->data, state_->context);
     if (found == PCRE2_ERROR_NOMATCH) break;
@@ -88,18 +91,40 @@ Outcome Splitter::split(std::string_view text, std::vector<std::string_view>& pi
     const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(state_->data);
     const size_t begin = bounds[0];
     const size_t end = bounds[1];
-    if (end < begin || begin < done) break;  // a \K out of order
-    if (begin == end && last_end == end) {   // nothing, right behind a match: does not count
+    if (end < begin || begin < last_end.value_or(0)) break;  // a \K out of order
+    if (begin == end && last_end == end) {
       do ++from;
       while (from < text.size() && (static_cast<uint8_t>(text[from]) & 0xc0) == 0x80);
       continue;
     }
-    if (begin > done) pieces.push_back(text.substr(done, begin - done));
-    if (end > begin) pieces.push_back(text.substr(begin, end - begin));
-    done = from = end;
+    take(begin, end);
+    from = end;
     last_end = end;
   }
+  return Ok{};
+}
+
+Outcome Splitter::split(std::string_view text, std::vector<std::string_view>& pieces) {
+  size_t done = 0;  // behind the last piece
+  if (text.empty()) return Ok{};
+  // A match of nothing at the end would cut nothing.
+  HP_TRY(each_match(text, text.size() - 1, [&](size_t begin, size_t end) {
+    if (begin > done) pieces.push_back(text.substr(done, begin - done));
+    if (end > begin) pieces.push_back(text.substr(begin, end - begin));
+    done = end;
+  }));
   if (done < text.size()) pieces.push_back(text.substr(done));
+  return Ok{};
+}
+
+Outcome Splitter::find(std::string_view text, std::vector<Span>& spans) {
+  size_t done = 0;
+  HP_TRY(each_match(text, text.size(), [&](size_t begin, size_t end) {
+    if (begin > done) spans.push_back({done, begin, false});
+    spans.push_back({begin, end, true});
+    done = end;
+  }));
+  if (done < text.size()) spans.push_back({done, text.size(), false});
   return Ok{};
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts text into the pieces that BPE never merges across, by a regular expression as Hugging Face's
-// pre-tokenizers have it (behaviour "Isolated": what matches is a piece, and so is what lies
-// between matches). PCRE2 with its compiler where the machine has one.
+// Finds the matches of a regular expression in text, for normalizers and pre-tokenizers, and cuts
+// text at both ends of each match ("Isolated"). PCRE2 with its compiler where the machine has one.
 //
 // The patterns are Oniguruma's (oniguruma.h). A match of nothing cuts there, unless it lies right
 // behind another match.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -60,6 +60,13 @@ class SplitPattern {
   std::unique_ptr<pcre2_real_code_8, FreeCode> code_;
 };
 
+// A part of a text, in bytes.
+struct Span {
+  size_t begin = 0;
+  size_t end = 0;
+  bool is_match = false;
+};
+
 // One thread's use of a pattern, which it does not outlive.
 class Splitter {
  public:
@@ -71,9 +78,13 @@ class Splitter {
   // Appends the pieces of `text`, which is UTF-8; none is empty and together they are the text.
   // kResourceExhausted: the pattern takes too many steps on this text.
   Outcome split(std::string_view text, std::vector<std::string_view>& pieces);
+  // Appends what matches, which may be nothing, and what lies between, in order. Errors as split().
+  Outcome find(std::string_view text, std::vector<Span>& spans);
 
  private:
   struct State;
+  template <typename Take>
+  Outcome each_match(std::string_view text, size_t last, const Take& take);
   std::unique_ptr<State> state_;
 };
 

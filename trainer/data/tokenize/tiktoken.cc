@@ -174,10 +174,10 @@ Result<std::unique_ptr<Tokenizer>> parse_tiktoken(std::string_view bytes, const 
   HP_TRY(read_tokens(bytes, path, parts.tokens));
   HP_TRY_ASSIGN(const Encoding encoding, encoding_of(parts.tokens.size(), path));
   HP_TRY_ASSIGN(SplitPattern pattern, SplitPattern::compile(std::string(encoding.pattern)));
-  parts.patterns.push_back(std::move(pattern));
-  if (encoding.is_composed) parts.forms.push_back(NormalForm::kNfc);
+  parts.text.pre_tokenizer.emplace_back(Cut{.pattern = std::move(pattern)});
+  if (encoding.is_composed) parts.text.normalizer.emplace_back(NormalForm::kNfc);
   for (const SpecialToken& token : encoding.special) {
-    parts.added.push_back({.text = std::string(token.text), .id = token.id});
+    parts.text.added.push_back({.text = std::string(token.text), .id = token.id});
   }
   parts.vocabulary = encoding.vocabulary;
   parts.ignore_merges = true;
