@@ -12,7 +12,7 @@
 namespace hpctl {
 namespace {
 
-constexpr WallTime kNow(1'763'700'000'000);
+constexpr WallTime kToday(1'763'700'000'000);
 
 JobView job_in(const std::string& state) {
   JobView job;
@@ -21,12 +21,12 @@ JobView job_in(const std::string& state) {
   job.state = state;
   job.step = 40;
   job.total_steps = 100;
-  job.submitted_at = kNow.before(60'000);
+  job.submitted_at = kToday.before(60'000);
   return job;
 }
 
 std::string words_of(const JobView& job, std::optional<Validation> validation = std::nullopt) {
-  return state_in_words(job, validation, true, kNow);
+  return state_in_words(job, validation, true, kToday);
 }
 
 TEST(StateWords, AJobThatTrains) {
@@ -57,18 +57,18 @@ TEST(StateWords, OtherStates) {
 }
 
 TEST(StateWords, ARecordIsNoPresentState) {
-  EXPECT_EQ(state_in_words(job_in("RUNNING"), std::nullopt, false, kNow),
+  EXPECT_EQ(state_in_words(job_in("RUNNING"), std::nullopt, false, kToday),
             "not known: no controller answers, and this is the last record");
-  EXPECT_EQ(state_in_words(job_in("SUSPENDED"), std::nullopt, false, kNow),
+  EXPECT_EQ(state_in_words(job_in("SUSPENDED"), std::nullopt, false, kToday),
             "suspended: the scheduler has stopped its processes")
       << "as Slurm says";
-  EXPECT_EQ(state_in_words(job_in("FAILED"), std::nullopt, false, kNow),
+  EXPECT_EQ(state_in_words(job_in("FAILED"), std::nullopt, false, kToday),
             "failed at step 40 of 100");
 }
 
 TEST(StateWords, AGoneDirectoryIsNoNormalTraining) {
   const auto words = [](bool is_live) {
-    return state_in_words(job_in("RUNNING"), std::nullopt, is_live, kNow, "/home/a/jobs/1");
+    return state_in_words(job_in("RUNNING"), std::nullopt, is_live, kToday, "/home/a/jobs/1");
   };
   EXPECT_EQ(words(true).substr(0, 55), "training, but its directory is gone: /home/a/jobs/1 was");
   EXPECT_EQ(words(false), "not known: its directory is gone, and only Slurm tells of it");

@@ -72,8 +72,9 @@ TEST(WorkerTensor, TwentyStepsAreThoseOfOneRank) {
     }
     EXPECT_LE(largest_difference(one / "checkpoints/step-20.g1", job / "checkpoints/step-20.g1"),
               1e-4);
-    const auto proof = verify_ledger(job.workload.ledger_dir, job.workload.checkpoint_dir,
-                                     {{.generation = 1, .start_step = 0}});
+    GenerationRecord only;
+    only.generation = 1;
+    const auto proof = verify_ledger(job.workload.ledger_dir, job.workload.checkpoint_dir, {only});
     ASSERT_TRUE(proof.ok()) << proof.error().message;
     EXPECT_THAT(proof->problems, ::testing::IsEmpty()) << "each sample once, not on each rank";
   }
