@@ -84,6 +84,14 @@ std::optional<JobSpec> read_job_file(const Terminal& terminal, const std::string
                    << printable(path) << "` makes one of it\n";
       return std::nullopt;
     }
+    if (path.ends_with(".py")) {
+      const std::string name = printable(path);
+      terminal.err << "hpctl: " << name
+                   << " is a program and no job file; `hpctl init script` writes a job file that "
+                      "starts one: put command: [python3, "
+                   << name << "] into it\n";
+      return std::nullopt;
+    }
     terminal.err << describe_problems(is_input ? kStandardInput : printable(path), parsed.problems);
   }
   return std::move(parsed.spec);

@@ -330,6 +330,27 @@ void tell_other_metrics(const Terminal& terminal, JobSource& source) {
                << std::endl;
 }
 
+// The page listens from its first link on. This makes it listen, so that a port in use is known
+// now.
+void tell_missing_page(const Terminal& terminal, JobSource& source) {
+  const char* wanted = std::getenv("HPCTL_PAGE");
+  ControllerClient* const controller = source.controller();
+  if (wanted == nullptr || controller == nullptr) return;
+  const auto asked = HostPort::parse(wanted);
+  if (!asked.ok() || asked->port == 0) return;
+  const auto opened = controller->open_page("");
+  if (!opened.ok()) {
+    terminal.err << "hpctl: warning: " << printable(opened.error().message) << std::endl;
+    return;
+  }
+  const std::string port = ":" + std::to_string(asked->port) + "/";
+  if (opened->url().find(port) != std::string::npos) return;
+  terminal.err << "hpctl: warning: the status page is at "
+               << printable(opened->url().substr(0, opened->url().find("/open")))
+               << ", not on HPCTL_PAGE=" << printable(wanted)
+               << ": the variable was not set when the controller started" << std::endl;
+}
+
 // A warning only: there may be room by the time the job saves.
 void tell_missing_room(const Terminal& terminal, const JobSpec& spec, const HomePaths& paths) {
   if (!spec.train) return;
@@ -425,7 +446,10 @@ int submit(const Invocation& invocation, JobSpec spec, const std::string& file) 
   auto submitted =
       local ? submit_locally(invocation, *paths, spec) : submit_on_slurm(invocation, *paths, spec);
   if (!submitted.ok()) return report(terminal, submitted.error());
-  if (local) tell_other_metrics(terminal, *submitted->source);
+  if (local) {
+    tell_other_metrics(terminal, *submitted->source);
+    tell_missing_page(terminal, *submitted->source);
+  }
   if (invocation.has("--chaos")) {
     return attack(invocation, *paths, spec, std::move(*submitted), *plan);
   }

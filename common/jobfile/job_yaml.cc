@@ -38,7 +38,9 @@ class JobYamlReader {
 
   JobYaml read(const YAML::Node& root, const std::vector<GivenValue>& given) {
     if (!root.IsMap()) {
-      add(root.Mark(), "", "expected keys such as \"name: my-job\", found " + describe_node(root));
+      add(root.Mark(), "",
+          "expected keys such as \"name: my-job\", found " + describe_node(root) +
+              "; `hpctl init` writes a job file to begin with");
     } else {
       for (const GivenValue& value : given) take_given(value);
       read_section(root, "");

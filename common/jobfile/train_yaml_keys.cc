@@ -28,9 +28,9 @@ void read_preset(YamlValue& value, JobSpec& spec) {
   auto model = model_preset(name);
   if (!model) {
     const auto nearest = nearest_word(name, model_preset_names());
-    value.fail("expected one of " + join(model_preset_names(), ", ") + ", found " +
-               describe_node(value.node()) +
-               (nearest ? "; did you mean \"" + *nearest + "\"?" : ""));
+    value.fail("no preset is called " + describe_node(value.node()) +
+               (nearest ? "; did you mean \"" + *nearest + "\"? There are: " : "; there are: ") +
+               join(model_preset_names(), ", "));
   }
   // After a mistake any dimensions will do: only the preset should be reported.
   spec.train->model = model ? *model : *model_preset("tiny");

@@ -212,7 +212,28 @@ void YamlValue::read_words(std::vector<std::string>& out) {
   out = std::move(items);
 }
 
+// The list for a line that was written as it is typed: its words, or, where a shell would do more
+// than cut it into words, a shell.
+std::string list_for_line(const std::string& line) {
+  if (line.find_first_not_of(" \t\n") == std::string::npos) return "[program, argument]";
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ./_-+=@%";
+  if (line.find_first_not_of(kPlain) != std::string::npos) return "[sh, -c, '" + line + "']";
+  std::string list;
+  for (size_t begin = line.find_first_not_of(' '); begin < line.size();) {
+    const size_t end = std::min(line.size(), line.find(' ', begin));
+    list += (list.empty() ? "" : ", ") + line.substr(begin, end - begin);
+    begin = std::min(line.size(), line.find_first_not_of(' ', end));
+  }
+  return "[" + list + "]";
+}
+
 void YamlValue::read_command(std::vector<std::string>& out) {
+  constexpr size_t kMostShown = 80;
+  if (node_.IsScalar() && node_.Scalar().size() <= kMostShown && is_plain_text(node_.Scalar()) &&
+      node_.Scalar().find_first_of("'\n\t") == std::string::npos) {
+    return fail_expected("a list such as " + list_for_line(node_.Scalar()));
+  }
   if (!node_.IsSequence() || node_.size() == 0) {
     return fail_expected("a list such as [program, argument]");
   }

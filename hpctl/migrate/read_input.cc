@@ -252,6 +252,10 @@ Outcome read_input(const std::string& path, Input& input) {
                       {&deepspeed_tool(), &hf_config_tool(), &hf_trainer_tool()}, input);
   }
   if (path.ends_with(".yaml") || path.ends_with(".yml")) {
+    if (text.starts_with("workload:") || text.find("\nworkload:") != std::string::npos) {
+      return Error{ErrorCode::kInvalidArgument,
+                   path + " is a job file of hpctl already: `hpctl submit " + path + "`"};
+    }
     return add_values(path, values_of_yaml(text, file), {&hf_trainer_tool()}, input);
   }
   if (is_argument_list(text)) return read_argument_list(path, text, input);

@@ -99,7 +99,9 @@ TEST(JobYaml, TensorParallelismIsRefusedWithWhatItIsNotCombinedWith) {
 TEST(JobYaml, NamesEveryMistake) {
   const std::vector<Case> cases = {
       {"", "j.yaml: the file is empty; `hpctl submit --help` shows an example\n"},
-      {"- a\n", "j.yaml:1:1: expected keys such as \"name: my-job\", found a list\n"},
+      {"- a\n",
+       "j.yaml:1:1: expected keys such as \"name: my-job\", found a list; `hpctl init` "
+       "writes a job file to begin with\n"},
       {"name: t\n\tnodes: 2\n", "j.yaml:2:1: a tab in the indentation; YAML allows spaces only\n"},
       {"checkpoint:\n\tkeep: 2\n",
        "j.yaml:2:1: a tab in the indentation; YAML allows spaces only\n"},
@@ -188,8 +190,7 @@ TEST(JobYaml, NamesEveryMistake) {
        "j.yaml:8:24: notify.webhook_file: ~ is not expanded in job files; write the whole path "
        "instead of \"~/url\"\n"},
       {with_line("notify: {command: mail}"),
-       "j.yaml:8:19: notify.command: expected a list such as [program, argument], found "
-       "\"mail\"\n"},
+       "j.yaml:8:19: notify.command: expected a list such as [mail], found \"mail\"\n"},
       {with_line("notify: {command: [mail]}"),
        "j.yaml:8:10: notify.command: expected a program with its path, such as ./tell.sh, found "
        "\"mail\"\n"},
@@ -247,8 +248,14 @@ TEST(JobYaml, NamesEveryMistake) {
       {with_line("checkpoint: 5"),
        "j.yaml:8:13: checkpoint: expected a section with keys, found \"5\"\n"},
       {"name: c\nworkload: {command: sh -c true}\n",
-       "j.yaml:2:21: workload.command: expected a list such as [program, argument], found \"sh -c "
+       "j.yaml:2:21: workload.command: expected a list such as [sh, -c, true], found \"sh -c "
        "true\"\n"},
+      {"name: c\nworkload: {command: cd /w && python  train.py}\n",
+       "j.yaml:2:21: workload.command: expected a list such as [sh, -c, 'cd /w && python  "
+       "train.py'], found \"cd /w && python  train.py\"\n"},
+      {"name: c\nworkload: {command: ' '}\n",
+       "j.yaml:2:21: workload.command: expected a list such as [program, argument], found the text "
+       "\" \"\n"},
       {"name: 12\nworkload: {command: [x]}\n",
        "j.yaml:1:7: name: expected 1 to 64 of A-Z a-z 0-9 - _ . and not digits only; found "
        "\"12\"\n"},
@@ -271,14 +278,15 @@ TEST(JobYaml, NamesMistakesOfTraining) {
   const std::vector<Case> cases = {
       {train("    model: {preset: debugmodell}\n    data: {path: x, seq_len: 8}\n"
              "    batch: {global: 1}\n    steps: 1\n"),
-       "j.yaml:4:21: workload.train.model.preset: expected one of tiny, debugmodel, llama2-7b, "
+       "j.yaml:4:21: workload.train.model.preset: no preset is called \"debugmodell\"; did you "
+       "mean "
+       "\"debugmodel\"? There are: tiny, debugmodel, llama2-7b, "
        "llama2-13b, llama2-70b, llama3-8b, llama3-70b, llama3-405b, llama3.1-8b, llama3.1-70b, "
        "llama3.1-405b, llama3.2-1b, llama3.2-3b, tiny-qwen2, qwen2.5-0.5b, qwen2.5-1.5b, "
        "qwen2.5-3b, qwen2.5-7b, qwen2.5-14b, qwen2.5-32b, qwen2.5-72b, tiny-qwen3, qwen3-0.6b, "
        "qwen3-1.7b, qwen3-4b, qwen3-8b, qwen3-14b, qwen3-32b, tiny-mistral, mistral-7b, "
        "mistral-7b-v0.3, mistral-nemo-12b, tiny-gpt, gpt3-1.7b, gpt3-3.6b, gpt3-7.5b, "
-       "gpt3-18.4b, gpt3-39.1b, gpt3-76.1b, gpt3-145.6b, gpt3-310b, found \"debugmodell\"; did you "
-       "mean \"debugmodel\"?\n"},
+       "gpt3-18.4b, gpt3-39.1b, gpt3-76.1b, gpt3-145.6b, gpt3-310b\n"},
       {train("    model: {preset: tiny, heads: 1}\n    data: {path: x, seq_len: 8}\n"
              "    batch: {global: 1}\n    steps: 1\n"),
        "j.yaml:4:5: workload.train.model.kv_heads: expected a divisor of heads (1), found 2\n"},

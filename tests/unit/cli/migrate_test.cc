@@ -364,6 +364,12 @@ TEST_F(MigrateVerb, FileOfNoProgramIsRefused) {
   EXPECT_THAT(run.err, HasSubstr("of no program that hpctl knows"));
 }
 
+TEST_F(MigrateVerb, JobFileNeedsNoMigration) {
+  const CommandRun run = migrate({file_with("j.yaml", "name: c\nworkload:\n  command: [x]\n")});
+  EXPECT_EQ(run.status, kExitUsage);
+  EXPECT_THAT(run.err, HasSubstr("j.yaml is a job file of hpctl already: `hpctl submit "));
+}
+
 TEST_F(MigrateVerb, TablesAreInTheDocs) {
   const auto doc = read_file(repository() + "/docs/migrate.md");
   ASSERT_TRUE(doc.ok());

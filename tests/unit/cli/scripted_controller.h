@@ -73,6 +73,8 @@ class ScriptedController final : public v1::Controller::Service {
   int failing_submits = 0;   // the first so many are accepted, but the answer is lost
   int polls_until_end = -1;  // GetJob calls until the job counts as FINISHED; -1 = never
 
+  std::string page;  // the address of its page; "" = it cannot listen
+
   grpc::Status inject_status;
   grpc::Status remove_status;
   std::vector<v1::Event> consequences;  // what the history says after each injected fault
@@ -105,6 +107,12 @@ class ScriptedController final : public v1::Controller::Service {
     if (failing_submits-- > 0) return {grpc::StatusCode::UNAVAILABLE, "going down"};
     response->set_job(7);
     return submit_status;
+  }
+  grpc::Status OpenPage(grpc::ServerContext*, const v1::OpenPageRequest*,
+                        v1::OpenPageResponse* response) override {
+    if (page.empty()) return {grpc::StatusCode::UNAVAILABLE, "there is no status page: in use"};
+    response->set_url("http://" + page + "/open?code=1");
+    return grpc::Status::OK;
   }
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
                       v1::JobStatus* response) override {

@@ -88,6 +88,30 @@ TEST_F(Submit, MetricsOnAnotherPortAreTold) {
   EXPECT_EQ(told("0.0.0.0:0"), "");
 }
 
+TEST_F(Submit, PageThatCannotListenIsTold) {
+  ScriptedController controller(home_.paths());
+  write(file(), kCommandJob);
+  const auto told = [&](const std::string& page) {
+    return run_command({bin() + "/hpctl", "submit", file(), "--local"}, {"HPCTL_PAGE=" + page}).err;
+  };
+  EXPECT_THAT(told("127.0.0.1:9500"), HasSubstr("hpctl: warning: "));
+  EXPECT_THAT(told("127.0.0.1:9500"), HasSubstr("there is no status page: in use"));
+  EXPECT_EQ(told("127.0.0.1:0"), "") << "any port will do";
+  controller.page = "127.0.0.1:9501";
+  EXPECT_EQ(told("127.0.0.1:9501"), "");
+  EXPECT_EQ(told("127.0.0.1:9500"),
+            "hpctl: warning: the status page is at http://127.0.0.1:9501, not on "
+            "HPCTL_PAGE=127.0.0.1:9500: the variable was not set when the controller started\n");
+}
+
+TEST_F(Submit, ProgramInsteadOfAJobFileIsTold) {
+  write(home_.directory() + "/train.py", "import torch\n");
+  const CommandResult result =
+      run_command({bin() + "/hpctl", "submit", home_.directory() + "/train.py", "--local"});
+  EXPECT_EQ(result.exit_code, kExitUsage);
+  EXPECT_THAT(result.err, HasSubstr("train.py is a program and no job file; `hpctl init script` "));
+}
+
 TEST_F(Submit, RepeatsALostAnswerWithTheSameKey) {
   ScriptedController controller(home_.paths());
   controller.failing_submits = 1;
