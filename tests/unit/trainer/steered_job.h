@@ -66,7 +66,8 @@ class SteeredJob : public Job {
   // first one no step waits.
   uint64_t abort_after_step(uint64_t step) {
     const WorkerProcess& first = *workers[0];
-    const bool copied = workload.snapshot.every_steps > 0;
+    const bool copied =
+        workload.snapshot.every_steps > 0 && workload.world_size > workload.workers_per_node;
     EXPECT_TRUE(workers[0]->wait_until([&] {
       return first.page().step.load() >= step && (!copied || first.page().snapshot_step > 0);
     })) << messages();
