@@ -107,7 +107,7 @@ TEST_F(Submit, PageThatCannotListenIsTold) {
 TEST_F(Submit, ProgramInsteadOfAJobFileIsTold) {
   write(home_.directory() + "/train.py", "import torch\n");
   const CommandResult result =
-      run_command({bin() + "/hpctl", "submit", home_.directory() + "/train.py", "--local"});
+      run_command({bin() + "/hpctl", "submit", home_.directory() + "/train.py", "--local"}, {});
   EXPECT_EQ(result.exit_code, kExitUsage);
   EXPECT_THAT(result.err, HasSubstr("train.py is a program and no job file; `hpctl init script` "));
 }
