@@ -439,7 +439,9 @@ TEST_F(SlurmSubmit, SilentSlurmLeavesTheLastRecord) {
         verb == std::string("watch") ? hpctl({verb, "--once"}) : hpctl({verb});
     EXPECT_EQ(listed.exit_code, kExitOk) << verb;
     EXPECT_THAT(listed.err, HasSubstr(silence)) << verb;
-    if (verb != std::string("watch")) EXPECT_THAT(listed.out, HasSubstr("PENDING")) << verb;
+    if (verb != std::string("watch")) {
+      EXPECT_THAT(listed.out, HasSubstr("PENDING")) << verb;
+    }
   }
   controller_says("RUNNING");
   fall_silent();
