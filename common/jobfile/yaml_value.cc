@@ -214,7 +214,7 @@ void YamlValue::read_words(std::vector<std::string>& out) {
 
 // The list for a line that was written as it is typed: its words, or, where a shell would do more
 // than cut it into words, a shell.
-std::string list_for_line(const std::string& line) {
+static std::string list_for_line(const std::string& line) {
   if (line.find_first_not_of(" \t\n") == std::string::npos) return "[program, argument]";
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ./_-+=@%";
