@@ -32,6 +32,19 @@ constexpr size_t kTasksInALane = 16;
 constexpr auto kStopPatience = std::chrono::seconds(5);
 constexpr auto kShutdownGrace = std::chrono::milliseconds(500);
 
+// What one job's controller gets from the disk of its machine. Shared storage that fails is waited
+// for with all nodes of the job (run_controller.cc), and a disk that only this machine has is not.
+template <typename Done>
+Done from_own_disk(const HomePaths& paths, Done done) {
+  if (done.ok() || !paths.is_one_job()) return done;
+  Error error = done.error();
+  for (const ErrorCode of_storage :
+       {ErrorCode::kStorage, ErrorCode::kPermissionDenied, ErrorCode::kResourceExhausted}) {
+    if (error.code == of_storage) error.code = ErrorCode::kInternal;
+  }
+  return error;
+}
+
 }  // namespace
 
 Controller::Controller(const HomePaths& paths, const ControllerOptions& options,
@@ -61,11 +74,13 @@ void Controller::tell_about_metrics(const core::State& loaded) {
 
 Outcome Controller::start() {
   raise_descriptor_limit();
-  HP_TRY(take_lock());
+  HP_TRY(from_own_disk(paths_, take_lock()));
   HP_TRY(mode_.prepare());
-  HP_TRY_ASSIGN(auto store, Store::open(paths_.database(), Store::Mode::kOwner));
-  HP_TRY_ASSIGN(auto state, store->load());
-  HP_TRY_ASSIGN(auto reader, Store::open(paths_.database(), Store::Mode::kReader));
+  HP_TRY_ASSIGN(auto store,
+                from_own_disk(paths_, Store::open(paths_.database(), Store::Mode::kOwner)));
+  HP_TRY_ASSIGN(auto state, from_own_disk(paths_, store->load()));
+  HP_TRY_ASSIGN(auto reader,
+                from_own_disk(paths_, Store::open(paths_.database(), Store::Mode::kReader)));
   mode_.adjust(state);
   OpenedMetrics opened = open_metrics(options_.metrics, [this] { scrape_linger_.scraped(); });
   metrics_ = std::move(opened.metrics);

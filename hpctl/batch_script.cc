@@ -97,7 +97,8 @@ make_link() {
   readlink "$link" >/dev/null || [ -e "$link" ]
 }
 until make_link; do
-  await_storage "$link cannot be made" || break
+  await_storage "$link cannot be made" || refuse 93 "$link cannot be made; see that node" \
+    "${SLURMD_NODENAME:-$(hostname)} can write $HPCTL_HOME, and submit again"
 done
 [ "$(readlink "$link")" = "$key" ] ||
   refuse 93 "$HPCTL_HOME/jobs/$job belongs to another job; submit again with another HPCTL_HOME"
@@ -117,19 +118,24 @@ on_all_nodes() {
 
 # Before anything is trained: what this node writes must be seen by all others. The name is new each
 # time, so that no node remembers that it was not there. Fails with `problem`. If the job has begun,
-# its directory is not made: the file system may be away.
+# its directory is not made: the file system may be away. `blind`: what is so on single nodes.
 begun=
 [ ! -d "$job_dir/controllers" ] || begun=1
+blind=
 nodes_see_storage() {
-  local node=${SLURMD_NODENAME:-$(hostname)} blind
+  local node=${SLURMD_NODENAME:-$(hostname)}
   local nonce=$RANDOM$RANDOM$RANDOM$RANDOM
   local nonce_file=$checkpoint_dir/.hpctl-shared-$job-$nonce
+  blind=
   problem="node $node has no $programs/hpcontroller"
   problem="$problem; install hpctl on a file system that all nodes see"
   [ -x "$programs/hpcontroller" ] || return 1
   problem="node $node cannot write the checkpoint directory $checkpoint_dir"
   [ -n "$begun" ] || mkdir -p "$checkpoint_dir" || return 1
-  echo "$nonce" >"$nonce_file" || return 1
+  if ! echo "$nonce" >"$nonce_file"; then
+    rm -f "$nonce_file"
+    return 1
+  fi
   blind=$(on_all_nodes /bin/sh -c 'cannot() { echo "node $SLURMD_NODENAME cannot $*"; exit 0; }
   [ -x "$0" ] || cannot "run $0 (hpctl must be on a file system that all nodes see)"
   [ -r "$1/token" ] || cannot "read $1 (HPCTL_HOME must be on a file system that all nodes see)"
@@ -147,6 +153,11 @@ nodes_see_storage() {
 until nodes_see_storage; do
   [ -n "$begun" ] || refuse 2 "$problem"
   [ -z "$told" ] || break  # the controller ends the job in order
+  # The controller may do without a node that stays so. Here is the job's own directory.
+  if [ -n "$blind" ] && [ "$waited" -ge 300 ] && [ -e "$checkpoint_dir/owner.json" ]; then
+    say "$problem; starting nevertheless"
+    break
+  fi
   echo "the batch script waits for storage: $problem" >"$job_dir/start-failure"
   await_storage "$problem" || [ -n "$told" ] || refuse 2 "$problem"
 done
@@ -220,7 +231,8 @@ if [ -n "$(verdict_of_job)" ]; then
 elif [ "$status" -eq 3 ]; then
   say "the job goes on under a controller on another node"
   wait_for "$agents"
-elif [ "$status" -eq 5 ]; then
+elif [ "$status" -eq 5 ] || { [ "$status" -eq 96 ] && [ -n "$told" ]; }; then
+  # 96: no controller could be told, so whether Slurm requeues the job is not known here.
   # Were this script to end first, Slurm might take its exit status for the end of the job.
   trap '' TERM
   until=$((SECONDS + 120))

@@ -214,10 +214,10 @@ void YamlValue::read_words(std::vector<std::string>& out) {
 
 // The list for a line that was written as it is typed: its words, or, where a shell would do more
 // than cut it into words, a shell.
-std::string list_for_line(const std::string& line) {
+static std::string list_for_line(const std::string& line) {
   if (line.find_first_not_of(" \t\n") == std::string::npos) return "[program, argument]";
   constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ./_-+=@%";
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ./_-+=";
   if (line.find_first_not_of(kPlain) != std::string::npos) return "[sh, -c, '" + line + "']";
   std::string list;
   for (size_t begin = line.find_first_not_of(' '); begin < line.size();) {

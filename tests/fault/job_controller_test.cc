@@ -9,6 +9,7 @@
 #include <csignal>
 
 #include "common/base/file.h"
+#include "common/base/private_directory.h"
 #include "common/job/job_files.h"
 #include "common/job/start_failure.h"
 #include "common/worker/worker_abi.h"
@@ -237,6 +238,18 @@ TEST(JobController, StartThatStorageHoldsUpSaysSo) {
   ASSERT_EQ(::unlink(record.c_str()), 0);
   const pid_t second = cluster.start_all();
   EXPECT_EQ(cluster.wait_for(second, kPatienceMs), kVerdictFinished) << cluster.logs();
+}
+
+// All nodes of the job would wait for the disk of one.
+TEST(JobController, StartThatItsOwnDiskHoldsUpIsNotForStorage) {
+  test::JobCluster cluster(job_of({"/bin/true"}));
+  const std::string state = cluster.paths("n0").state();
+  ASSERT_TRUE(own_private_directory(user_directory()).ok());
+  ASSERT_TRUE(write_file_atomic(state, "").ok());
+  const pid_t first = cluster.start_controller("n0");
+  EXPECT_EQ(cluster.wait_for(first, kPatienceMs), kExitFault) << cluster.logs();
+  EXPECT_NE(read_start_failure(cluster.job_dir()).find(state), std::string::npos);
+  ASSERT_EQ(::unlink(state.c_str()), 0);
 }
 
 }  // namespace

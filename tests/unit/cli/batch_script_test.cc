@@ -223,6 +223,43 @@ TEST_F(BatchScript, LinkThatStorageRefusesIsMadeLater) {
   EXPECT_THAT(result.out, HasSubstr("jobs/7 cannot be made"));
 }
 
+// One node without the mount held up all others for a day.
+TEST_F(BatchScript, RequeuedJobStartsWithoutANodeThatSeesNoStorage) {
+  std::filesystem::create_directories(settings_.directory.path + "/controllers");
+  spec_.checkpoint.dir = directory_ / "ckpt";
+  std::filesystem::create_directories(spec_.checkpoint.dir);
+  spec_.limits.storage_ms = 310'000;
+  program("sleep", "true");
+  program("srun", "[[ $* == *--holder* ]] || echo 'node n2 cannot see it'");
+  program("hpcontroller", ends(0));
+  EXPECT_EQ(run().exit_code, 2) << "it may be the mount point on this node";
+  EXPECT_EQ(refusal(), "2 node n2 cannot see it\n");
+  std::ofstream(spec_.checkpoint.dir + "/owner.json") << "{}\n";
+  const CommandResult result = run();
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("node n2 cannot see it; starting nevertheless"));
+}
+
+// Slurm requeues the job, or ends it, while storage keeps its controller from being told.
+TEST_F(BatchScript, WaitsForSlurmWhereStorageHoldsUpTheEnd) {
+  program("hpcontroller", "[[ $* == *--told-to-end ]] || kill -TERM $PPID\nexit 96");
+  program("hpagent", "true");
+  program("sleep", "kill -KILL $PPID");  // as Slurm ends the script
+  const CommandResult result = run();
+  EXPECT_THAT(result.out, HasSubstr("the controller ended with 96 (life 10)"));
+  EXPECT_NE(result.exit_code, 1);
+  EXPECT_THAT(result.out, Not(HasSubstr("ends with")));
+}
+
+TEST_F(BatchScript, LinkThatCannotBeMadeIsNoOtherJobs) {
+  spec_.limits.storage_ms = 1'000;
+  program("sleep", "true");
+  program("ln", "exit 1");
+  program("hpcontroller", ends(0));
+  EXPECT_EQ(run().exit_code, 93);
+  EXPECT_THAT(refusal(), HasSubstr("jobs/7 cannot be made; see that node n1 can write"));
+}
+
 TEST_F(BatchScript, WaitsForASuccessorOnAnotherNode) {
   // The agents' step ends when the job does, and the successor has left the verdict.
   program("hpagent", "sleep 0.2; echo 0 0 > \"$3/verdict\"");

@@ -253,6 +253,9 @@ TEST(JobYaml, NamesEveryMistake) {
       {"name: c\nworkload: {command: cd /w && python  train.py}\n",
        "j.yaml:2:21: workload.command: expected a list such as [sh, -c, 'cd /w && python  "
        "train.py'], found \"cd /w && python  train.py\"\n"},
+      {"name: c\nworkload: {command: run @file}\n",
+       "j.yaml:2:21: workload.command: expected a list such as [sh, -c, 'run @file'], found \"run "
+       "@file\"\n"},
       {"name: c\nworkload: {command: ' '}\n",
        "j.yaml:2:21: workload.command: expected a list such as [program, argument], found the text "
        "\" \"\n"},

@@ -145,6 +145,8 @@ TEST(CharacterBpe, WhatIsNotUnderstoodIsRefused) {
   EXPECT_THAT(refusal(document), HasSubstr("\"b b\" needs a token"));
   document = character_tokenizer();
   document["model"]["unk_token"] = "[UNK]";
+  EXPECT_EQ(encode_small(document, "ab"), Ids{264}) << "each byte is a token";
+  document["model"]["byte_fallback"] = false;
   EXPECT_THAT(refusal(document), HasSubstr("unk_token is \"[UNK]\", which vocab lacks"));
 }
 

@@ -208,7 +208,7 @@ Outcome read_character_model(const json& document, CharacterParts& parts) {
     return Ok{};
   }));
   if (is_set(model, "byte_fallback")) HP_TRY(read_byte_tokens(parts));
-  if (is_set(model, "unk_token")) {
+  if (!parts.bytes && is_set(model, "unk_token")) {
     const auto name = model.at("unk_token").get<std::string>();
     const auto unknown = parts.tokens.find(name);
     if (unknown == parts.tokens.end()) {
