@@ -77,6 +77,7 @@ TEST(JobYaml, TensorParallelismIsRefusedWithWhatItIsNotCombinedWith) {
   };
   const std::string fp32 = "    precision: fp32\n";
   EXPECT_EQ(good(text("", fp32 + "workers_per_node: 4")).train->degrees.tensor, 2);
+  EXPECT_EQ(good(text(", strategy: auto", fp32 + "workers_per_node: 2")).train->degrees.tensor, 2);
   EXPECT_EQ(good(text(", strategy: no_shard", fp32 + "workers_per_node: 2")).train->degrees.tensor,
             2);
   const auto expect_refused = [&](const std::string& job, const std::string& with) {
