@@ -80,7 +80,6 @@ class DegreeChecks {
            std::string("precision ") + to_word(train_.precision));
     refuse(train_.lora.on(), "lora");
     refuse(train_.strategy == Strategy::kHybrid, "parallelism.strategy hybrid");
-    refuse(train_.automatic.strategy, "parallelism.strategy auto");
     refuse(!train_.memory.offload.empty(), "memory.offload");
     // Its ranks exchange rows several times in a layer, so they are on one node.
     if (workers_.per_node == 0) {
