@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -73,7 +74,8 @@ class ScriptedController final : public v1::Controller::Service {
   int failing_submits = 0;   // the first so many are accepted, but the answer is lost
   int polls_until_end = -1;  // GetJob calls until the job counts as FINISHED; -1 = never
 
-  std::string page;  // the address of its page; "" = it cannot listen
+  // The address of its page; "" = it cannot listen, nullopt = it is of a release without one.
+  std::optional<std::string> page;
 
   grpc::Status inject_status;
   grpc::Status remove_status;
@@ -110,8 +112,9 @@ class ScriptedController final : public v1::Controller::Service {
   }
   grpc::Status OpenPage(grpc::ServerContext*, const v1::OpenPageRequest*,
                         v1::OpenPageResponse* response) override {
-    if (page.empty()) return {grpc::StatusCode::UNAVAILABLE, "there is no status page: in use"};
-    response->set_url("http://" + page + "/open?code=1");
+    if (!page) return {grpc::StatusCode::UNIMPLEMENTED, ""};
+    if (page->empty()) return {grpc::StatusCode::UNAVAILABLE, "there is no status page: in use"};
+    response->set_url("http://" + *page + "/open?code=1");
     return grpc::Status::OK;
   }
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,

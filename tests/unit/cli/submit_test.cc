@@ -90,6 +90,7 @@ TEST_F(Submit, MetricsOnAnotherPortAreTold) {
 
 TEST_F(Submit, PageThatCannotListenIsTold) {
   ScriptedController controller(home_.paths());
+  controller.page = "";
   write(file(), kCommandJob);
   const auto told = [&](const std::string& page) {
     return run_command({bin() + "/hpctl", "submit", file(), "--local"}, {"HPCTL_PAGE=" + page}).err;
