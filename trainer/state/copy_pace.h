@@ -13,6 +13,7 @@
 // All numbers are the same on all ranks, so all ranks copy the same steps. Pure.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 
