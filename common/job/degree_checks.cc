@@ -81,10 +81,10 @@ class DegreeChecks {
     refuse(train_.lora.on(), "lora");
     refuse(train_.strategy == Strategy::kHybrid, "parallelism.strategy hybrid");
     refuse(!train_.memory.offload.empty(), "memory.offload");
+    refuse(workers_.has_gpus, "GPUs (slurm.gres)");
+    refuse(workers_.is_auto, "workers_per_node auto");
     // Its ranks exchange rows several times in a layer, so they are on one node.
-    if (workers_.per_node == 0) {
-      refuse(true, "workers_per_node auto");
-    } else {
+    if (workers_.per_node > 0) {
       divides("tensor", degrees_.tensor, "workers_per_node", workers_.per_node);
     }
   }

@@ -333,9 +333,13 @@ std::vector<SpecProblem> find_problems(const JobSpec& spec) {
     checks.fail("workload", "expected exactly one of train and command");
   }
   if (spec.train && spec.command.empty()) {
-    const bool known = nodes && workers && !spec.auto_workers;
-    const WorkerCounts counts = {spec.world_size(), spec.workers_per_node};
-    check_train(*spec.train, known ? counts : WorkerCounts(), checks);
+    WorkerCounts counts = {.is_auto = spec.auto_workers,
+                           .has_gpus = spec.slurm.gres.starts_with("gpu")};
+    if (nodes && workers && !spec.auto_workers) {
+      counts.world_size = spec.world_size();
+      counts.per_node = spec.workers_per_node;
+    }
+    check_train(*spec.train, counts, checks);
   }
   check_checkpoint(spec.checkpoint, checks);
   if (spec.train) check_rollback(spec.train->stability, spec.checkpoint, checks);

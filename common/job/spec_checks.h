@@ -67,10 +67,12 @@ class SpecChecks {
   std::vector<SpecProblem> problems_;
 };
 
-// The workers of a job; 0 = not known.
+// The workers of a job.
 struct WorkerCounts {
-  int64_t world_size = 0;  // nodes x workers_per_node
-  int64_t per_node = 0;
+  int64_t world_size = 0;  // nodes x workers_per_node; 0 = not known
+  int64_t per_node = 0;    // likewise
+  bool is_auto = false;    // each node decides how many it has
+  bool has_gpus = false;   // slurm.gres asks for GPUs
 };
 
 // The part of find_problems() about workload.train.

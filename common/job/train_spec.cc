@@ -105,14 +105,18 @@ void check_loss_scale(const LossScaleSpec& s, SpecChecks& checks) {
   }
 }
 
-// No worker may be without a sample.
-void check_batch(const BatchSpec& batch, int64_t world_size, SpecChecks& checks) {
+// No worker may be without a sample. Those that share a layer or a sequence have the same ones.
+void check_batch(const TrainSpec& t, int64_t world_size, SpecChecks& checks) {
+  const BatchSpec& batch = t.batch;
+  const int64_t unit = std::max<int64_t>(1, t.degrees.unit());
+  const int64_t fewest = world_size / unit;
   const std::string at = "workload.train.batch.";
   const auto enough = [&](const std::string& key, int64_t global) {
     if (!checks.range(key, global, 1, int64_t{1} << 40)) return;
-    if (global >= world_size) return;
-    checks.fail(key, "expected at least nodes x workers_per_node (" + std::to_string(world_size) +
-                         "), found " + std::to_string(global));
+    if (global >= fewest) return;
+    checks.fail(key, std::string("expected at least nodes x workers_per_node ") +
+                         (unit == 1 ? "(" : "/ pipeline x context x tensor degree (") +
+                         std::to_string(fewest) + "), found " + std::to_string(global));
   };
   enough(at + "global", batch.global);
   int64_t until = 0;
@@ -299,7 +303,7 @@ void check_train(const TrainSpec& t, WorkerCounts workers, SpecChecks& checks) {
   check_heads(t.model, checks);
   check_positions(t, checks);
   check_data(t, checks);
-  check_batch(t.batch, workers.world_size, checks);
+  check_batch(t, workers.world_size, checks);
   if (t.schedule.name == ScheduleShape::kWsd) {
     checks.range("workload.train.schedule.decay_steps", t.schedule.decay_steps, 1, kMaxSteps);
   }

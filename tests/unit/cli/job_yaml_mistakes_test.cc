@@ -87,6 +87,8 @@ TEST(JobYaml, TensorParallelismIsRefusedWithWhatItIsNotCombinedWith) {
                                      "2\n"));
   };
   expect_refused(text("", "workers_per_node: 2"), "precision bf16");
+  expect_refused(text("", fp32 + "workers_per_node: 2\nslurm: {gres: gpu:h100:2}"),
+                 "GPUs (slurm.gres)");
   expect_refused(text("", fp32 + "    lora: {rank: 4, base: /base}\nworkers_per_node: 2"), "lora");
   expect_refused(text(", strategy: hybrid", fp32 + "workers_per_node: 2"),
                  "parallelism.strategy hybrid");
@@ -95,6 +97,22 @@ TEST(JobYaml, TensorParallelismIsRefusedWithWhatItIsNotCombinedWith) {
   EXPECT_THAT(problems_of(text("", fp32 + "nodes: 2\nworkers_per_node: 1")),
               ::testing::HasSubstr("tensor_parallel_degree: expected a divisor of workers_per_node "
                                    "(1), found 2; 1 fits\n"));
+  // A second mistake that the first one makes would send people to the wrong key.
+  EXPECT_THAT(problems_of(text("", fp32 + "workers_per_node: 0")),
+              ::testing::Not(::testing::HasSubstr("tensor_parallel_degree")));
+}
+
+TEST(JobYaml, WorkersThatShareALayerShareItsSamples) {
+  const auto job = [](const std::string& global) {
+    return with_line(
+        "    parallelism: {tensor_parallel_degree: 4}\n    precision: fp32\n"
+        "    batch: {global: " +
+        global + "}\nworkers_per_node: 8");
+  };
+  EXPECT_EQ(good(job("2")).train->batch.global, 2);
+  EXPECT_THAT(problems_of(job("1")),
+              ::testing::HasSubstr("batch.global: expected at least nodes x workers_per_node / "
+                                   "pipeline x context x tensor degree (2), found 1\n"));
 }
 
 TEST(JobYaml, NamesEveryMistake) {
