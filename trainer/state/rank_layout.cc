@@ -63,10 +63,7 @@ class TensorWindow {
 RankLayout::RankLayout(const TrainSpec& train, const Mesh& mesh, int32_t rank)
     : whole_(trained_layout(train)) {
   set_no_decay(train.model, whole_, train.optimizer.no_decay);
-  if (mesh.degree(MeshDim::kTp) == 1) {
-    blocks_ = whole_;
-    return;
-  }
+  if (mesh.degree(MeshDim::kTp) == 1) return;
   CutModel model = trained_cuts(train);
   for (size_t b = 0; b < whole_.size(); ++b) model.blocks[b].block = whole_[b];
   local_ = local_layout(model, mesh, rank);
@@ -104,12 +101,12 @@ Outcome RankLayout::for_each_run(size_t block, ElementRange range, const Run& ru
 
 void RankLayout::fill_initial_values(const TrainSpec& train, size_t block, ElementRange range,
                                      float* out, int threads) const {
+  const Block& whole = whole_[block];
   if (!is_divided()) {
-    hpctl::fill_initial_values(train.model, blocks_[block], train.seed, range, out, threads);
+    hpctl::fill_initial_values(train.model, whole, train.seed, range, out, threads);
     return;
   }
   std::fill(out, out + range.size(), 0.0F);
-  const Block& whole = whole_[block];
   const Outcome filled = for_each_run(
       block, range, [&](const TensorSlot& tensor, int64_t from, int64_t to, int64_t count) {
         const int64_t first = tensor.offset + from;

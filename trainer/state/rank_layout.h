@@ -38,7 +38,7 @@ class RankLayout {
   // What the job trains: the model's blocks, or those of its adapters.
   const std::vector<Block>& whole() const { return whole_; }
   // The rank's blocks, as many, in the same order.
-  const std::vector<Block>& blocks() const { return blocks_; }
+  const std::vector<Block>& blocks() const { return is_divided() ? blocks_ : whole_; }
   bool is_divided() const { return !local_.empty(); }
 
   // The initial values of elements `range` of the rank's block, to out[0 .. range.size()); what is
@@ -59,8 +59,8 @@ class RankLayout {
   Outcome for_each_run(size_t block, ElementRange range, const Run& run) const;
 
   std::vector<Block> whole_;
-  std::vector<Block> blocks_;
-  std::vector<LocalBlock> local_;  // empty where the blocks are the model's
+  std::vector<Block> blocks_;      // empty where they are the model's
+  std::vector<LocalBlock> local_;  // likewise
 };
 
 }  // namespace hpctl

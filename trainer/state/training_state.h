@@ -87,9 +87,7 @@ class TrainingState {
   size_t element_bytes(StateKind kind) const { return arena_.element_bytes(kind); }
   // Whose memory the state is in: the host's where it is offloaded.
   Device& device() const { return arena_.device(); }
-  const ArenaGeometry& geometry() const {
-    return copies_ ? copies_->arena().geometry() : arena_.geometry();
-  }
+  const ArenaGeometry& geometry() const { return sealed_arena().geometry(); }
   // This rank's range of a block, with the padding after the block's end.
   ElementRange padded_shard(size_t block) const;
   // The part of a block's range that this rank may write to checkpoints: all of its shard, or,
