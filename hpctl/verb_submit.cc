@@ -155,7 +155,7 @@ Result<Submitted> submit_locally(const Invocation& invocation, const HomePaths& 
   HP_TRY_ASSIGN(const DirectoryClaim claim,
                 claim_given_directory(spec, paths, self, living_owner(invocation)));
   auto submitted = submit_with_environment(paths, spec, key);
-  // Of one that cannot be asked any more it is not known whether it took the job.
+  // A controller that does not answer any more may have taken the job.
   if (!submitted.ok() && submitted.error().code != ErrorCode::kUnavailable) {
     discard_submitted_environment(paths, key);
     const Outcome undone = undo_claim(spec.checkpoint.dir, self, claim);

@@ -97,7 +97,7 @@ int run(Invocation& invocation) {
   if (invocation.json()) return print_json(terminal, word, everywhere);
   if (!terminal.live || ::isatty(STDIN_FILENO) != 1) return print_once(terminal, word, everywhere);
   TopTerminal::hold_signals();
-  // What is wrong from the start is said where it can be read.
+  // An error at the start goes to the terminal before the screen is taken, where it can be read.
   TopModel model;
   const auto asked = ask_once(model, word, everywhere);
   if (!asked.ok()) return report(terminal, asked.error());
@@ -107,7 +107,7 @@ int run(Invocation& invocation) {
   show(model, feed, **screen);
   screen->reset();
   if (!feed.stop()) {
-    // Who is asked has not answered yet, and destructors do not wait for that.
+    // There may be no answer yet. Without destructors nothing waits for it.
     terminal.out.flush();
     std::_Exit(kExitOk);
   }

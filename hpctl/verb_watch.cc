@@ -2,8 +2,8 @@
 // hpctl watch: what somebody should know of the jobs, as it begins and ends; or once, for whatever
 // runs checks. Detectors are in common/watch.
 //
-// A round is asked on a thread of its own: who is asked may need seconds for an answer, and a
-// signal does not wait for that.
+// Another thread asks for each round: an answer may take seconds, and a signal must not wait for
+// it.
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
@@ -197,7 +197,7 @@ class Watcher {
     return ready[0].revents != 0;
   }
 
-  // Who is asked has not answered yet, and destructors do not wait for that.
+  // There may be no answer yet. Without destructors nothing waits for it.
   [[noreturn]] void leave_while_asked() {
     terminal_.out.flush();
     std::_Exit(watch_status(watch_.worst()));

@@ -98,7 +98,7 @@ struct LocalBlock {
   bool operator==(const LocalBlock&) const = default;
 };
 
-// Of a matrix: rows [row, row + rows), columns likewise.
+// Rows [row, row + rows) of a matrix, and columns [column, column + columns).
 struct Rectangle {
   int64_t row = 0;
   int64_t rows = 0;

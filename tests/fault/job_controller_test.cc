@@ -41,8 +41,8 @@ JobSpec gated_pairs() {
 
 bool is_running(const v1::JobStatus& status) { return status.state() == "RUNNING"; }
 
-// Of a controller that was started again by hand. After 3 s an agent starts one, which on a busy
-// machine may be the quicker one; then that one ends the job.
+// For a controller that the test has started again. After 3 s an agent starts one too. On a busy
+// machine that one may come first, and then it ends the job.
 void expect_finish(test::JobCluster& cluster, pid_t started_again) {
   const auto code = cluster.wait_for(started_again, kPatienceMs);
   EXPECT_TRUE(code == kVerdictFinished || code == kExitSuperseded) << cluster.logs();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a controller is told: by agents, by its own store, by other controllers and by strangers who
-// have a MUNGE credential.
+// The inputs of a controller: from agents, from its own store, from other controllers and from
+// strangers who have a MUNGE credential.
 #include <algorithm>
 
 #include "common/rpc/job_summary_wire.h"

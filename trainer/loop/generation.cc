@@ -82,8 +82,9 @@ Outcome Generation::run() {
   return Ok{};
 }
 
-// What the former generation may have left undone at the step where this one begins: an evaluation
-// that a fault or a stop has cut short, and the last checkpoint of a stop that came meanwhile.
+// The former generation may have left two things undone at the step where this one begins: an
+// evaluation that a fault or a stop has cut short, and the last checkpoint of a stop that came
+// meanwhile.
 Outcome Generation::look_back() {
   Validation* const validation = run_.validation();
   const uint64_t step = state().step();

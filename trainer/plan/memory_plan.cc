@@ -34,9 +34,9 @@ struct LayerActivations {
   double work = 0;
 };
 
-// Whether attention is done by products of matrices, as the job asks, or since no kernel takes it:
-// on a GPU in fp32, or with a window where flash attention does not take the heads
-// (trainer/arch/attention.h).
+// Returns whether attention is computed by products of matrices. That is so if the job asks for it,
+// or if no kernel takes it: on a GPU in fp32, or with a window where flash attention does not take
+// the heads (trainer/arch/attention.h).
 bool attends_by_products(const PlanSetting& s) {
   const bool windowed = s.train.model.is_windowed(s.train.data.seq_len);
   const bool odd_heads = s.train.model.head_size() % 8 != 0;

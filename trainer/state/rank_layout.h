@@ -35,7 +35,7 @@ class RankLayout {
   // Precondition: check_local_layout() of what `train` trains.
   RankLayout(const TrainSpec& train, const Mesh& mesh, int32_t rank);
 
-  // What the job trains: the model's blocks, or those of its adapters.
+  // The blocks that the job trains: the model's, or its adapters'.
   const std::vector<Block>& whole() const { return whole_; }
   // The rank's blocks, as many, in the same order.
   const std::vector<Block>& blocks() const { return is_divided() ? blocks_ : whole_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program tells of its steps, and what it may write instead.
+// The steps that a program reports, and other things that it may write instead.
 #include "agent/holder/progress_file.h"
 
 #include <fcntl.h>

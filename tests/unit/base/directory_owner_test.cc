@@ -182,7 +182,7 @@ TEST_F(DirectoryOwnership, LiveJobOfAnOlderReleaseKeepsTheDirectory) {
   EXPECT_EQ(owner_uuid(), "b");
 }
 
-// What it followed was recorded by an older release, and is not asked again.
+// Its predecessor was recorded by an older release, which the claim does not ask again.
 TEST_F(DirectoryOwnership, RecordOfTheFormerOwnerIsNoOtherUser) {
   record(1, 8, "older");
   ASSERT_TRUE(claim_directory(dir_, job_of("a"), ended_).ok());

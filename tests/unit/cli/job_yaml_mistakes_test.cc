@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is wrong with a job file is said with line, column and remedy, whatever the file is.
+// Each mistake in a job file is reported with line, column and remedy, whatever the file is.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

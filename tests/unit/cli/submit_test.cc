@@ -503,7 +503,7 @@ TEST_F(Submit, TheGpuDecidesWhatFits) {
   EXPECT_THAT(unheard.err, HasSubstr("--gpu: expected one of cpu, "));
 }
 
-// A job belongs to its user: somebody else is told so, and nothing is created for them.
+// A job belongs to its user. Another user gets an error that says so, and nothing is created.
 TEST_F(Submit, AnotherUserIsTold) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
   std::filesystem::permissions(home_.directory(), std::filesystem::perms(0755));

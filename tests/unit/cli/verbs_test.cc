@@ -87,7 +87,7 @@ TEST(Verbs, GoodputSaysWhereTheTimeWent) {
   EXPECT_THAT(run_hpctl({"goodput", "2", "--json"}).out,
               HasSubstr(R"("start_ms":10000,"state":"RUNNING","suspended_ms":0,"train_ms":0,)"));
   EXPECT_THAT(run_hpctl({"goodput", "2"}).out, Not(HasSubstr("ETTR")));
-  // Of a program that told no step nobody knows what it did twice.
+  // If a program reports no step, the work that it did twice is not known.
   EXPECT_THAT(run_hpctl({"goodput", "3"}).out,
               HasSubstr("  goodput     not known: its program has told no step\n\nPART "));
   EXPECT_THAT(run_hpctl({"goodput", "3", "--json"}).out,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cluster's page: which of the jobs of two users each is shown, what is said of their nodes,
-// and that a session is worth no more than its uid is at the moment.
+// The cluster's page shows each of two users the right jobs and what is known about their nodes. A
+// session is worth no more than its uid is at the moment.
 #include "controller/cluster/fleet_page.h"
 
 #include <gmock/gmock.h>

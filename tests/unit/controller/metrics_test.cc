@@ -303,7 +303,7 @@ TEST(LossCounter, CountsTheFaultThatOutlivedAController) {
   EXPECT_EQ(from_older.counts().recovery.sum, 3);
 }
 
-// Whoever waits for a scrape hears of it; of /healthz nobody does.
+// A scrape of /metrics is reported to those who wait for one; a look at /healthz is not.
 TEST(Metrics, TellThatTheyAreScraped) {
   std::atomic<int> scraped = 0;
   const auto metrics = Metrics::open("127.0.0.1:0", [&] { ++scraped; });

@@ -154,8 +154,8 @@ TEST_F(WorkerOrder, AllNodesAreToldTheSamePort) {
   EXPECT_EQ(order("n1", {Rank{2}, Rank{3}}).master_port(), first.master_port());
 }
 
-// Whoever is left of another generation waits somewhere else, and what it has written there is read
-// by nobody.
+// Workers left over from another generation wait in another directory, and nothing reads what they
+// have written there.
 TEST_F(WorkerOrder, EveryGenerationMeetsInADirectoryOfItsOwn) {
   state_.jobs[kJob].spec.train.emplace();
   const auto directory = [&](const std::string& node, uint64_t generation) {

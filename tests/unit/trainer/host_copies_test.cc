@@ -97,8 +97,8 @@ const std::vector<Bytes>& states_of(const Workload& workload, float gradient = k
   return states;
 }
 
-// Of what is sealed behind the descriptor, newest first, as the holder and a successor see it. Each
-// must be whole.
+// The sealed steps in the memory of the descriptor, newest first, as the holder and a successor see
+// them. Each must be whole.
 std::vector<uint64_t> sealed_steps(int fd, const ArenaGeometry& geometry,
                                    const std::vector<Bytes>& states) {
   std::vector<uint64_t> steps;

@@ -193,7 +193,7 @@ class SteeredJob : public Job {
     return by_step;
   }
 
-  // A hundred steps; the bits are those of a job that nobody disturbed.
+  // A hundred steps; the bits are the same as in an undisturbed job.
   void expect_ends_as_calm() {
     static std::map<int, std::unique_ptr<SteeredJob>> by_ranks;
     std::unique_ptr<SteeredJob>& kept = by_ranks[workload.world_size];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens to a text before its pieces become tokens, the same for every kind of BPE: added
-// tokens are found, the rest is brought into its normal form, those added tokens are found that are
-// `normalized`, and what is left is cut into pieces.
+// The way of a text to the pieces that become tokens. It is the same for every kind of BPE: added
+// tokens are found first. The rest is normalized, then the added tokens that are `normalized` are
+// found in it. The text between them is cut into pieces.
 #pragma once
 
 #include <cstdint>
