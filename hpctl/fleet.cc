@@ -59,7 +59,8 @@ ListedJob listed(const v1::ClusterJob& job, uid_t owner) {
 using Key = std::pair<std::string, JobId>;  // uid and job
 Key key_of(const ListedJob& job) { return {job.summary.owner, job.summary.job}; }
 
-// A note on a job that is known from its record only. A live controller writes the record every few seconds.
+// A note on a job that is known from its record only. A live controller writes the record every few
+// seconds.
 std::string doubt_about_record(const JobSummary& job, int64_t age_ms) {
   const bool has_controller = job.state == "RUNNING" || job.state == "RECOVERING" ||
                               job.state == "STARTING" || job.state == "STOPPING";

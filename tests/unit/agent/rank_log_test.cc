@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotation, the last line, a log that is appended to, and a file server that does not answer. A FIFO
-// without a reader stands in for the server: its open() and write() block in the same way.
+// Rotation, the last line, a log that is appended to, and a file server that does not answer. A
+// FIFO without a reader stands in for the server: its open() and write() block in the same way.
 #include "agent/holder/rank_log.h"
 
 #include <fcntl.h>
