@@ -24,6 +24,7 @@
 #include "tests/unit/trainer/streamed_device.h"
 #include "trainer/arch/registry.h"
 #include "trainer/state/checkpoint_directory.h"
+#include "trainer/state/copy_pace.h"
 #include "trainer/state/peer_snapshots.h"
 #include "trainer/state/saver.h"
 
