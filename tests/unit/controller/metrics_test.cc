@@ -186,6 +186,24 @@ TEST(Metrics, CountFaultsByKindAndNode) {
   EXPECT_THAT(text, HasSubstr(R"(hpctl_job_detection_seconds_count{job="3",name="t"} 1)"));
 }
 
+core::Job running_job() {
+  core::Job job;
+  job.id = JobId{3};
+  job.spec.name = "t";
+  job.state = core::JobState::kRunning;
+  return job;
+}
+
+// As the next controller reads them in the job's status file.
+LossCounts as_recorded(const LossCounts& counts) {
+  JobView view;
+  view.job = 3;
+  view.losses = counts;
+  const auto read = job_view_from_json(to_json_text(view));
+  EXPECT_TRUE(read.ok());
+  return read.ok() ? read->losses : LossCounts();
+}
+
 TEST(LossCounter, TellsEachLossOnce) {
   const auto metrics = Metrics::open("127.0.0.1:0");
   ASSERT_TRUE(metrics.ok());
@@ -225,27 +243,19 @@ TEST(LossCounter, TellsEachLossOnce) {
 
 // Counters vanished under the next controller, and an increase over the takeover was lost.
 TEST(LossCounter, GoesOnFromWhatTheFormerControllerCounted) {
-  core::Job job;
-  job.id = JobId{3};
-  job.spec.name = "t";
-  job.state = core::JobState::kRunning;
+  core::Job job = running_job();
   LossCounter former;
   former.recall(job);
   job.lost_ms += 3'000;
   job.spent.notice_ms += 200;
   job.recent_faults = {{.cause = "why", .node = "n1", .rank = 2, .seq = Seq{8}}};
   former.count(job, nullptr);
-  JobView view;
-  view.job = 3;
-  view.losses = former.counts();
-  const auto read = job_view_from_json(to_json_text(view));
-  ASSERT_TRUE(read.ok());
 
   const auto metrics = Metrics::open("127.0.0.1:0");
   ASSERT_TRUE(metrics.ok());
   LossCounter losses;
   losses.recall(job);
-  losses.go_on_from(read->losses);
+  losses.go_on_from(as_recorded(former.counts()));
   losses.count(job, metrics->get());
   const auto scrape = [&] { return http_get((*metrics)->port(), "/metrics"); };
   std::string text = scrape();
@@ -263,10 +273,7 @@ TEST(LossCounter, GoesOnFromWhatTheFormerControllerCounted) {
 // A controller died while its job recovered. The time until the fault was detected vanished, and
 // the fault was never counted.
 TEST(LossCounter, CountsTheFaultThatOutlivedAController) {
-  core::Job job;
-  job.id = JobId{3};
-  job.spec.name = "t";
-  job.state = core::JobState::kRunning;
+  core::Job job = running_job();
   LossCounter former;
   former.recall(job);
   former.count(job, nullptr);
@@ -274,15 +281,10 @@ TEST(LossCounter, CountsTheFaultThatOutlivedAController) {
   job.spent.notice_ms += 200;
   job.recent_faults = {{.cause = "why", .node = "n1", .rank = 2, .seq = Seq{8}}};
   former.count(job, nullptr);
-  JobView view;
-  view.job = 3;
-  view.losses = former.counts();
-  const auto read = job_view_from_json(to_json_text(view));
-  ASSERT_TRUE(read.ok());
 
   LossCounter losses;
   losses.recall(job);
-  losses.go_on_from(read->losses);
+  losses.go_on_from(as_recorded(former.counts()));
   losses.count(job, nullptr);
   EXPECT_TRUE(losses.counts().faults.empty()) << "it is not over";
   job.state = core::JobState::kRunning;
@@ -297,7 +299,7 @@ TEST(LossCounter, CountsTheFaultThatOutlivedAController) {
   // The former controller's last record may be older than the job's row.
   LossCounter from_older;
   from_older.recall(job);
-  from_older.go_on_from(read->losses);
+  from_older.go_on_from(as_recorded(former.counts()));
   from_older.count(job, nullptr);
   ASSERT_EQ(from_older.counts().faults.size(), 1U);
   EXPECT_EQ(from_older.counts().recovery.sum, 3);
