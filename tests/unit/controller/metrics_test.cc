@@ -186,7 +186,7 @@ TEST(Metrics, CountFaultsByKindAndNode) {
   EXPECT_THAT(text, HasSubstr(R"(hpctl_job_detection_seconds_count{job="3",name="t"} 1)"));
 }
 
-core::Job running_job() {
+core::Job counted_job() {
   core::Job job;
   job.id = JobId{3};
   job.spec.name = "t";
@@ -243,7 +243,7 @@ TEST(LossCounter, TellsEachLossOnce) {
 
 // Counters vanished under the next controller, and an increase over the takeover was lost.
 TEST(LossCounter, GoesOnFromWhatTheFormerControllerCounted) {
-  core::Job job = running_job();
+  core::Job job = counted_job();
   LossCounter former;
   former.recall(job);
   job.lost_ms += 3'000;
@@ -273,7 +273,7 @@ TEST(LossCounter, GoesOnFromWhatTheFormerControllerCounted) {
 // A controller died while its job recovered. The time until the fault was detected vanished, and
 // the fault was never counted.
 TEST(LossCounter, CountsTheFaultThatOutlivedAController) {
-  core::Job job = running_job();
+  core::Job job = counted_job();
   LossCounter former;
   former.recall(job);
   former.count(job, nullptr);

@@ -232,7 +232,7 @@ auto read_under(const char* key, const json& document, const Read& read) -> decl
 }
 
 template <typename Parts>
-Result<Parts> read_all(const json& document, TextRules text,
+Result<Parts> read_all(const json& document, TextRules&& text,
                        Outcome (*read)(const json& document, Parts& parts)) {
   Parts parts;
   parts.text = std::move(text);
