@@ -102,17 +102,18 @@ TEST(JobYaml, TensorParallelismIsRefusedWithWhatItIsNotCombinedWith) {
               ::testing::Not(::testing::HasSubstr("tensor_parallel_degree")));
 }
 
+// The job has four samples for each step.
 TEST(JobYaml, WorkersThatShareALayerShareItsSamples) {
-  const auto job = [](const std::string& global) {
+  const auto job = [](const std::string& workers) {
     return with_line(
         "    parallelism: {tensor_parallel_degree: 4}\n    precision: fp32\n"
-        "    batch: {global: " +
-        global + "}\nworkers_per_node: 8");
+        "workers_per_node: " +
+        workers);
   };
-  EXPECT_EQ(good(job("2")).train->batch.global, 2);
-  EXPECT_THAT(problems_of(job("1")),
+  EXPECT_EQ(good(job("16")).train->batch.global, 4);
+  EXPECT_THAT(problems_of(job("32")),
               ::testing::HasSubstr("batch.global: expected at least nodes x workers_per_node / "
-                                   "pipeline x context x tensor degree (2), found 1\n"));
+                                   "pipeline x context x tensor degree (8), found 4\n"));
 }
 
 TEST(JobYaml, NamesEveryMistake) {
